@@ -1,0 +1,155 @@
+"""What C++ and CUDA C++ have in common: literals, casts, assignments and the host's arithmetic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from kgen.backends.base import Backend, Names, Render, Text, Unit, decimal, fill, function_sources, negative, rounds_alike, wrapped
+from kgen.ir import Let, Program, exact
+from kgen.ops import CALL, LOOSE, OPS
+from kgen.types import FLOAT, DType, Number
+
+KEYWORDS = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
+    consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double dynamic_cast else
+    enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof static static_assert
+    static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
+    volatile wchar_t while xor xor_eq main std NULL INFINITY NAN EOF errno assert stdin stdout stderr linux unix i386 near far
+    __device__ __global__ __host__ __shared__ blockIdx threadIdx blockDim gridDim warpSize j0 j1 jn y0 y1 yn signgam gamma index
+    div abs time round floor ceil remainder truncate abort exit free malloc rand remove rename signal raise system getenv""".split()
+)
+
+
+class CFamily(Backend):
+    comment = "//"
+    keywords = KEYWORDS
+    infinity = not_a_number = ""
+
+    def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
+        if dtype.kind == "bool":
+            return Text("true" if value else "false")
+        if dtype.is_int:
+            return self._integer(int(value), dtype, type_name)
+        if isinstance(value, str):
+            sign = "-" if value.startswith("-") else ""
+            text = self.infinity if "inf" in value else self.not_a_number
+            return Text(f"{type_name}({sign}{text})")
+        if type_name == "float":
+            text = decimal(value, single=True)
+            return negative(f"{text}f")
+        text = decimal(value, single=False)
+        if type_name == "double":
+            return negative(text)
+        if not rounds_alike(value):
+            # rounded once for each type: the f64 literal would round twice on its way to a float
+            return Text(f"(sizeof({type_name}) == 4 ? {type_name}({decimal(value, single=True)}f) : {type_name}({text}))")
+        short = text[:-2] if text.endswith(".0") else text
+        return Text(f"{type_name}({short})")
+
+    def _integer(self, value: int, dtype: DType, type_name: str) -> Text:
+        if dtype.bits == 32:
+            return negative(str(value)) if value != -(2**31) else Text("(-2147483647 - 1)")
+        if dtype.bits == 64 and value == -(2**63):
+            return Text(f"{type_name}(-9223372036854775807 - 1)")
+        return Text(f"{type_name}({value})")
+
+    def cast(self, x: Text, source: DType, target: DType, type_name: str) -> Text:
+        if target.kind == "bool":
+            return x if source.kind == "bool" else Text(f"{x.fit(LOOSE + 1)} != 0", LOOSE)
+        if target.is_int and source.is_float:
+            return Text(f"saturate<{type_name}>({x.text})")
+        if target.is_float and (target.bits == 16 or type_name in self.storage_names):
+            return Text(f"to<{type_name}>({x.text})")
+        return Text(f"{type_name}({x.text})")
+
+    #: Names under which a storage dtype (not what it is computed in) may appear.
+    storage_names = frozenset("ABCDEIJKLMNOTUVWXYZ")
+
+    def assign(self, type_name: str, name: str, text: str) -> str:
+        return f"const {type_name} {name} = {text};" if type_name else f"{name} = {text};"
+
+    def narrow(self, x: Text, dtype: DType, type_name: str) -> Text:
+        if dtype.bits >= 32 or re.fullmatch(rf"{re.escape(type_name)}\(.*\)|[\w]+", x.text):
+            return x
+        return Text(f"{type_name}({x.text})")
+
+    # ------------------------------------------------------------------ what the templates need
+
+    def view(self, render: Render, unit: Unit, context: dict[str, Any]) -> dict[str, Any]:
+        """A unit's texts in C++: template heads, parameter lists, the call of the element function."""
+        inputs, outputs = unit.inputs, unit.outputs
+        body = " ".join((*unit.lines, *(o.value for o in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in unit.scalars)))
+        words = set(re.findall(r"\w+", body))
+        element_types = [v for v in context["variables"] if v in words] + [g for g in context["generics"] if g in words]
+        single = len(outputs) == 1
+        element_params = [f"{t.compute} {t.name}" for t in (*inputs, *unit.indices)] + [f"{s.type} {s.name}" for s in unit.scalars]
+        if not single:
+            element_params += [f"{o.compute}& {o.name}" for o in outputs]
+        fresh = [o for o in outputs if not o.state]
+        loaded = {t.spec_name for t in inputs}
+        blind = [replace(o, name=render.global_names.user(o.spec_name)) for o in outputs if o.state and o.spec_name not in loaded]
+        pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in outputs}
+        operands = [*(t for t in inputs if not t.state), *unit.indices, *(t for t in inputs if t.state), *blind, *fresh]
+        order = [render.global_names.user(p.name) for p in render.kernel.params]
+        tensors = sorted((t for t in operands if t not in unit.indices), key=lambda t: order.index(t.name) if t.name in order else len(order))
+        writable = {pointers[o.name] for o in outputs}
+        scalar_values = [f"{s.type}({s.text})" if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
+        return {
+            "name": unit.name, "element": unit.element, "lines": unit.lines, "inputs": inputs, "indices": unit.indices, "outputs": outputs,
+            "single": single, "scalars": unit.scalars, "element_template": ", ".join(f"typename {t}" for t in element_types),
+            "element_call": unit.element + (f"<{', '.join(element_types)}>" if element_types else ""), 
+            "element_head": wrapped(f"inline {outputs[0].compute if single else 'void'} {unit.element}", element_params, " {"),
+            "operands": operands, "tensors": tensors, "position": {o.name: k for k, o in enumerate(operands)}, "pointer": pointers,
+            "writable": writable, "scalar_values": scalar_values, "rank_of": {x.name: len(unit.named) - unit.named.index(x.spec_name) for x in unit.indices},
+            "variables": unit.variables, "bindings": unit.bindings, "numbers": unit.numbers,
+            "aliases": {a: of for a, of in context["generics"].items() if a in words},
+            "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
+        }  # fmt: skip
+
+    def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
+        context["units"] = [self.view(render, u, context) for u in units]
+        sources = function_sources(
+            self.template_folder(), "\n".join([*(line for u in units for line in u.lines), *(o.value for u in units for o in u.outputs), *(s.text for u in units for s in u.scalars)]))
+        context["function_sources"] = list(sources.values())
+        context["functions"] = list(sources)
+        context["code"] = "\n".join([*(line for u in units for line in u.lines), *(o.value for u in units for o in u.outputs), *(s.text for u in units for s in u.scalars), *sources.values()])
+
+    # ------------------------------------------------------------------ host numbers
+
+    def host_number(self, program: Program, let: Let, names: Names) -> Text:
+        """A number's expression in C++'s double and 64-bit integers."""
+        defs = program.by_name
+        done: dict[str, Text] = {}
+        for n in program.lets:
+            if n.is_number:
+                done[n.name] = self._number(n, defs, done, names)
+            if n is let:
+                break
+        return done[let.name]
+
+    def _number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+        assert isinstance(n.dtype, Number)
+        if n.expr.name == "lit":
+            text = n.expr.attrs[0]
+            if text in ("inf", "-inf", "nan"):
+                return Text({"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "std::nan(\"\")"}[text])
+            value = exact(text)
+            return negative(decimal(value, single=False) if n.dtype == FLOAT else f"{self.number_types['int']}({int(value)})")
+        if n.expr.name in ("arg", "size"):
+            return Text(names.user(n.expr.attrs[0]))
+        args = []
+        for o in n.expr.operands:
+            text, kind = done[o.name], defs[o.name].dtype
+            if n.dtype == FLOAT and kind != FLOAT and not (n.expr.name == "where" and not args):
+                text = Text(decimal(exact(defs[o.name].expr.attrs[0]), single=False)) if defs[o.name].expr.name == "lit" else Text(f"double({text.text})")
+            args.append(text)
+        kinds: Any = n.dtype.kind if n.expr.name not in ("eq", "ne", "lt", "le", "gt", "ge") else "float"
+        spell = OPS[n.expr.name].spell("cpp")
+        return fill(spell, kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
+
+
+__all__ = ["CALL", "CFamily"]

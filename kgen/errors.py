@@ -1,0 +1,115 @@
+"""Errors that a person can act on.
+
+In: a source text, spans into it and messages.  Out: one `KgenError`, which carries every independent
+error of a file, sorted by place, and prints each with a caret under the text it speaks of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A half-open range of character offsets into a source text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text and the name under which errors mention it."""
+
+    name: str
+    text: str
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column (both from 1) of a character offset."""
+        before = self.text[:offset]
+        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+    def line(self, number: int) -> str:
+        return self.text.split("\n")[number - 1]
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One error: what is wrong, where, a few words beside the caret and at most one line of help."""
+
+    message: str
+    span: Span | None = None
+    label: str = ""
+    help: str = ""
+
+    def render(self, source: Source | None) -> str:
+        lines = [f"error: {self.message}"]
+        margin = " "
+        if source is not None and self.span is not None:
+            row, column = source.place(self.span.start)
+            text = source.line(row)
+            margin = " " * (len(str(row)) + 1)
+            shown, offset = _window(_visible(text), column - 1)
+            width = max(1, min(self.span.end - self.span.start, len(text) - column + 1, 60))
+            lines.append(f"{margin[:-1]}--> {source.name}:{row}:{column}")
+            lines.append(f"{margin}|")
+            lines.append(f"{row} | {shown}".rstrip())
+            lines.append(f"{margin}| {' ' * offset}{'^' * width} {self.label}".rstrip())
+        elif source is not None:
+            lines.append(f"{margin}--> {source.name}")
+        if self.help:
+            lines.append(f"{margin}= help: {self.help}")
+        return "\n".join(lines)
+
+
+def _visible(text: str) -> str:
+    """The line with tabs and control characters as single columns, so that the caret stays under its text."""
+    return "".join(c if c.isprintable() else " " if c == "\t" else "?" for c in text)
+
+
+def _window(text: str, offset: int, width: int = 110) -> tuple[str, int]:
+    """A part of a long line around `offset`, and where `offset` stands in it."""
+    if len(text) <= width:
+        return text, offset
+    start = max(0, min(offset - width // 2, len(text) - width))
+    shown = ("..." if start else "") + text[start : start + width] + ("..." if start + width < len(text) else "")
+    return shown, offset - start + (3 if start else 0)
+
+
+class KgenError(ValueError):
+    """Everything that kgen refuses: a wrong spec, a wrong call, a file that cannot be read.
+
+    `diagnostics` holds the single errors, in the order of their places; `source` the text they point into
+    (None where there is no text to point at).
+    """
+
+    def __init__(self, diagnostics: str | Diagnostic | list[Diagnostic], source: Source | None = None, help: str = ""):
+        if isinstance(diagnostics, str):
+            diagnostics = [Diagnostic(diagnostics, help=help)]
+        elif isinstance(diagnostics, Diagnostic):
+            diagnostics = [diagnostics]
+        unique = dict.fromkeys(diagnostics)
+        self.diagnostics = tuple(sorted(unique, key=lambda d: d.span or Span(-1, -1)))
+        self.source = source
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        return "\n\n".join(d.render(self.source) for d in self.diagnostics)
+
+    def __reduce__(self):
+        return KgenError, (list(self.diagnostics), self.source)
+
+
+class Errors:
+    """Collects the independent errors of one source; `raise_any` raises them together."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.found: list[Diagnostic] = []
+
+    def add(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
+        self.found.append(Diagnostic(message, span, label, help))
+
+    def raise_any(self) -> None:
+        if self.found:
+            raise KgenError(self.found, self.source)

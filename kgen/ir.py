@@ -1,0 +1,266 @@
+"""The program: typed SSA over inert SymPy nodes.
+
+A `Program` is an ordered tuple of `Let(name, expr, dtype, dims, span)` and the stores that end it.  Expressions are
+SymPy nodes of kgen's own that SymPy makes, compares, hashes, substitutes and prints but never evaluates: what the
+writer wrote is what is computed.  `verify` states what holds of every program and is run after every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import sympy
+from sympy.core.symbol import Str
+
+from kgen.errors import Span
+from kgen.ops import OPS, REDUCTIONS
+from kgen.types import (
+    BOOL, DTYPES, ELLIPSIS, FLOAT, INT, Binding, Dims, DType, Number, boolean, f32, f64, i64, show_type, union,
+)  # fmt: skip
+
+
+class Op(sympy.Expr):
+    """An operator applied to values: `Op("add", a, b)`.  Inert: nothing simplifies, reorders or evaluates it.
+
+    Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
+    `lit 0.5`, `const pi`, `size N`, `index N`; and `cast` (to the dtype of its Let) and `pick`.
+    """
+
+    def __new__(cls, name: str | Str, *operands):
+        return sympy.Expr.__new__(cls, name if isinstance(name, Str) else Str(name), *operands)
+
+    @property
+    def name(self) -> str:
+        return self.args[0].name
+
+    @property
+    def operands(self) -> tuple:
+        """The values that it applies to."""
+        return tuple(a for a in self.args[1:] if not isinstance(a, Str))
+
+    @property
+    def attrs(self) -> tuple[str, ...]:
+        """What it names that is no value: a parameter, a literal's text, dims."""
+        return tuple(a.name for a in self.args[1:] if isinstance(a, Str))
+
+    def _sympystr(self, printer) -> str:
+        dims = f"[{', '.join(self.attrs)}]" if self.operands and self.attrs else ""
+        rest = [*(() if dims else self.attrs), *map(printer.doprint, self.operands)]
+        return " ".join([self.name + dims, *rest])
+
+
+def leaf(name: str, attr: str) -> Op:
+    return Op(name, Str(attr))
+
+
+def ref(name: str) -> sympy.Symbol:
+    return sympy.Symbol(name)
+
+
+LEAVES = ("load", "arg", "lit", "const", "size", "index")
+
+
+@dataclass(frozen=True)
+class Let:
+    """`name: dtype[dims] = expr`.  `label` is the writer's name for the value, "" where it has none.
+
+    A `Number` dtype marks a host number: it is computed once a call, in f64 or i64.  `generic` names the dtype as
+    it stands before the dtype variables are bound (`T+U` for what T and U are computed in, `=T` for T as it is stored),
+    "" where none is.
+    """
+
+    name: str
+    expr: Op
+    dtype: DType | Number
+    dims: Dims
+    span: Span = field(compare=False, repr=False)
+    label: str = ""
+    generic: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.dtype, Number)
+
+    def __str__(self) -> str:
+        kind = self.dtype.kind if isinstance(self.dtype, Number) else show_type(str(self.dtype), self.dims) if self.dims else f"{self.dtype}[]"
+        label = f"    # {self.label}" if self.label else ""
+        return f"{self.name}: {kind} = {self.expr}{label}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """The value `ref` is rounded to `dtype` and written to `result` (in place, where `state` names a parameter)."""
+
+    result: str
+    ref: str
+    dtype: DType
+    dims: Dims
+    state: str | None
+
+    def __str__(self) -> str:
+        return f"store {self.result} {self.ref}"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that the program reads: its storage dtype and dims."""
+
+    name: str
+    dtype: DType
+    dims: Dims
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel for one choice of its dtype variables."""
+
+    name: str
+    signature: str
+    binding: tuple[tuple[str, DType], ...]
+    tensors: tuple[Tensor, ...]
+    lets: tuple[Let, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def by_name(self) -> dict[str, Let]:
+        return {let.name: let for let in self.lets}
+
+    def __str__(self) -> str:
+        where = "".join(f"  where {name} = {dtype}" for name, dtype in self.binding)
+        return "\n".join([self.signature + where, *(f"  {let}" for let in self.lets), *(f"  {s}" for s in self.stores)])
+
+
+class Builder:
+    """Makes lets, one for each distinct (expression, dtype, dims): values are shared by structure."""
+
+    def __init__(self) -> None:
+        self.lets: list[Let] = []
+        self.defs: dict[str, Let] = {}
+        self.made: dict[tuple, int] = {}
+
+    def add(self, expr: Op, dtype: DType | Number, dims: Dims, span: Span, label: str = "", generic: str = "") -> Let:
+        key = (expr, dtype, dims, generic)
+        at = self.made.get(key)
+        if at is None:
+            at = self.made[key] = len(self.lets)
+            self.lets.append(Let(f"%{at}", expr, dtype, dims, span, label, generic))
+        elif label and not self.lets[at].label:
+            self.lets[at] = replace(self.lets[at], label=label)
+        let = self.lets[at]
+        self.defs[let.name] = let
+        return let
+
+    def like(self, expr: Op, let: Let, label: str = "") -> Let:
+        """A value of the same dtype and dims as `let`."""
+        return self.add(expr, let.dtype, let.dims, let.span, label, let.generic)
+
+    def literal(self, text: str, like: Let) -> Let:
+        """A literal as a value of the dtype of `like`."""
+        is_float = isinstance(like.dtype, DType) and like.dtype.is_float
+        number = self.add(leaf("lit", text), FLOAT if is_float else INT, (), like.span)
+        return self.add(Op("cast", ref(number.name)), like.dtype, (), like.span, "", like.generic)
+
+
+def exact(text: str) -> Fraction:
+    """The exact value of a literal's text (decimal, or hexadecimal as `float.hex` writes it)."""
+    if "0x" in text:
+        return Fraction(float.fromhex(text)) if "p" in text else Fraction(int(text, 16))
+    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e").replace(".E", "E"))
+
+
+def literal_of(let: Let, defs: dict[str, Let]) -> Fraction | None:
+    """The exact value of a let that is a finite literal, or a literal cast to a dtype; else None."""
+    if let.expr.name == "cast" and isinstance(let.dtype, DType):
+        inner = defs[let.expr.operands[0].name]
+        return literal_of(inner, defs) if inner.is_number else None
+    return exact(let.expr.attrs[0]) if let.expr.name == "lit" and let.expr.attrs[0] not in ("inf", "-inf", "nan") else None
+
+
+def live(lets: Iterable[Let], stores: Iterable[Store]) -> tuple[Let, ...]:
+    """The lets that the stores need, in order."""
+    lets = tuple(lets)
+    needed = {s.ref for s in stores}
+    for let in reversed(lets):
+        if let.name in needed:
+            needed.update(o.name for o in let.expr.operands)
+    return tuple(let for let in lets if let.name in needed)
+
+
+def renumber(program: Program) -> Program:
+    """The same program with its values numbered from %0 without gaps."""
+    names = {let.name: f"%{k}" for k, let in enumerate(program.lets)}
+    lets = tuple(replace(let, name=names[let.name], expr=Op(let.expr.args[0], *(ref(names[a.name]) if isinstance(a, sympy.Symbol) else a for a in let.expr.args[1:])))
+                 for let in program.lets)  # fmt: skip
+    return replace(program, lets=lets, stores=tuple(replace(s, ref=names[s.ref]) for s in program.stores))
+
+
+class Broken(AssertionError):
+    """A program that breaks its own rules: a bug of kgen's."""
+
+
+def verify(program: Program) -> Program:
+    """Hold a program to its rules, each of them one line below; returns it.
+
+    Raises `Broken` naming the let and the rule.
+    """
+    defs: dict[str, Let] = {}
+    tensors = {t.name: t for t in program.tensors}
+
+    def hold(ok: bool, what: object, rule: str) -> None:
+        if not ok:
+            raise Broken(f"{what}: {rule}\n{program}")
+
+    for let in program.lets:
+        name, operands = let.expr.name, [defs.get(o.name) for o in let.expr.operands]
+        hold(let.name not in defs, let, "a name is bound once")
+        hold(None not in operands, let, "operands are bound before they are used")
+        args = [o for o in operands if o is not None]
+        defs[let.name] = let
+        if name == "load":
+            hold(let.expr.attrs[0] in tensors, let, "a load names a tensor")
+            t = tensors[let.expr.attrs[0]]
+            hold(let.dtype is _loaded(t.dtype) and let.dims == t.dims, let, "a load widens a 16-bit float to f32 and keeps the dims")
+        elif name in ("arg", "lit", "const", "size"):
+            hold(let.is_number, let, "a number's leaf is a number")
+        elif name == "index":
+            hold(let.dtype is i64 and let.dims == let.expr.attrs, let, "an index is an i64 along its dim")
+        elif name == "cast":
+            hold(isinstance(let.dtype, DType) and let.dims == args[0].dims, let, "a cast has a dtype and keeps the dims")
+        elif name == "pick" or name in REDUCTIONS and let.expr.attrs:
+            hold(all(d in args[0].dims for d in let.expr.attrs), let, "a reduction's dims are its operand's")
+        else:
+            hold(name in OPS and OPS[name].arity == len(args), let, "an operator is a row of the table, with its arity")
+            hold(let.dims == union(*(a.dims for a in args)), let, "dims are the union of the operands'")
+            _verify_dtypes(hold, let, args)
+    for s in program.stores:
+        hold(s.ref in defs, s, "a store's value is bound")
+        value = defs[s.ref]
+        hold(isinstance(value.dtype, DType) and value.dtype.kind == s.dtype.kind or value.dtype.is_int and s.dtype.is_int, s, "a store changes no kind")  # type: ignore[union-attr]
+        hold(all(d in s.dims for d in value.dims), s, "a value broadcasts to its result's dims")
+    return program
+
+
+def _verify_dtypes(hold, let: Let, args: list[Let]) -> None:
+    rule = OPS[let.expr.name].rule
+    if let.is_number:
+        hold(all(a.is_number for a in args), let, "a number is made of numbers")
+        return
+    typed = args[1:] if rule == "where" else args
+    hold(len({a.dtype for a in typed}) == 1, let, "operands share one dtype")
+    hold(typed[0].dtype in (f32, f64) or not getattr(typed[0].dtype, "is_float", True), let, "16-bit floats are computed in f32")
+    if rule in ("compare", "test", "logical"):
+        hold(let.dtype is boolean, let, "a test is a bool")
+    else:
+        hold(let.dtype is typed[0].dtype, let, "a result has its operands' dtype")
+    if rule == "where":
+        hold(args[0].dtype is boolean, let, "a condition is a bool")
+
+
+def _loaded(dtype: DType) -> DType:
+    return f32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+__all__ = ["BOOL", "DTYPES", "ELLIPSIS", "FLOAT", "INT", "Binding", "Builder", "Let", "Op", "Program", "Store", "Tensor",
+           "exact", "leaf", "literal_of", "live", "ref", "renumber", "verify"]  # fmt: skip

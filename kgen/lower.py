@@ -1,0 +1,115 @@
+"""Checked kernel to program: dtype variables bound, every conversion explicit, host numbers told from values.
+
+A failure past this line is kgen's bug, not the writer's.
+"""
+
+from __future__ import annotations
+
+from sympy.core.symbol import Str
+
+from kgen.check import Kernel, Value
+from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
+from kgen.ops import OPS, REDUCTIONS
+from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, promote, resolve
+
+
+def lower(kernel: Kernel, binding: Binding) -> Program:
+    """The program of a kernel for one choice of its dtype variables.
+
+    A value is computed in f64 where an f64 meets in it, in f32 for any other float, in its own width for integers.
+    Programs of different bindings have the same lets in the same order (a conversion that is none for this binding
+    stays, as a cast to the same dtype), so that one text can serve them all.
+    """
+    return _Lower(kernel, binding).program()
+
+
+def compute_dtype(t: ValueType, binding: Binding) -> DType | Number:
+    """The dtype in which a value of type `t` is computed."""
+    return t.compute(binding) if isinstance(t, Float) else t
+
+
+def generic(t: ValueType) -> str:
+    """The name of the dtype in which `t` is computed before the variables are bound, "" where it depends on none."""
+    if not isinstance(t, Float) or "f64" in t.of:
+        return ""
+    return "+".join(sorted(name for name in t.of if name not in DTYPES))
+
+
+class _Lower:
+    def __init__(self, kernel: Kernel, binding: Binding):
+        self.kernel, self.binding = kernel, binding
+        self.build = Builder()
+        self.done: dict[int, Let] = {}
+
+    def program(self) -> Program:
+        kernel = self.kernel
+        labels: dict[int, str] = {}
+        for name, value, _ in kernel.equations:
+            if kernel.values[value].op != "param":
+                labels.setdefault(value, name)
+        for i, value in enumerate(kernel.values):
+            self.done[i] = self.value(value, labels.get(i, ""))
+        tensors = tuple(Tensor(p.name, resolve(p.dtype, self.binding), p.dims) for p in kernel.params if p.dims is not None)
+        stores = []
+        for r in kernel.results:
+            dtype = resolve(r.dtype, self.binding)
+            value, kind = self.done[r.value], kernel.values[r.value].type
+            if value.is_number or not dtype.is_float:
+                value = self.convert(value, Float(frozenset({r.dtype})) if dtype.is_float else dtype)
+            elif not isinstance(kind, Float):
+                value = self.convert(value, Float(frozenset({r.dtype})))
+            stores.append(Store(r.name, value.name, dtype, r.dims, r.state))
+        lets = live(self.build.lets, stores)
+        return verify(Program(kernel.name, kernel.signature(), tuple(self.binding.items()), tensors, lets, tuple(stores)))
+
+    def value(self, v: Value, label: str) -> Let:
+        args = [self.done[a] for a in v.args]
+        dtype = compute_dtype(v.type, self.binding)
+        if v.op == "param":
+            is_number = isinstance(v.type, Number)
+            return self.build.add(leaf("arg" if is_number else "load", str(v.attr)), dtype, v.dims, v.span, "", generic(v.type))
+        if v.op in ("lit", "const", "size", "index"):
+            return self.build.add(leaf(v.op, str(v.attr)), dtype, v.dims, v.span, label)
+        if v.op == "cast":
+            return self.cast(args[0], v, label)
+        if v.op == "pick" or v.op in REDUCTIONS and v.attr:
+            if dtype is i64 and v.op in ("sum", "prod"):
+                args = [self.convert(args[0], i64)]
+            if v.op in ("any", "all"):
+                args = [self.convert(args[0], boolean)]
+            expr = Op(v.op, *map(Str, v.attr), *(ref(a.name) for a in args))
+        else:
+            expr = Op(v.op, *(ref(a.name) for a in self.operands(v, args)))
+        return self.build.add(expr, dtype, v.dims, v.span, label, generic(v.type))
+
+    def operands(self, v: Value, args: list[Let]) -> list[Let]:
+        """The operands of an operator in the dtype that they share."""
+        if isinstance(v.type, Number):
+            return args
+        rule, common = OPS[v.op].rule, v.type
+        if rule in ("compare", "test"):
+            types = [self.kernel.values[a] for a in v.args]
+            common = promote([(t.type, bool(t.dims)) for t in types])
+        return [self.convert(a, boolean if rule == "where" and k == 0 else common) for k, a in enumerate(args)]
+
+    def cast(self, x: Let, v: Value, label: str) -> Let:
+        """A cast by name rounds to that dtype; a float then goes on in the dtype it is computed in."""
+        name = str(v.attr)
+        dtype = resolve(name, self.binding)
+        variable = f"={name}" if name not in DTYPES else ""  # the storage dtype itself, not what it is computed in
+        if not dtype.is_float:
+            return self.convert(x, dtype, label)
+        if name == "f64" or name == "f32":
+            return self.convert(x, v.type, label)
+        rounded = self.build.add(Op("cast", ref(x.name)), dtype, x.dims, v.span, "", variable)
+        return self.build.add(Op("cast", ref(rounded.name)), compute_dtype(v.type, self.binding), x.dims, v.span, label, generic(v.type))
+
+    def convert(self, x: Let, t: ValueType, label: str = "") -> Let:
+        dtype = compute_dtype(t, self.binding)
+        assert isinstance(dtype, DType)
+        if x.dtype is dtype and x.generic == generic(t):
+            return x
+        return self.build.add(Op("cast", ref(x.name)), dtype, x.dims, x.span, label, generic(t))
+
+
+__all__ = ["DTYPES", "compute_dtype", "lower"]

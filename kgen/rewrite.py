@@ -1,0 +1,123 @@
+"""Named rules over programs.  Each keeps every result bit for bit, or within the bound it states.
+
+In: a program.  Out: a program with the same stores.  The driver applies the rules in order until none applies,
+verifying after each; `kgen show --stage program` prints the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from kgen import host
+from kgen.ir import Builder, Let, Op, Program, exact, leaf, literal_of, live, ref, renumber, verify
+from kgen.types import FLOAT, DType, Number
+
+Defs = dict[str, Let]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`apply(let, defs, build)` gives the let's replacement (a let made by `build`, or one that stands), or None."""
+
+    name: str
+    keeps: str
+    apply: Callable[[Let, Defs, Builder], Let | None]
+
+
+def _operands(let: Let, defs: Defs) -> list[Let]:
+    return [defs[o.name] for o in let.expr.operands]
+
+
+def _identity(let: Let, defs: Defs, build: Builder) -> Let | None:
+    return defs[let.expr.operands[0].name] if let.expr.name in ("stop", "pos") else None
+
+
+def _fold(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """Numbers known when compiling: the host's arithmetic, done once."""
+    if let.expr.name == "const":
+        value = {"pi": math.pi, "inf": math.inf, "nan": math.nan}[let.expr.attrs[0]]
+        return build.add(leaf("lit", number_text(value)), FLOAT, (), let.span)
+    if not isinstance(let.dtype, Number) or not let.expr.operands:
+        return None
+    values = []
+    for operand in _operands(let, defs):
+        if operand.expr.name != "lit":
+            return None
+        text = operand.expr.attrs[0]
+        is_float = operand.dtype == FLOAT
+        values.append(float(text) if text in ("inf", "-inf", "nan") else float(exact(text)) if is_float else bool(exact(text)) if operand.dtype.kind == "bool" else int(exact(text)))
+    value = host.evaluate(let.expr.name, values, let.dtype)
+    return build.add(leaf("lit", number_text(value)), let.dtype, (), let.span)
+
+
+def number_text(value: float | int | bool) -> str:
+    """A folded number as a literal's text that means exactly this float: short decimals, else hexadecimal."""
+    if isinstance(value, float):
+        return str(value) if not math.isfinite(value) or Fraction(str(value)) == Fraction(value) else value.hex()
+    return str(int(value))
+
+
+def _power_of_two(x: Fraction) -> bool:
+    return x > 0 and (x.numerator & (x.numerator - 1)) == 0 and (x.denominator & (x.denominator - 1)) == 0 and Fraction(1, 2**100) <= x <= 2**100
+
+
+def _divide(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """x / 2^k is x * 2^-k: both round the same real number once."""
+    if let.expr.name != "div" or not isinstance(let.dtype, DType):
+        return None
+    x, d = _operands(let, defs)
+    value = literal_of(d, defs)
+    if value is None or not _power_of_two(abs(value)):
+        return None
+    inverse = 1 / value
+    factor = build.literal(number_text(float(inverse)), let)
+    return build.like(Op("mul", ref(x.name), ref(factor.name)), let, let.label)
+
+
+def _small_power(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """x^1 to x^4 as products: exact for 1, one rounding for 2, at most 1.5 ulp for 3 and 4 (pow's own bound is larger)."""
+    if let.expr.name != "pow" or not isinstance(let.dtype, DType):
+        return None
+    x, n = _operands(let, defs)
+    power = literal_of(n, defs)
+    if power not in (1, 2, 3, 4):
+        return None
+
+    def times(a: Let, b: Let, label: str = "") -> Let:
+        return build.like(Op("mul", ref(a.name), ref(b.name)), let, label)
+
+    if power == 1:
+        return x
+    if power == 2:
+        return times(x, x, let.label)
+    square = times(x, x)
+    return times(square, x if power == 3 else square, let.label)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("identity", "bits", _identity),
+    Rule("fold", "bits", _fold),
+    Rule("divide-by-power-of-two", "bits", _divide),
+    Rule("small-power", "1.5 ulp", _small_power),
+)
+
+
+def rewrite(program: Program, rules: tuple[Rule, ...] = RULES) -> Program:
+    """The program after every rule, in their order; each applied in one sweep, since a sweep sees replaced operands."""
+    for rule in rules:
+        program = _sweep(program, rule)
+    return verify(renumber(program))
+
+
+def _sweep(program: Program, rule: Rule) -> Program:
+    build, moved = Builder(), {}
+    for let in program.lets:
+        expr = Op(let.expr.args[0], *(ref(moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
+        here = replace(let, expr=expr)
+        made = rule.apply(here, build.defs, build) or build.like(expr, let, let.label)
+        moved[let.name] = made.name
+    stores = tuple(replace(s, ref=moved[s.ref]) for s in program.stores)
+    return verify(replace(program, lets=live(build.lets, stores), stores=stores))

@@ -1,0 +1,90 @@
+"""How the loops run, apart from how they are spelled.
+
+In: a program.  Out: its passes over memory.  For now there is one schedule, `map`: each element of the iteration
+dims is computed alone.  Results with other dims than the rest get a pass of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgen.errors import Diagnostic, KgenError, Source
+from kgen.ir import Let, Program, Store, Tensor, live
+from kgen.ops import OPS, REDUCTIONS
+from kgen.types import Dims
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that a pass takes as an argument, rounded to the dtype it is used in (`let` is that cast)."""
+
+    let: Let
+    number: Let
+
+
+@dataclass(frozen=True)
+class Map:
+    """A pass over `dims`: loads, indices and scalars in, straight-line `lets`, stores out."""
+
+    dims: Dims
+    loads: tuple[Tensor, ...]
+    indices: tuple[str, ...]
+    scalars: tuple[Scalar, ...]
+    lets: tuple[Let, ...]
+    stores: tuple[Store, ...]
+
+
+def schedule(program: Program, source: Source | None = None) -> tuple[Map, ...]:
+    """The passes of a program, in the order of its results.
+
+    Raises `KgenError` at the first reduction: programs with reductions are checked and printed, not yet scheduled.
+    """
+    for let in program.lets:
+        if let.expr.name in REDUCTIONS and let.expr.attrs or let.expr.name == "pick":
+            message = f"`{let.expr.name}[{', '.join(let.expr.attrs)}]` is a reduction, and no code is generated for reductions yet"
+            raise KgenError(Diagnostic(message, let.span, help="`kgen check` and `kgen show` work up to --stage program"), source)
+    groups: dict[Dims, list[Store]] = {}
+    for store in program.stores:
+        groups.setdefault(store.dims, []).append(store)
+    return tuple(_map(program, dims, tuple(stores)) for dims, stores in groups.items())
+
+
+def _map(program: Program, dims: Dims, stores: tuple[Store, ...]) -> Map:
+    lets = live(program.lets, stores)
+    defs = {let.name: let for let in lets}
+    values = tuple(let for let in lets if not let.is_number)
+    loaded = {let.expr.attrs[0] for let in values if let.expr.name == "load"}
+    scalars = []
+    for let in values:
+        if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
+            scalars.append(Scalar(let, number))
+    return Map(
+        dims,
+        tuple(t for t in program.tensors if t.name in loaded),
+        tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index")),
+        tuple(scalars),
+        values,
+        stores,
+    )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a program takes per element of its largest pass, by count: bytes read and written (operands that
+    broadcast are not counted: they stay in a cache), arithmetic and special-function instructions in f32."""
+
+    read: int
+    written: int
+    instructions: int
+    special: int
+
+
+def cost(program: Program, passes: tuple[Map, ...]) -> Cost:
+    largest = max(passes, key=lambda p: len(p.dims))
+    work = [OPS[let.expr.name].cost for let in largest.lets if let.expr.name in OPS and let.dims]
+    return Cost(
+        sum(t.dtype.bytes for t in largest.loads if t.dims == largest.dims),
+        sum(s.dtype.bytes for s in largest.stores),
+        sum(c[0] for c in work),
+        sum(c[1] for c in work),
+    )

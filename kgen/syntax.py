@@ -1,0 +1,570 @@
+"""Text to syntax tree, and back to well-set text.
+
+In: the text of a .k file.  Out: a `File` of statements, each node with the span it came from.  Nothing in a
+text is executed or handed to an evaluator; sizes, digits and exponents are capped before any arithmetic.
+Trees can be deep (a chain of 2,000 additions), so nothing here or later recurses over an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from kgen.errors import KgenError, Source, Span
+from kgen.types import Dims
+
+MAX_BYTES = 65_536
+MAX_DIGITS = 64
+MAX_EXPONENT = 400
+MAX_NAME = 64
+MAX_BRACKETS = 200
+
+#: Infix operators: symbol -> (operator, precedence).  A higher precedence binds tighter.
+INFIX: dict[str, tuple[str, int]] = {
+    "or": ("or", 2), "and": ("and", 3),
+    "==": ("eq", 5), "!=": ("ne", 5), "<": ("lt", 5), "<=": ("le", 5), ">": ("gt", 5), ">=": ("ge", 5),
+    "|": ("bitor", 6), "&": ("bitand", 7), "<<": ("shl", 8), ">>": ("shr", 8),
+    "+": ("add", 9), "-": ("sub", 9),
+    "*": ("mul", 10), "/": ("div", 10), "//": ("floordiv", 10), "%": ("mod", 10),
+    "^": ("pow", 12),
+}  # fmt: skip
+#: Prefix operators: symbol -> (operator, precedence).
+PREFIX: dict[str, tuple[str, int]] = {"not": ("not", 4), "-": ("neg", 11), "+": ("pos", 11), "~": ("bitnot", 11)}
+WHERE, ATOM = 1, 13
+KEYWORDS = ("if", "else", "and", "or", "not")
+
+
+@dataclass(frozen=True, eq=False)
+class Num:
+    """A number as it was written."""
+
+    text: str
+    span: Span
+    parens: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Name:
+    """A parameter, an equation's name (`m'` is the next state), a constant or a dim's size."""
+
+    name: str
+    span: Span
+    parens: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Apply:
+    """An operator, a function, a helper, a cast or a reduction applied to `args`.
+
+    `dims` are the names in square brackets (None without them); `written` is "infix", "prefix", "where" or "call".
+    """
+
+    op: str
+    args: tuple[Expr, ...]
+    span: Span
+    head: Span
+    written: str = "call"
+    dims: tuple[Name, ...] | None = None
+    parens: bool = False
+
+
+Expr = Num | Name | Apply
+
+
+@dataclass(frozen=True, eq=False)
+class Type:
+    """`T[..., N]`, or a number's `float` or `int` (then `dims` is None)."""
+
+    dtype: Name
+    dims: tuple[Name, ...] | None
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Param:
+    name: Name
+    type: Type
+    default: str | None
+    default_span: Span | None
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    name: Name
+    type: Type
+    span: Span
+
+    @property
+    def primed(self) -> bool:
+        return self.name.name.endswith("'")
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    name: Name
+    params: tuple[Param, ...]
+    results: tuple[Result, ...]
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Helper:
+    name: Name
+    dims: tuple[Name, ...]
+    params: tuple[Name, ...]
+    body: Expr
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    name: Name
+    body: Expr
+    span: Span
+
+
+Statement = Header | Helper | Equation
+
+
+@dataclass(frozen=True, eq=False)
+class File:
+    source: Source
+    statements: tuple[Statement, ...]
+    comments: tuple[tuple[int, str], ...] = field(default=())  # (offset, text after the '#')
+
+    def text_of(self, node: Statement | Expr) -> str:
+        return self.source.text[node.span.start : node.span.end]
+
+    def doc(self) -> str:
+        """The comment that ends just above the header, without its marks."""
+        header = next((s for s in self.statements if isinstance(s, Header)), None)
+        if header is None:
+            return ""
+        by_line = {self.source.place(at)[0]: text for at, text in self.comments if self._alone(at)}
+        row = self.source.place(header.span.start)[0] - 1
+        lines: list[str] = []
+        while row in by_line:
+            lines.insert(0, by_line[row].strip())
+            row -= 1
+        return "\n".join(lines).strip()
+
+    def _alone(self, offset: int) -> bool:
+        start = self.source.text.rfind("\n", 0, offset) + 1
+        return not self.source.text[start:offset].strip()
+
+
+# --------------------------------------------------------------------------------------------- text to tree
+
+
+class _Lines:
+    """Lark's hook between lexer and parser: drops line ends inside brackets, and pairs the brackets."""
+
+    always_accept = ("_NL",)
+    closing = {"LPAR": ")", "LSQB": "]"}
+
+    def __init__(self) -> None:
+        self.source = Source("", "")
+        self.last = self.previous = None  # the token in the parser's hands, and the one before it
+
+    def process(self, stream: Iterator) -> Iterator:
+        open_brackets: list = []
+        self.last = self.previous = None
+        for token in stream:
+            if token.type == "_NL":
+                if open_brackets or self.last is None or self.last.type == "_NL":
+                    continue
+            elif token.type in self.closing:
+                open_brackets.append(token)
+                if len(open_brackets) > MAX_BRACKETS:
+                    raise self._error(token, f"more than {MAX_BRACKETS} brackets are open here", help="name a part of it in an equation of its own")
+            elif token.type in ("RPAR", "RSQB"):
+                if not open_brackets:
+                    raise self._error(token, f"`{token}` closes nothing")
+                opened = open_brackets.pop()
+                if self.closing[opened.type] != token:
+                    raise self._error(token, f"`{token}` closes `{opened}`", help=f"write `{self.closing[opened.type]}`")
+            self.previous, self.last = self.last, token
+            yield token
+        if open_brackets:
+            raise self._error(open_brackets[-1], f"`{open_brackets[-1]}` is never closed")
+
+    def _error(self, token, message: str, help: str = "") -> KgenError:
+        from kgen.errors import Diagnostic
+
+        return KgenError(Diagnostic(message, Span(token.start_pos, token.end_pos), help=help), self.source)
+
+
+@lru_cache(maxsize=1)
+def _parser(strict: bool = False):
+    """The LALR parser, its tree built as it goes, and the line filter it reads through."""
+    import lark
+
+    class Build(lark.Transformer):
+        """Lark's rules to nodes: one method a rule, in the grammar's order."""
+
+        def start(self, parts):
+            return [p for p in parts if p is not None and not isinstance(p, lark.Token)]
+
+        def header(self, parts):
+            params = tuple(p for p in parts if isinstance(p, Param))
+            results = tuple(p for p in parts if isinstance(p, Result))
+            return Header(_name(parts[0]), params, results, _over(parts[0], results[-1]))
+
+        def param(self, parts):
+            name, kind, default = parts
+            span = _over(name, default[1] if default else kind)
+            return Param(_name(name), kind, default[0] if default else None, default[1] if default else None, span)
+
+        def result(self, parts):
+            return Result(_name(parts[0]), parts[1], _over(*parts))
+
+        def number_type(self, parts):
+            return Type(_name(parts[0]), None, _span(parts[0]))
+
+        def tensor_type(self, parts):
+            return Type(_name(parts[0]), parts[1] or (), _over(parts[0], (parts[1] or parts)[-1] if parts[1] else parts[0]))
+
+        def literal(self, parts):
+            return "".join(str(p) for p in parts if p is not None), _over(*(p for p in parts if p is not None))
+
+        def helper(self, parts):
+            name, dims, *params, body = parts
+            return Helper(_name(name), dims or (), tuple(_name(p) for p in params if p is not None), body, _over(name, body))
+
+        def equation(self, parts):
+            return Equation(_name(parts[0]), parts[1], _over(*parts))
+
+        def dims(self, parts):
+            return tuple(parts)
+
+        def dim(self, parts):
+            return _name(parts[0])
+
+        def where(self, parts):
+            yes, condition, no = parts
+            return Apply("where", (condition, yes, no), _over(yes, no), _over(yes, no), "where")
+
+        def or_(self, parts):
+            return _apply("or", parts, _over(*parts), "infix")
+
+        def and_(self, parts):
+            return _apply("and", parts, _over(*parts), "infix")
+
+        def bitor(self, parts):
+            return _apply("bitor", parts, _over(*parts), "infix")
+
+        def bitand(self, parts):
+            return _apply("bitand", parts, _over(*parts), "infix")
+
+        def power(self, parts):
+            return _apply("pow", parts, _over(*parts), "infix")
+
+        def compare(self, parts):
+            left, symbol, right = parts
+            return _apply(INFIX[str(symbol)][0], (left, right), _span(symbol), "infix")
+
+        binary = compare
+
+        def not_(self, parts):
+            return _apply("not", parts, _span(parts[0]), "prefix")
+
+        def bitnot(self, parts):
+            return _apply("bitnot", parts, _span(parts[0]), "prefix")
+
+        def sign(self, parts):
+            return _apply(PREFIX[str(parts[0])][0], parts[1:], _span(parts[0]), "prefix", start=parts[0])
+
+        def number(self, parts):
+            return Num(str(parts[0]), _span(parts[0]))
+
+        def name(self, parts):
+            return _name(parts[0])
+
+        def call(self, parts):
+            return _call(parts[0], None, [p for p in parts[1:] if p is not None])
+
+        def call_dims(self, parts):
+            return _call(parts[0], parts[1], [p for p in parts[2:] if p is not None])
+
+        def index(self, parts):
+            return Apply(str(parts[0]), (), _over(parts[0], parts[1][-1]), _span(parts[0]), dims=parts[1])
+
+        def parens(self, parts):
+            node = parts[0]
+            return type(node)(**{**node.__dict__, "parens": True})
+
+    lines = _Lines()
+    grammar = (Path(__file__).parent / "grammar.lark").read_text()
+    parser = lark.Lark(grammar, parser="lalr", lexer="basic", transformer=Build(), postlex=lines, maybe_placeholders=True,
+                       lexer_callbacks={"COMMENT": lambda t: parser.kgen_comments.append(t) or t}, strict=strict)  # fmt: skip
+    parser.kgen_comments = []
+    return parser, lines
+
+
+def _span(node) -> Span:
+    return node.span if hasattr(node, "span") else node if isinstance(node, Span) else Span(node.start_pos, node.end_pos)
+
+
+def _over(*nodes) -> Span:
+    return Span(_span(nodes[0]).start, _span(nodes[-1]).end)
+
+
+def _name(token) -> Name:
+    return token if isinstance(token, Name) else Name(str(token), _span(token))
+
+
+def _apply(op: str, args, head: Span, written: str, start=None) -> Apply:
+    return Apply(op, tuple(args), _over(start if start is not None else args[0], args[-1]), head, written)
+
+
+def _call(head, dims, args) -> Apply:
+    return Apply(str(head), tuple(args), _over(head, args[-1] if args else head), _span(head), dims=dims)
+
+
+def parse(text: str, name: str = "<text>") -> File:
+    """The statements of a .k file.
+
+    Raises `KgenError` where the text is longer than 64 KB, holds a character outside ASCII (comments may), or does
+    not follow the grammar; the message says what was expected.
+    """
+    import lark
+
+    source = Source(name, text)
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise KgenError(f"the text is longer than {MAX_BYTES:,} bytes", Source(name, ""), help="one file holds one kernel")
+    _check_characters(source)
+    parser, lines = _parser()
+    lines.source = source
+    parser.kgen_comments.clear()
+    try:
+        statements = parser.parse(text)
+    except lark.exceptions.UnexpectedToken as error:
+        raise _unexpected(source, error.token, set(error.expected), lines) from None
+    except lark.exceptions.UnexpectedCharacters as error:
+        raise _bad_character(source, error.pos_in_stream) from None
+    except lark.exceptions.VisitError as error:
+        raise error.orig_exc from None
+    comments = tuple((c.start_pos, str(c)[1:]) for c in parser.kgen_comments)
+    return File(source, tuple(statements), comments)
+
+
+def _check_characters(source: Source) -> None:
+    for match in re.finditer(r"#[^\n]*|([^\x00-\x7f]+)|([\x00-\x08\x0b\x0e-\x1f\x7f])", source.text):
+        if match.group(1) or match.group(2):
+            shown = "a letter or sign outside ASCII" if match.group(1) else "a control character"
+            raise _at(source, match.span(), f"{shown} stands here", help="names are ASCII: letters, digits and `_` (comments may hold anything)")
+    for match in re.finditer(r"#[^\n]*|0[xX][0-9a-fA-F]+|(?<![A-Za-z0-9_.])[0-9.]+(?:[eE][+-]?([0-9]+))?|[A-Za-z_][A-Za-z0-9_]*", source.text):
+        word = match.group()
+        if word[0] in "#":
+            continue
+        if word[0].isalpha() or word[0] == "_":
+            if len(word) > MAX_NAME:
+                raise _at(source, match.span(), f"a name may have at most {MAX_NAME} characters")
+        elif len(re.split("[eE]", word)[0] if word[:2].lower() != "0x" else word) > MAX_DIGITS:
+            raise _at(source, match.span(), f"a number may have at most {MAX_DIGITS} digits")
+        elif match.group(1) and (len(match.group(1).lstrip("0")) > 4 or int(match.group(1)) > MAX_EXPONENT):
+            raise _at(source, match.span(), f"an exponent may be at most {MAX_EXPONENT}")
+
+
+def _at(source: Source, place: tuple[int, int], message: str, label: str = "", help: str = "") -> KgenError:
+    from kgen.errors import Diagnostic
+
+    return KgenError(Diagnostic(message, Span(*place), label, help), source)
+
+
+def _bad_character(source: Source, at: int) -> KgenError:
+    char = source.text[at]
+    advice = {"!": "write `not x`, or `a != b`", "'": "a prime belongs to a name: `p'`", '"': "there are no strings",
+              "{": "braces mean nothing here", "?": "write `a if condition else b`", "$": "", "@": "", ";": "one equation to a line",
+              "\\": "inside brackets a line may end anywhere"}  # fmt: skip
+    return _at(source, (at, at + 1), f"`{char}` means nothing here", help=advice.get(char, ""))
+
+
+_OPERAND_START = ("NAME", "PRIMED", "NUMBER", "LPAR")
+_OPERAND_END = ("NAME", "PRIMED", "NUMBER", "RPAR", "RSQB")
+
+
+def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> KgenError:
+    """A syntax error as advice: what stands there, and what would have to stand there instead."""
+    previous = lines.last if token.type == "$END" else lines.previous
+    if token.type == "$END":
+        place = (len(source.text.rstrip()), len(source.text.rstrip()) + 1)
+        return _at(source, place, "the text ends in the middle of a statement" if previous is not None else "there is no kernel here",
+                   help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations" if previous is None else "")  # fmt: skip
+    place = (token.start_pos, token.end_pos)
+    shown = "the end of the line" if token.type == "_NL" else f"`{token}`"
+    after = f" after `{previous}`" if previous is not None and previous.type != "_NL" else ""
+    if token.type in _OPERAND_START and "TIMES" in accepts and previous is not None and previous.type in _OPERAND_END:
+        return _at(source, place, f"an operator is missing between `{previous}` and `{token}`", help=f"to multiply, write `{previous} * {token}`")
+    if token.type == "COMPARE" and "NAME" not in accepts:
+        return _at(source, place, "comparisons do not chain", help="write `a < b and b < c`")
+    if token.type in ("IF", "ELSE", "AND", "OR", "NOT") and "NAME" in accepts:
+        return _at(source, place, f"`{token}` is a keyword and cannot be a name")
+    if str(token) == "*" and previous is not None and str(previous) == "*":
+        return _at(source, (previous.start_pos, token.end_pos), "`**` is not an operator here", help="a power is written `x^2`")
+    if token.type == "EQUAL":
+        return _at(source, place, f"`=` cannot stand{after or ' here'}", help="to compare, write `==`; an equation is `name = expression`")
+    if str(token) in ("&", "|") and previous is not None and str(previous) == str(token):
+        return _at(source, place, f"`{token}{token}` is not an operator", help=f"write `{'and' if str(token) == '&' else 'or'}`")
+    if token.type == "_NL":
+        return _at(source, (previous.start_pos, previous.end_pos) if previous is not None else place, f"the line ends{after}, before its statement does",
+                   help="inside brackets a line may end anywhere")  # fmt: skip
+    if accepts <= {"ELSE"}:
+        return _at(source, place, f"`else` is missing before {shown}", help="write `a if condition else b`")
+    return _at(source, place, f"{shown} cannot stand{after or ' here'}", help=_wanted(accepts))
+
+
+def _wanted(accepts: set[str]) -> str:
+    words = {"NAME": "a name", "NUMBER": "a number", "RPAR": "`)`", "RSQB": "`]`", "LPAR": "`(`", "LSQB": "`[`", "COLON": "`: type`",
+             "EQUAL": "`=`", "COMMA": "`,`", "__ANON_0": "`->`", "__ANON_1": "`...`", "_NL": "a new line", "ELSE": "`else`", "$END": ""}  # fmt: skip
+    names = list(dict.fromkeys(words[a] for a in sorted(accepts) if words.get(a)))
+    if "TIMES" in accepts:
+        names = ["an operator", *(n for n in names if n in ("`)`", "`,`", "`]`"))]
+    return "expected " + " or ".join(names) if names else ""
+
+
+# --------------------------------------------------------------------------------------------- tree to text
+
+
+def postorder(root: Expr) -> Iterator[Expr]:
+    """Every node of an expression once, arguments before what they are arguments of."""
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready or not isinstance(node, Apply):
+            yield node
+        else:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+
+
+_SYMBOL = {op: (symbol, level) for symbol, (op, level) in INFIX.items()}
+_PREFIX_SYMBOL = {op: (symbol, level) for symbol, (op, level) in PREFIX.items()}
+
+
+def format_expr(root: Expr) -> str:
+    """An expression as text with canonical spaces; the writer's own brackets are kept, others appear where needed."""
+    done: dict[int, tuple[str, int]] = {}
+    for node in postorder(root):
+        text, level = _format_node(node, [done[id(arg)] for arg in node.args] if isinstance(node, Apply) else [])
+        done[id(node)] = (f"({text})", ATOM) if node.parens else (text, level)
+    text, _ = done[id(root)]
+    return text[1:-1] if root.parens else text
+
+
+def _format_node(node: Expr, args: list[tuple[str, int]]) -> tuple[str, int]:
+    def fit(arg: tuple[str, int], level: int) -> str:
+        return arg[0] if arg[1] >= level else f"({arg[0]})"
+
+    if not isinstance(node, Apply):
+        return (node.text if isinstance(node, Num) else node.name), ATOM
+    if node.written == "where":
+        return f"{fit(args[1], 2)} if {fit(args[0], 2)} else {fit(args[2], 1)}", WHERE
+    if node.written == "prefix":
+        symbol, level = _PREFIX_SYMBOL[node.op]
+        return f"{symbol}{' ' if symbol == 'not' else ''}{fit(args[0], level)}", level
+    if node.written == "infix":
+        symbol, level = _SYMBOL[node.op]
+        if symbol == "^":
+            return f"{fit(args[0], ATOM)}^{fit(args[1], 11)}", level
+        chain = 1 if level == 5 else 0
+        return f"{fit(args[0], level + chain)} {symbol} {fit(args[1], level + 1)}", level
+    head = node.op + (f"[{', '.join(d.name for d in node.dims)}]" if node.dims is not None else "")
+    if not args and node.dims is not None:
+        return head, ATOM
+    return f"{head}({', '.join(text for text, _ in args)})", ATOM
+
+
+def format_type(t: Type) -> str:
+    return t.dtype.name if t.dims is None else f"{t.dtype.name}[{', '.join(d.name for d in t.dims)}]"
+
+
+def format_param(p: Param) -> str:
+    return f"{p.name.name}: {format_type(p.type)}" + (f" = {p.default}" if p.default is not None else "")
+
+
+def format_header(header: Header, width: int = 110) -> str:
+    params = [format_param(p) for p in header.params]
+    results = ", ".join(f"{r.name.name}: {format_type(r.type)}" for r in header.results)
+    tail = f") -> ({results})" if len(header.results) > 1 else f") -> {results}"
+    line = f"{header.name.name}({', '.join(params)}{tail}"
+    if len(line) <= width:
+        return line
+    lines, indent = [header.name.name + "("], " " * (len(header.name.name) + 1)
+    for i, param in enumerate(params):
+        piece = param + (", " if i + 1 < len(params) else "")
+        if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1].strip():
+            lines.append(indent)
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines) + tail
+
+
+def _format_statement(s: Statement, pad: int) -> str:
+    if isinstance(s, Header):
+        return format_header(s)
+    if isinstance(s, Helper):
+        dims = f"[{', '.join(d.name for d in s.dims)}]" if s.dims else ""
+        return f"{s.name.name}{dims}({', '.join(p.name for p in s.params)}) = {format_expr(s.body)}"
+    return f"{s.name.name:<{pad}} = {format_expr(s.body)}"
+
+
+def format_file(file: File) -> str:
+    """The whole file, well set: one space around operators, `=` aligned within a block, every comment kept.
+
+    A comment on a line of its own stays above what followed it, one behind a statement stays behind it; a
+    comment inside a statement of several lines moves above that statement.
+    """
+    place = file.source.place
+    rows = [(place(s.span.start)[0], place(max(s.span.start, s.span.end - 1))[0]) for s in file.statements]
+    comments = [(place(at)[0], text.rstrip(), file._alone(at)) for at, text in file.comments]
+    blank = {n for n, line in enumerate(file.source.text.split("\n"), 1) if not line.strip()}
+    out: list[str] = []
+    taken = 0
+    for k, (statement, (first, last)) in enumerate(zip(file.statements, rows, strict=True)):
+        above: list[tuple[int, str]] = []
+        behind = ""
+        while taken < len(comments) and comments[taken][0] <= last:
+            row, text, alone = comments[taken]
+            if row == last and not alone:
+                behind = f"  #{text}"
+            else:
+                above.append((row, f"#{text}"))
+            taken += 1
+        group = above + [(first, "")]
+        for (row, text), before in zip(group, [rows[k - 1][1] if k else 0] + [row for row, _ in group], strict=False):
+            gap = any(n in blank for n in range(before + 1, row))
+            if out and out[-1] and (gap or (not above and k and isinstance(file.statements[k - 1], Header))):
+                out.append("")
+            if text:
+                out.append(text)
+        pad = _pad(file, rows, comments, k) if isinstance(statement, Equation) else 0
+        out.append(_format_statement(statement, pad) + behind)
+    for row, text, _ in comments[taken:]:
+        if out and out[-1] and (row - 1) in blank:
+            out.append("")
+        out.append(f"#{text}")
+    return "\n".join(out) + "\n"
+
+
+def _pad(file: File, rows: list[tuple[int, int]], comments: list[tuple[int, str, bool]], k: int) -> int:
+    """The width of the names in the block of equations (on adjoining lines) that statement `k` stands in."""
+    own_line = {row for row, _, alone in comments if alone}
+
+    def joined(a: int, b: int) -> bool:
+        return isinstance(file.statements[a], Equation) and isinstance(file.statements[b], Equation) and (
+            all(n in own_line for n in range(rows[a][1] + 1, rows[b][0])))  # fmt: skip
+
+    first = last = k
+    while first > 0 and joined(first - 1, first):
+        first -= 1
+    while last + 1 < len(rows) and joined(last, last + 1):
+        last += 1
+    return max(len(s.name.name) for s in file.statements[first : last + 1] if isinstance(s, Equation))
+
+
+def dim_names(dims: tuple[Name, ...] | None) -> Dims:
+    return tuple(d.name for d in dims or ())

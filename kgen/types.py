@@ -1,0 +1,162 @@
+"""Dtypes, their promotion, and the dims of a value.
+
+A value's dtype is a `DType` (bool or an integer), a `Float` (the set of float dtypes that met in it, which
+may hold dtype variables) or a `Number` (a host number, weak in promotion as a Python number is in torch).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ELLIPSIS = "..."
+Dims = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DType:
+    """A storage dtype: its name in the language, its kind and its size in bits."""
+
+    name: str
+    kind: str  # "bool", "int", "uint" or "float"
+    bits: int
+    torch: str
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+f16 = DType("f16", "float", 16, "float16")
+bf16 = DType("bf16", "float", 16, "bfloat16")
+f32 = DType("f32", "float", 32, "float32")
+f64 = DType("f64", "float", 64, "float64")
+i8 = DType("i8", "int", 8, "int8")
+u8 = DType("u8", "uint", 8, "uint8")
+i16 = DType("i16", "int", 16, "int16")
+i32 = DType("i32", "int", 32, "int32")
+i64 = DType("i64", "int", 64, "int64")
+boolean = DType("bool", "bool", 8, "bool")
+
+DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, u8, i16, i32, i64, boolean)}
+TORCH: dict[str, DType] = {d.torch: d for d in DTYPES.values()}
+#: What a dtype variable may stand for, in the order in which its variants are emitted.
+VARIABLE: tuple[DType, ...] = (f32, f16, bf16, f64)
+
+Binding = dict[str, DType]
+
+
+@dataclass(frozen=True)
+class Float:
+    """The float dtypes and dtype variables that met in a value; it is computed in f64 if one of them is f64, else f32."""
+
+    of: frozenset[str]
+
+    def compute(self, binding: Binding) -> DType:
+        return f64 if any(resolve(name, binding) is f64 for name in self.of) else f32
+
+    def __str__(self) -> str:
+        return next(iter(self.of)) if len(self.of) == 1 else "a float of " + " and ".join(sorted(self.of))
+
+
+@dataclass(frozen=True)
+class Number:
+    """A host number: `float` (computed in f64), `int` (i64) or `bool`."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{'an' if self.kind == 'int' else 'a'} {self.kind} number"
+
+
+FLOAT, INT, BOOL = Number("float"), Number("int"), Number("bool")
+ValueType = DType | Float | Number
+
+
+def resolve(name: str, binding: Binding) -> DType:
+    """The dtype of a declared dtype name, a dtype variable looked up in `binding`."""
+    return DTYPES[name] if name in DTYPES else binding[name]
+
+
+def is_float(t: ValueType) -> bool:
+    return isinstance(t, Float) or t == FLOAT
+
+
+def is_bool(t: ValueType) -> bool:
+    return t in (boolean, BOOL)
+
+
+def is_int(t: ValueType) -> bool:
+    return t == INT or (isinstance(t, DType) and t.is_int)
+
+
+def _category(t: ValueType) -> int:
+    return 0 if is_bool(t) else 1 if is_int(t) else 2
+
+
+def _join(a: ValueType, b: ValueType) -> ValueType:
+    """Promotion of two dtypes of equal priority (both with dims, both 0-d, or both numbers)."""
+    if isinstance(a, Number) and isinstance(b, Number):
+        return a if _category(a) >= _category(b) else b
+    if isinstance(a, Float) and isinstance(b, Float):
+        return Float(a.of | b.of)
+    if isinstance(a, Float) or isinstance(b, Float):
+        return a if isinstance(a, Float) else b
+    assert isinstance(a, DType) and isinstance(b, DType)
+    if a is b or b is boolean:
+        return a
+    if a is boolean:
+        return b
+    if u8 in (a, b):
+        other = b if a is u8 else a
+        return i16 if other is i8 else other
+    return a if a.bits >= b.bits else b
+
+
+def promote(operands: list[tuple[ValueType, bool]]) -> ValueType:
+    """The dtype of an operation on `operands`, each a dtype and whether it has dims, as `torch.result_type` has it.
+
+    Operands with dims come first, then 0-d tensors, then numbers; a later class counts only where its
+    category (bool, integer, float) is higher.  A float number that meets integers gives f32.
+    """
+    result: ValueType | None = None
+    for wanted in (
+        [t for t, dims in operands if not isinstance(t, Number) and dims],
+        [t for t, dims in operands if not isinstance(t, Number) and not dims],
+        [t for t, _ in operands if isinstance(t, Number)],
+    ):
+        joined: ValueType | None = None
+        for t in wanted:
+            joined = t if joined is None else _join(joined, t)
+        if joined is None:
+            continue
+        if result is None:
+            result = joined
+        elif _category(joined) > _category(result):
+            result = {0: boolean, 1: i64, 2: Float(frozenset({"f32"}))}[_category(joined)] if isinstance(joined, Number) else joined
+    assert result is not None
+    return result
+
+
+def union(*dims: Dims) -> Dims:
+    """The dims of values that meet: each name once, in order of appearance, the leading dims (`...`) first."""
+    names = dict.fromkeys(name for d in dims for name in d)
+    ordered = tuple(name for name in names if name != ELLIPSIS)
+    return (ELLIPSIS, *ordered) if ELLIPSIS in names else ordered
+
+
+def show_type(dtype: str, dims: Dims) -> str:
+    return f"{dtype}[{', '.join(dims)}]"

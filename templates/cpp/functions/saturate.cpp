@@ -1,0 +1,8 @@
+// x cut to an integer: out of range the nearest, NaN 0.
+template <typename I, typename F> inline I saturate(F x) {
+    constexpr I low = std::numeric_limits<I>::min(), high = std::numeric_limits<I>::max();
+    constexpr F end = F(high / 2 + 1) * F(2);  // the first value past the range, a power of two
+    bool inside = x > F(low) && x < end;
+    I y = I(inside ? x : F(0));
+    return x >= end ? high : x <= F(low) ? low : y;
+}

@@ -1,0 +1,2 @@
+// 1, 0 or -1; 0 for NaN.
+template <typename T> inline T sign(T x) { return T((x > 0) - (x < T(0))); }

@@ -1,0 +1,3 @@
+@triton.jit
+def is_inf(x):
+    return tl.abs(x) == float("inf")
