@@ -108,6 +108,7 @@ class _Checker:
     def __init__(self, file: File):
         self.file = file
         self.errors = Errors(file.source)
+        self.later: dict[str, Equation] = {}  # equations below the one at hand
         self.values: list[Value] = []
         self.ids: dict[Value, int] = {}
         self.params: dict[str, Parameter] = {}
@@ -117,6 +118,7 @@ class _Checker:
         self.helpers: dict[str, Helper] = {}
         self.expanding: list[str] = []
         self.memo: dict[tuple, int | None] = {}
+        self.variables: set[str] = set()
         self.outside: Span | None = None  # where the user called a prelude function: errors inside it point there
 
     # ------------------------------------------------------------------ the file
@@ -139,13 +141,12 @@ class _Checker:
         equations = [s for s in self.file.statements if isinstance(s, Equation)]
         defined: dict[str, Equation] = {}
         texts: list[tuple[str, int, str]] = []
+        self.later = {e.name.name: e for e in reversed(equations)}
         for equation in equations:
             name = equation.name.name
             if not self.may_assign(equation.name, defined, results):
                 self.evaluate(equation.body)
                 continue
-            later = {e.name.name: e for e in equations} if name not in defined else {}
-            self.later = {n: e for n, e in later.items() if n not in defined}
             value = self.evaluate(equation.body)
             defined[name] = equation
             self.names[name] = value
@@ -188,6 +189,8 @@ class _Checker:
                 self.error("a tensor has no default", p.default_span, help="only numbers (`float`, `int`) have one")
         if dims is None and p.default is not None:
             self.check_default(p)
+        if dims is not None and _is_variable(t.dtype.name):
+            self.variables.add(t.dtype.name)
         self.params[name] = Parameter(name, t.dtype.name, dims, p.default, p.name.span)
         self.names[name] = self.make("param", (), name, Number(t.dtype.name) if dims is None and t.dtype.name in ("float", "int") else FLOAT if dims is None else _stored(t.dtype.name), dims or (), p.name.span)
 
@@ -250,6 +253,7 @@ class _Checker:
 
     def declare_results(self, header: Header) -> dict[str, syntax.Result]:
         results: dict[str, syntax.Result] = {}
+        leading = {d for p in self.params.values() for d in p.dims or () if d == ELLIPSIS}
         for r in header.results:
             name = r.name.name
             if name in results:
@@ -260,10 +264,10 @@ class _Checker:
                 self.error(f"result `{name}` is not a tensor", r.type.span, help=f"a 0-d tensor is `{'f32' if r.type.dtype.name == 'float' else 'i64' if r.type.dtype.name == 'int' else r.type.dtype.name}[]`")
                 continue
             self.check_tensor_type(r.type)
-            if _is_variable(r.type.dtype.name) and r.type.dtype.name not in {p.dtype for p in self.params.values() if p.is_tensor}:
+            if _is_variable(r.type.dtype.name) and r.type.dtype.name not in self.variables:
                 self.error(f"the dtype variable {r.type.dtype.name} is no parameter's", r.type.dtype.span, help="a result's dtype must be known from the parameters")
             for d in r.type.dims:
-                if d.name == ELLIPSIS and not any(ELLIPSIS in (p.dims or ()) for p in self.params.values()) or d.name != ELLIPSIS and d.name not in self.dims:
+                if d.name not in (leading if d.name == ELLIPSIS else self.dims):
                     self.error(f"dim {d.name} of `{name}` is no parameter's", d.span, help="a result's sizes must be known from the parameters")
             if r.primed:
                 self.check_state(r)
@@ -340,6 +344,7 @@ class _Checker:
             return  # an error already; what follows from it is not the writer's concern
         sized = {str(v.attr) for v in self.values if v.op in ("size", "index")} | {d for r in decls for d in r.dims}
         first_with: dict[str, str] = {}
+        states = {r.state for r in decls}
         reached = self.reach([r.value for r in decls])
         used = {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in reached}
         for p in self.params.values():
@@ -347,7 +352,7 @@ class _Checker:
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
         for p in self.params.values():
-            if p.name in used or any(r.state == p.name for r in decls):
+            if p.name in used or p.name in states:
                 continue
             if any(d in sized and d not in first_with for d in p.dims or ()):
                 for d in p.dims or ():
@@ -430,7 +435,7 @@ class _Checker:
         name = node.name
         if env is not None:
             self.error(f"`{name}` is not an argument of this helper", node.span, help="a helper sees its own arguments only")
-        elif name in getattr(self, "later", {}):
+        elif name in self.later:
             row = self.file.source.place(self.later[name].span.start)[0]
             self.error(f"`{name}` is used before its equation", node.span, help=f"move line {row} up")
         elif self.is_function(name):
@@ -439,10 +444,7 @@ class _Checker:
             self.error(f"`{name}` is not defined", node.span, help=_closest(name, [*self.names, *self.dims, *CONSTANTS]))
 
     def is_function(self, name: str) -> bool:
-        return name in OPS or name in REDUCTIONS or name in self.helpers or name in prelude() or name in DTYPES or name in self.variables() or name in ("pick",)
-
-    def variables(self) -> set[str]:
-        return {p.dtype for p in self.params.values() if p.is_tensor and _is_variable(p.dtype)}
+        return name in OPS or name in REDUCTIONS or name in self.helpers or name in prelude() or name in DTYPES or name in self.variables or name in ("pick",)
 
     def unknown_function(self, node: Apply) -> None:
         known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
@@ -461,7 +463,7 @@ class _Checker:
             return None
         if node.written == "call" and op in self.helpers or (op in prelude() and op not in OPS):
             return self.call_helper(node, args, dims)
-        if node.written == "call" and (op in DTYPES or op in self.variables()):
+        if node.written == "call" and (op in DTYPES or op in self.variables):
             return self.cast(node, args)
         if op in ("pick", *REDUCTIONS) and (dims is not None or op not in CALLS):
             return self.reduce(node, args, dims)
@@ -662,7 +664,7 @@ def _shown_type(t: ValueType) -> str:
 def _closest(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(name, known, n=1, cutoff=0.6)
+    found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
     return f"did you mean `{found[0]}`?" if found else ""
 
 

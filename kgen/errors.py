@@ -6,7 +6,11 @@ error of a file, sorted by place, and prints each with a caret under the text it
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+
+MAX_ERRORS = 100
 
 
 @dataclass(frozen=True, order=True)
@@ -26,11 +30,22 @@ class Source:
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column (both from 1) of a character offset."""
-        before = self.text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        row = bisect_right(self._starts, offset)
+        return row, offset - self._starts[row - 1] + 1
 
     def line(self, number: int) -> str:
-        return self.text.split("\n")[number - 1]
+        return self._lines[number - 1]
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self._lines[:-1]:
+            starts.append(starts[-1] + len(line) + 1)
+        return starts
 
 
 @dataclass(frozen=True)
@@ -101,7 +116,7 @@ class KgenError(ValueError):
 
 
 class Errors:
-    """Collects the independent errors of one source; `raise_any` raises them together."""
+    """Collects the independent errors of one source; `raise_any` raises them together, `add` when there are very many."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -109,6 +124,8 @@ class Errors:
 
     def add(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
         self.found.append(Diagnostic(message, span, label, help))
+        if len(self.found) >= MAX_ERRORS:
+            self.raise_any()
 
     def raise_any(self) -> None:
         if self.found:

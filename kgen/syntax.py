@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 from kgen.errors import KgenError, Source, Span
 from kgen.types import Dims
@@ -21,6 +22,8 @@ MAX_DIGITS = 64
 MAX_EXPONENT = 400
 MAX_NAME = 64
 MAX_BRACKETS = 200
+
+_LOCK = Lock()  # there is one parser, and it holds the text at hand
 
 #: Infix operators: symbol -> (operator, precedence).  A higher precedence binds tighter.
 INFIX: dict[str, tuple[str, int]] = {
@@ -212,7 +215,7 @@ def _parser(strict: bool = False):
         def header(self, parts):
             params = tuple(p for p in parts if isinstance(p, Param))
             results = tuple(p for p in parts if isinstance(p, Result))
-            return Header(_name(parts[0]), params, results, _over(parts[0], results[-1]))
+            return Header(_name(parts[0]), params, results, _over(parts[0], parts[-1]))
 
         def param(self, parts):
             name, kind, default = parts
@@ -226,7 +229,7 @@ def _parser(strict: bool = False):
             return Type(_name(parts[0]), None, _span(parts[0]))
 
         def tensor_type(self, parts):
-            return Type(_name(parts[0]), parts[1] or (), _over(parts[0], (parts[1] or parts)[-1] if parts[1] else parts[0]))
+            return Type(_name(parts[0]), parts[1] or (), _over(parts[0], parts[-1]))
 
         def literal(self, parts):
             return "".join(str(p) for p in parts if p is not None), _over(*(p for p in parts if p is not None))
@@ -285,17 +288,16 @@ def _parser(strict: bool = False):
             return _name(parts[0])
 
         def call(self, parts):
-            return _call(parts[0], None, [p for p in parts[1:] if p is not None])
+            return _call(parts[0], None, parts[1:])
 
         def call_dims(self, parts):
-            return _call(parts[0], parts[1], [p for p in parts[2:] if p is not None])
+            return _call(parts[0], parts[1], parts[2:])
 
         def index(self, parts):
-            return Apply(str(parts[0]), (), _over(parts[0], parts[1][-1]), _span(parts[0]), dims=parts[1])
+            return Apply(str(parts[0]), (), _over(parts[0], parts[2]), _span(parts[0]), dims=parts[1])
 
         def parens(self, parts):
-            node = parts[0]
-            return type(node)(**{**node.__dict__, "parens": True})
+            return replace(parts[1], span=_over(parts[0], parts[2]), parens=True)
 
     lines = _Lines()
     grammar = (Path(__file__).parent / "grammar.lark").read_text()
@@ -321,8 +323,10 @@ def _apply(op: str, args, head: Span, written: str, start=None) -> Apply:
     return Apply(op, tuple(args), _over(start if start is not None else args[0], args[-1]), head, written)
 
 
-def _call(head, dims, args) -> Apply:
-    return Apply(str(head), tuple(args), _over(head, args[-1] if args else head), _span(head), dims=dims)
+def _call(head, dims, rest) -> Apply:
+    """`rest` is the arguments (None where there could have been one), and last the closing bracket."""
+    args = tuple(a for a in rest[:-1] if a is not None)
+    return Apply(str(head), args, _over(head, rest[-1]), _span(head), dims=dims)
 
 
 def parse(text: str, name: str = "<text>") -> File:
@@ -337,18 +341,19 @@ def parse(text: str, name: str = "<text>") -> File:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise KgenError(f"the text is longer than {MAX_BYTES:,} bytes", Source(name, ""), help="one file holds one kernel")
     _check_characters(source)
-    parser, lines = _parser()
-    lines.source = source
-    parser.kgen_comments.clear()
-    try:
-        statements = parser.parse(text)
-    except lark.exceptions.UnexpectedToken as error:
-        raise _unexpected(source, error.token, set(error.expected), lines) from None
-    except lark.exceptions.UnexpectedCharacters as error:
-        raise _bad_character(source, error.pos_in_stream) from None
-    except lark.exceptions.VisitError as error:
-        raise error.orig_exc from None
-    comments = tuple((c.start_pos, str(c)[1:]) for c in parser.kgen_comments)
+    with _LOCK:
+        parser, lines = _parser()
+        lines.source = source
+        parser.kgen_comments.clear()
+        try:
+            statements = parser.parse(text)
+        except lark.exceptions.UnexpectedToken as error:
+            raise _unexpected(source, error.token, set(error.expected), lines) from None
+        except lark.exceptions.UnexpectedCharacters as error:
+            raise _bad_character(source, error.pos_in_stream) from None
+        except lark.exceptions.VisitError as error:
+            raise error.orig_exc from None
+        comments = tuple((c.start_pos, str(c)[1:]) for c in parser.kgen_comments)
     return File(source, tuple(statements), comments)
 
 
@@ -522,6 +527,7 @@ def format_file(file: File) -> str:
     rows = [(place(s.span.start)[0], place(max(s.span.start, s.span.end - 1))[0]) for s in file.statements]
     comments = [(place(at)[0], text.rstrip(), file._alone(at)) for at, text in file.comments]
     blank = {n for n, line in enumerate(file.source.text.split("\n"), 1) if not line.strip()}
+    pads = _pads(file, rows, comments)
     out: list[str] = []
     taken = 0
     for k, (statement, (first, last)) in enumerate(zip(file.statements, rows, strict=True)):
@@ -541,8 +547,7 @@ def format_file(file: File) -> str:
                 out.append("")
             if text:
                 out.append(text)
-        pad = _pad(file, rows, comments, k) if isinstance(statement, Equation) else 0
-        out.append(_format_statement(statement, pad) + behind)
+        out.append(_format_statement(statement, pads[k]) + behind)
     for row, text, _ in comments[taken:]:
         if out and out[-1] and (row - 1) in blank:
             out.append("")
@@ -550,20 +555,20 @@ def format_file(file: File) -> str:
     return "\n".join(out) + "\n"
 
 
-def _pad(file: File, rows: list[tuple[int, int]], comments: list[tuple[int, str, bool]], k: int) -> int:
-    """The width of the names in the block of equations (on adjoining lines) that statement `k` stands in."""
+def _pads(file: File, rows: list[tuple[int, int]], comments: list[tuple[int, str, bool]]) -> list[int]:
+    """For each statement the width of the names in the block of equations (on adjoining lines) that it stands in."""
     own_line = {row for row, _, alone in comments if alone}
+    pads = [len(s.name.name) if isinstance(s, Equation) else 0 for s in file.statements]
 
     def joined(a: int, b: int) -> bool:
-        return isinstance(file.statements[a], Equation) and isinstance(file.statements[b], Equation) and (
-            all(n in own_line for n in range(rows[a][1] + 1, rows[b][0])))  # fmt: skip
+        return pads[a] > 0 and pads[b] > 0 and all(n in own_line for n in range(rows[a][1] + 1, rows[b][0]))
 
-    first = last = k
-    while first > 0 and joined(first - 1, first):
-        first -= 1
-    while last + 1 < len(rows) and joined(last, last + 1):
-        last += 1
-    return max(len(s.name.name) for s in file.statements[first : last + 1] if isinstance(s, Equation))
+    links = [joined(k, k + 1) for k in range(len(rows) - 1)]
+    for order in (range(len(links)), reversed(range(len(links)))):
+        for k in order:
+            if links[k]:
+                pads[k] = pads[k + 1] = max(pads[k], pads[k + 1])
+    return pads
 
 
 def dim_names(dims: tuple[Name, ...] | None) -> Dims:

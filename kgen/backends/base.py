@@ -184,13 +184,12 @@ def _environment(folder: Path):
 
 @cache
 def _identifiers(folder: Path) -> frozenset[str]:
-    """Every identifier in a target's templates: names that the writer's must not shadow."""
+    """The names that a target's templates use where the writer's names stand too, as their `{# names: ... #}` lists them."""
     found: set[str] = set()
     for path in sorted(folder.glob("*.jinja")):
-        text = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", " ", path.read_text(), flags=re.S)
-        text = re.sub(r"^\s*%%.*$|(?://|# |#$|\"\"\").*$", " ", text, flags=re.M)
-        found.update(re.findall(r"[A-Za-z_]\w*", text))
-    return frozenset(found)
+        for listed in re.findall(r"\{#\s*names:(.*?)#\}", path.read_text(), flags=re.S):
+            found.update(listed.split())
+    return frozenset(found | {path.name.split(".")[0] for path in (folder / "functions").glob("*")})
 
 
 @cache
