@@ -21,6 +21,8 @@ from kgen.types import (
 )  # fmt: skip
 
 MAX_VALUES = 2_000
+MAX_NESTED = 64
+MAX_DIMS = 64
 MAX_FLOAT = 2**1024 - 2**970
 CALLS = ("min", "max")  # with square brackets a reduction, without an operator
 
@@ -108,7 +110,8 @@ class _Checker:
     def __init__(self, file: File):
         self.file = file
         self.errors = Errors(file.source)
-        self.later: dict[str, Equation] = {}  # equations below the one at hand
+        self.later: dict[str, Equation] = {}  # the first equation of each name
+        self.equation: Equation | None = None  # the one at hand
         self.values: list[Value] = []
         self.ids: dict[Value, int] = {}
         self.params: dict[str, Parameter] = {}
@@ -116,18 +119,18 @@ class _Checker:
         self.names: dict[str, int | None] = {}
         self.used: set[str] = set()
         self.helpers: dict[str, Helper] = {}
-        self.expanding: list[str] = []
+        self.expanding: list[Helper] = []
         self.memo: dict[tuple, int | None] = {}
         self.variables: set[str] = set()
-        self.outside: Span | None = None  # where the user called a prelude function: errors inside it point there
+        self.outside: tuple[str, Span] | None = None  # the prelude function that the user called, and where: errors inside point there
 
     # ------------------------------------------------------------------ the file
 
     def kernel(self) -> Kernel:
         headers = [s for s in self.file.statements if isinstance(s, Header)]
         if not headers:
-            end = len(self.file.source.text.rstrip())
-            self.error("there is no kernel here", Span(end, end + 1) if end else None, help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations")
+            first = next((s.name.span for s in self.file.statements), None)
+            self.error("there is no header above this" if first else "there is no kernel here", first, help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations")
             self.errors.raise_any()
         for extra in headers[1:]:
             self.error("a second header stands here", extra.name.span, help="one file holds one kernel")
@@ -135,6 +138,8 @@ class _Checker:
         for p in header.params:
             self.declare_param(p)
         for name in self.values_of_dims(header):
+            if name.name not in self.dims and (name.name in self.params or name.name in self.variables):
+                self.error(f"`{name.name}` is both a dim and a {'parameter' if name.name in self.params else 'dtype'}", name.span, help="give one of them another name")
             self.dims.setdefault(name.name, name.span)
         self.declare_helpers()
         results = self.declare_results(header)
@@ -146,7 +151,9 @@ class _Checker:
             name = equation.name.name
             if not self.may_assign(equation.name, defined, results):
                 self.evaluate(equation.body)
+                self.names.setdefault(name, None)
                 continue
+            self.equation = equation
             value = self.evaluate(equation.body)
             defined[name] = equation
             self.names[name] = value
@@ -163,8 +170,7 @@ class _Checker:
 
     def error(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
         if self.outside is not None:
-            span, help = self.outside, help
-            message = f"in `{self.expanding[0]}`: {message}" if self.expanding else message
+            message, span = f"in `{self.outside[0]}`: {message}", self.outside[1]
         self.errors.add(message, span, label, help)
 
     def values_of_dims(self, header: Header) -> Iterable[Name]:
@@ -201,14 +207,14 @@ class _Checker:
             self.error(f"`{name}` is not a dtype", t.dtype.span,
                        help=f"write `{known[name]}`" if name in known else f"dtypes are {', '.join(DTYPES)}, or one capital letter for any float")  # fmt: skip
         seen: set[str] = set()
-        for k, d in enumerate(t.dims or ()):
+        if len(t.dims or ()) > MAX_DIMS:
+            self.error(f"a tensor may have at most {MAX_DIMS} dims", t.span)
+        for k, d in enumerate((t.dims or ())[:MAX_DIMS]):
             if d.name == ELLIPSIS:
                 if k:
                     self.error("`...` comes first", d.span, help="it stands for any number of leading dims")
             elif not d.name[0].isupper():
                 self.error(f"the dim `{d.name}` does not begin with a capital letter", d.span, help=f"write `{d.name.capitalize()}`")
-            elif d.name == name:
-                self.error(f"`{d.name}` is both a dtype and a dim", d.span)
             if d.name in seen:
                 self.error(f"dim {d.name} stands twice in one tensor", d.span, help="give the two dims two names")
             seen.add(d.name)
@@ -222,6 +228,8 @@ class _Checker:
             self.error(f"the default of the int `{p.name.name}` is not an integer", p.default_span)
         elif p.type.dtype.name == "int" and not -(2**63) <= int(text, 0 if "x" in text.lower() else 10) < 2**63:
             self.error("this number is too large for an i64", p.default_span)
+        elif p.type.dtype.name == "float" and value[0] in ".0123456789" and value[:2].lower() != "0x" and _exact(value.lower()) > MAX_FLOAT:
+            self.error("this number is too large for an f64", p.default_span, help="infinity is `inf`")
 
     def declare_helpers(self) -> None:
         for s in self.file.statements:
@@ -287,6 +295,8 @@ class _Checker:
         if text in defined:
             row = self.file.source.place(defined[text].span.start)[0]
             self.error(f"`{text}` is assigned twice", name.span, help=f"it has a value since line {row}; choose another name")
+        elif text in self.params and text in results:
+            pass  # an error already
         elif text in self.params:
             self.error(f"`{text}` is a parameter and cannot be assigned", name.span, help=f"its next state is written `{text}'`")
         elif text.endswith("'") and text not in results:
@@ -300,6 +310,8 @@ class _Checker:
 
     def finish_result(self, r: syntax.Result, results: dict[str, syntax.Result], defined: dict[str, Equation]) -> ResultDecl | None:
         name = r.name.name
+        if name in self.params:
+            return None
         if name not in defined:
             self.error(f"result `{name}` has no equation", r.name.span, help=f"add `{name} = ...`")
             return None
@@ -373,7 +385,7 @@ class _Checker:
     # ------------------------------------------------------------------ expressions
 
     def make(self, op: str, args: tuple[int, ...], attr: str | Dims, t: ValueType, dims: Dims, span: Span) -> int:
-        value = Value(op, args, attr, t, dims, self.outside or span)
+        value = Value(op, args, attr, t, dims, self.outside[1] if self.outside else span)
         if value not in self.ids:
             if len(self.values) >= MAX_VALUES:
                 self.error(f"the kernel has more than {MAX_VALUES:,} operations", span, help="split it into several kernels")
@@ -435,13 +447,21 @@ class _Checker:
         name = node.name
         if env is not None:
             self.error(f"`{name}` is not an argument of this helper", node.span, help="a helper sees its own arguments only")
-        elif name in self.later:
+        elif name in self.later and self.later[name] is not self.equation:
             row = self.file.source.place(self.later[name].span.start)[0]
-            self.error(f"`{name}` is used before its equation", node.span, help=f"move line {row} up")
+            if name not in self.used:
+                self.error(f"`{name}` is used before its equation", node.span, help=f"move line {row} up")
+            self.used.add(name)
         elif self.is_function(name):
             self.error(f"`{name}` is a function", node.span, help=f"call it: `{name}(...)`")
+        elif self.later.get(name) is self.equation:
+            self.error(f"`{name}` stands in its own equation", node.span, help="a name has one value: give the value used here another name")
+        elif name in ("True", "False"):
+            self.error(f"`{name}` is not defined", node.span, help="bools come from comparisons, as in `1 > 0`")
         else:
-            self.error(f"`{name}` is not defined", node.span, help=_closest(name, [*self.names, *self.dims, *CONSTANTS]))
+            found = _closest(name, [*self.names, *self.dims, *CONSTANTS])
+            self.used.add(found)
+            self.error(f"`{name}` is not defined", node.span, help=_did_you_mean(found))
 
     def is_function(self, name: str) -> bool:
         return name in OPS or name in REDUCTIONS or name in self.helpers or name in prelude() or name in DTYPES or name in self.variables or name in ("pick",)
@@ -449,7 +469,7 @@ class _Checker:
     def unknown_function(self, node: Apply) -> None:
         known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
         alias = {"float": "f32(x)", "int": "i64(x)", "maximum": "max(a, b)", "minimum": "min(a, b)", "square": "x^2", "abs_": "abs(x)", "ln": "log(x)"}
-        self.error(f"there is no function `{node.op}`", node.head, help=f"write `{alias[node.op]}`" if node.op in alias else _closest(node.op, known))
+        self.error(f"there is no function `{node.op}`", node.head, help=f"write `{alias[node.op]}`" if node.op in alias else _did_you_mean(_closest(node.op, known)))
 
     def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
         op = node.op
@@ -457,6 +477,13 @@ class _Checker:
             return self.index(node, env_dims)
         dims = self.dims_of(node, env_dims)
         if node.dims is not None and dims is None:
+            return None
+        if node.dims is not None and not node.args and op in self.names:
+            names = ", ".join(d.name for d in node.dims)
+            self.error(f"`{op}` cannot be indexed", node.span, help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`")
+            return None
+        if op == "index":
+            self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
             return None
         if node.dims is not None and not node.args:
             self.error(f"`{op}[...]` lacks its operand", node.span, help=f"write `{op}[{', '.join(d.name for d in node.dims)}](x)`")
@@ -480,13 +507,14 @@ class _Checker:
                 value = None if value is None or other is None else self.operate(row, node, [value, other])
             return value
         if len(args) != row.arity:
-            self.wrong_count(node, op, row.arity)
+            self.wrong_count(node, op, row.args, "over a dim it is `max[N](x)`" if op == "max" else "over a dim it is `min[N](x)`" if op == "min" else "")
             return None
         return None if None in args else self.operate(row, node, [a for a in args if a is not None])
 
-    def wrong_count(self, node: Apply, op: str, wanted: int) -> None:
-        plural = "argument" if wanted == 1 else "arguments"
-        self.error(f"`{op}` takes {wanted} {plural}, not {len(node.args)}", node.head)
+    def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "") -> None:
+        plural = "argument" if len(wanted) == 1 else "arguments"
+        dims = f"[{', '.join(d.name for d in node.dims)}]" if node.dims else ""
+        self.error(f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help or f"write `{op}{dims}({', '.join(wanted)})`")
 
     def dims_of(self, node: Apply, env: dict[str, Dims] | None) -> Dims | None:
         """The dims in a call's square brackets, a helper's own ones replaced; None without brackets or after an error."""
@@ -499,7 +527,7 @@ class _Checker:
             elif d.name == ELLIPSIS or d.name in self.dims:
                 names.append(d.name)
             else:
-                self.error(f"there is no dim {d.name}", d.span, help=_closest(d.name, list(self.dims)) or "dims are those of the parameters")
+                self.error(f"there is no dim {d.name}", d.span, help=_did_you_mean(_closest(d.name, list(self.dims))) or "dims are those of the parameters")
                 return None
         if len(set(names)) != len(names):
             self.error("a dim stands twice here", node.head)
@@ -519,16 +547,22 @@ class _Checker:
 
     def call_helper(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
         name = node.op
-        helper = self.helpers.get(name) or prelude()[name]
-        self.used.add(name)
-        if name in self.expanding:
+        own = name in self.helpers and self.outside is None  # the prelude's functions see the prelude alone
+        helper = self.helpers[name] if own else prelude()[name]
+        if own:
+            self.used.add(name)
+        if helper in self.expanding:
             self.error(f"helper `{name}` calls itself", node.head, help="a kernel has no recursion")
             return None
+        if len(self.expanding) >= MAX_NESTED:
+            self.error(f"helpers call one another more than {MAX_NESTED} deep", node.head, help="give a part of it a name in an equation")
+            self.errors.raise_any()
         if len(args) != len(helper.params):
-            self.wrong_count(node, name, len(helper.params))
+            self.wrong_count(node, name, tuple(p.name for p in helper.params))
             return None
         if (dims is None) != (not helper.dims):
-            sample = ", ".join(d.name for d in helper.dims)
+            seen = self.values[args[0]].dims if args and args[0] is not None else ()
+            sample = seen[-1] if seen and len(helper.dims) == 1 else ", ".join(d.name for d in helper.dims)
             self.error(f"`{name}` takes {'dims' if helper.dims else 'no dims'}", node.head, help=f"write `{name}{f'[{sample}]' if sample else ''}(...)`")
             return None
         if dims is not None and len(helper.dims) not in (1, len(dims)):
@@ -536,11 +570,11 @@ class _Checker:
             return None
         if None in args:
             return None
-        key = (name, tuple(args), dims)
+        key = (helper, tuple(args), dims)
         if key not in self.memo:
             names = {} if dims is None else {helper.dims[0].name: dims} if len(helper.dims) == 1 else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
-            outside, self.outside = self.outside, self.outside or (node.span if name not in self.helpers else None)
-            self.expanding.append(name)
+            outside, self.outside = self.outside, self.outside or (None if own else (name, node.span))
+            self.expanding.append(helper)
             self.memo[key] = self.evaluate(helper.body, dict(zip((p.name for p in helper.params), args, strict=True)), names)
             self.expanding.pop()
             self.outside = outside
@@ -548,7 +582,7 @@ class _Checker:
 
     def cast(self, node: Apply, args: list[int | None]) -> int | None:
         if len(args) != 1:
-            self.wrong_count(node, node.op, 1)
+            self.wrong_count(node, node.op, ("x",))
             return None
         if args[0] is None:
             return None
@@ -557,11 +591,11 @@ class _Checker:
 
     def reduce(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
         op = node.op
-        wanted = 2 if op == "pick" else 1
+        wanted = ("x", "t") if op == "pick" else ("x",)
         if dims is None:
-            self.error(f"`{op}` reduces over dims", node.head, help=f"write `{op}[N]({'x, t' if op == 'pick' else 'x'})`")
+            self.error(f"`{op}` reduces over dims", node.head, help=f"write `{op}[N]({', '.join(wanted)})`")
             return None
-        if len(args) != wanted:
+        if len(args) != len(wanted):
             self.wrong_count(node, op, wanted)
             return None
         if None in args:
@@ -600,7 +634,7 @@ class _Checker:
 
     def result_type(self, row: Op, node: Apply, values: list[Value]) -> ValueType | None:
         kinds = [(v.type, bool(v.dims)) for v in values]
-        shown = node.op if node.written == "call" else next((s for s, (o, _) in {**syntax.INFIX, **syntax.PREFIX}.items() if o == row.name), row.name)
+        shown = node.op if node.written == "call" else next(s for s, (o, _) in (*syntax.INFIX.items(), *syntax.PREFIX.items(), ("if", ("where", 0))) if o == row.name)
         numbers = all(isinstance(t, Number) for t, _ in kinds)
         if row.rule == "where":
             if not is_bool(values[0].type):
@@ -665,7 +699,11 @@ def _closest(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
-    return f"did you mean `{found[0]}`?" if found else ""
+    return found[0] if found else ""
+
+
+def _did_you_mean(name: str) -> str:
+    return f"did you mean `{name}`?" if name else ""
 
 
 __all__ = ["Kernel", "KgenError", "Parameter", "ResultDecl", "Value", "check", "prelude"]

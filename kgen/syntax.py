@@ -189,7 +189,7 @@ class _Lines:
                     raise self._error(token, f"`{token}` closes nothing")
                 opened = open_brackets.pop()
                 if self.closing[opened.type] != token:
-                    raise self._error(token, f"`{token}` closes `{opened}`", help=f"write `{self.closing[opened.type]}`")
+                    raise self._error(token, f"`{token}` cannot close `{opened}`", help=f"write `{self.closing[opened.type]}`")
             self.previous, self.last = self.last, token
             yield token
         if open_brackets:
@@ -348,7 +348,7 @@ def parse(text: str, name: str = "<text>") -> File:
         try:
             statements = parser.parse(text)
         except lark.exceptions.UnexpectedToken as error:
-            raise _unexpected(source, error.token, set(error.expected), lines) from None
+            raise _unexpected(source, error.token, set(error.accepts or error.expected), lines) from None
         except lark.exceptions.UnexpectedCharacters as error:
             raise _bad_character(source, error.pos_in_stream) from None
         except lark.exceptions.VisitError as error:
@@ -360,8 +360,10 @@ def parse(text: str, name: str = "<text>") -> File:
 def _check_characters(source: Source) -> None:
     for match in re.finditer(r"#[^\n]*|([^\x00-\x7f]+)|([\x00-\x08\x0b\x0e-\x1f\x7f])", source.text):
         if match.group(1) or match.group(2):
-            shown = "a letter or sign outside ASCII" if match.group(1) else "a control character"
-            raise _at(source, match.span(), f"{shown} stands here", help="names are ASCII: letters, digits and `_` (comments may hold anything)")
+            if match.group(2):
+                raise _at(source, match.span(), "a control character stands here", help="remove it")
+            raise _at(source, match.span(), "a letter or sign outside ASCII stands here",
+                      help="names are ASCII: letters, digits and `_` (comments may hold anything)")  # fmt: skip
     for match in re.finditer(r"#[^\n]*|0[xX][0-9a-fA-F]+|(?<![A-Za-z0-9_.])[0-9.]+(?:[eE][+-]?([0-9]+))?|[A-Za-z_][A-Za-z0-9_]*", source.text):
         word = match.group()
         if word[0] in "#":
@@ -384,7 +386,7 @@ def _at(source: Source, place: tuple[int, int], message: str, label: str = "", h
 def _bad_character(source: Source, at: int) -> KgenError:
     char = source.text[at]
     advice = {"!": "write `not x`, or `a != b`", "'": "a prime belongs to a name: `p'`", '"': "there are no strings",
-              "{": "braces mean nothing here", "?": "write `a if condition else b`", "$": "", "@": "", ";": "one equation to a line",
+              "{": "braces mean nothing here", "?": "write `a if condition else b`", ".": "functions are called as `exp(x)`, and `...` stands in brackets only", ";": "one equation to a line",
               "\\": "inside brackets a line may end anywhere"}  # fmt: skip
     return _at(source, (at, at + 1), f"`{char}` means nothing here", help=advice.get(char, ""))
 
@@ -415,11 +417,13 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
         return _at(source, place, f"`=` cannot stand{after or ' here'}", help="to compare, write `==`; an equation is `name = expression`")
     if str(token) in ("&", "|") and previous is not None and str(previous) == str(token):
         return _at(source, place, f"`{token}{token}` is not an operator", help=f"write `{'and' if str(token) == '&' else 'or'}`")
+    if "ELSE" in accepts and token.type in ("_NL", "RPAR", "RSQB", "COMMA", "EQUAL"):
+        return _at(source, (previous.start_pos, previous.end_pos), f"`else` is missing after `{previous}`", help="write `a if condition else b`")
+    if token.type == "COLON" and "__ANON_0" not in accepts:
+        return _at(source, place, f"`:` cannot stand{after or ' here'}", help="in a header each parameter has a type, as in `x: T[..., N]` or `eps: float`")
     if token.type == "_NL":
         return _at(source, (previous.start_pos, previous.end_pos) if previous is not None else place, f"the line ends{after}, before its statement does",
                    help="inside brackets a line may end anywhere")  # fmt: skip
-    if accepts <= {"ELSE"}:
-        return _at(source, place, f"`else` is missing before {shown}", help="write `a if condition else b`")
     return _at(source, place, f"{shown} cannot stand{after or ' here'}", help=_wanted(accepts))
 
 
@@ -453,35 +457,45 @@ _PREFIX_SYMBOL = {op: (symbol, level) for symbol, (op, level) in PREFIX.items()}
 
 def format_expr(root: Expr) -> str:
     """An expression as text with canonical spaces; the writer's own brackets are kept, others appear where needed."""
-    done: dict[int, tuple[str, int]] = {}
-    for node in postorder(root):
-        text, level = _format_node(node, [done[id(arg)] for arg in node.args] if isinstance(node, Apply) else [])
-        done[id(node)] = (f"({text})", ATOM) if node.parens else (text, level)
-    text, _ = done[id(root)]
-    return text[1:-1] if root.parens else text
+    out: list[str] = []
+    todo: list[str | tuple[Expr, int]] = [(root, WHERE)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            out.append(item)
+            continue
+        node, wanted = item
+        parts = _parts(node)
+        if node is not root and (node.parens or _level(node) < wanted):
+            parts = ["(", *parts, ")"]
+        todo.extend(reversed(parts))
+    return "".join(out)
 
 
-def _format_node(node: Expr, args: list[tuple[str, int]]) -> tuple[str, int]:
-    def fit(arg: tuple[str, int], level: int) -> str:
-        return arg[0] if arg[1] >= level else f"({arg[0]})"
+def _level(node: Expr) -> int:
+    """How tightly a node's text binds, its own brackets left aside."""
+    if not isinstance(node, Apply) or node.written == "call":
+        return ATOM
+    return WHERE if node.written == "where" else (_PREFIX_SYMBOL if node.written == "prefix" else _SYMBOL)[node.op][1]
 
+
+def _parts(node: Expr) -> list[str | tuple[Expr, int]]:
+    """A node's text, its operands left as nodes, each with the level it must have to stand without brackets."""
     if not isinstance(node, Apply):
-        return (node.text if isinstance(node, Num) else node.name), ATOM
+        return [node.text if isinstance(node, Num) else node.name]
+    args, level = node.args, _level(node)
     if node.written == "where":
-        return f"{fit(args[1], 2)} if {fit(args[0], 2)} else {fit(args[2], 1)}", WHERE
+        return [(args[1], 2), " if ", (args[0], 2), " else ", (args[2], WHERE)]
     if node.written == "prefix":
-        symbol, level = _PREFIX_SYMBOL[node.op]
-        return f"{symbol}{' ' if symbol == 'not' else ''}{fit(args[0], level)}", level
+        return [_PREFIX_SYMBOL[node.op][0] + (" " if node.op == "not" else ""), (args[0], level)]
+    if node.op == "pow" and node.written == "infix":
+        return [(args[0], ATOM), "^", (args[1], 11)]
     if node.written == "infix":
-        symbol, level = _SYMBOL[node.op]
-        if symbol == "^":
-            return f"{fit(args[0], ATOM)}^{fit(args[1], 11)}", level
-        chain = 1 if level == 5 else 0
-        return f"{fit(args[0], level + chain)} {symbol} {fit(args[1], level + 1)}", level
+        return [(args[0], level + (level == 5)), f" {_SYMBOL[node.op][0]} ", (args[1], level + 1)]  # comparisons do not chain
     head = node.op + (f"[{', '.join(d.name for d in node.dims)}]" if node.dims is not None else "")
     if not args and node.dims is not None:
-        return head, ATOM
-    return f"{head}({', '.join(text for text, _ in args)})", ATOM
+        return [head]
+    return [head, "(", *(p for k, a in enumerate(args) for p in ([", "] if k else []) + [(a, WHERE)]), ")"]
 
 
 def format_type(t: Type) -> str:

@@ -26,6 +26,8 @@ from kgen.schedule import Map, schedule
 from kgen.types import BOOL, DTYPES, ELLIPSIS, FLOAT, VARIABLE, Dims, DType, Number
 
 MAX_INLINE = 72
+#: Endings that templates put behind a tensor's name.
+SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run")
 
 
 def resource(kind: str) -> Path:
@@ -103,8 +105,10 @@ class Names:
     given: dict[str, str] = field(default_factory=dict)
 
     def user(self, name: str) -> str:
+        """The name for one of the writer's; names that end as the templates end theirs (`x_stride`) get a `_` too."""
         if name not in self.given:
-            self.given[name] = self.fresh(name[:-1] + "_next" if name.endswith("'") else name)
+            wanted = name[:-1] + "_next" if name.endswith("'") else name
+            self.given[name] = self.fresh(wanted + "_" if name.endswith(SUFFIXES) else wanted)
         return self.given[name]
 
     def fresh(self, wanted: str) -> str:
@@ -217,7 +221,8 @@ class Render:
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in."""
-        free = (a for a in self.backend.aliases if a not in self.global_names.taken)
+        written = set(re.findall(r"\w+", " ".join([self.kernel.signature(), *(text for _, _, text in self.kernel.equations)])))
+        free = (a for a in self.backend.aliases if a not in self.global_names.taken | written)
         return {g: next(free) for g in dict.fromkeys(let.generic for let in self.program.lets) if g and not g.startswith("=")}  # one letter each
 
     def type_of(self, let: Let) -> str:
@@ -274,7 +279,9 @@ class Render:
         outputs = tuple(
             Tensor(self.global_names.user(s.result), s.state or s.result, self.storage(results[s.result].dtype), self.type_of(body.defs[s.ref]), s.dims,
                    results[s.result].dtype, s.state is not None, body.result(s)) for s in p.stores)  # fmt: skip
-        types = {t.type for t in (*inputs, *outputs)}
+        code = " ".join((*body.lines, *(t.value for t in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in scalars)))
+        types = {t.type for t in (*inputs, *outputs)} | set(re.findall(r"\w+", code))
+        types.update(self.variables[v] for g, alias in self.generics.items() if alias in types for v in g.split("+"))
         variables = tuple(v for v in self.variables.values() if v in types)
         given = self.givens()
         words = set(re.findall(r"\w+", " ".join(s.text for s in scalars)))

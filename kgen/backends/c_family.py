@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from kgen.backends.base import Backend, Names, Render, Text, Unit, decimal, fill, function_sources, negative, rounds_alike, wrapped
+from kgen.check import Kernel
 from kgen.ir import Let, Program, exact
 from kgen.ops import CALL, LOOSE, OPS
 from kgen.types import FLOAT, DType, Number
@@ -99,7 +100,7 @@ class CFamily(Backend):
         writable = {pointers[o.name] for o in outputs}
         scalar_values = [f"{s.type}({s.text})" if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
         return {
-            "name": unit.name, "element": unit.element, "lines": unit.lines, "inputs": inputs, "indices": unit.indices, "outputs": outputs,
+            "dims": unit.dims, "name": unit.name, "element": unit.element, "lines": unit.lines, "inputs": inputs, "indices": unit.indices, "outputs": outputs,
             "single": single, "scalars": unit.scalars, "element_template": ", ".join(f"typename {t}" for t in element_types),
             "element_call": unit.element + (f"<{', '.join(element_types)}>" if element_types else ""), 
             "element_head": wrapped(f"inline {outputs[0].compute if single else 'void'} {unit.element}", element_params, " {"),
@@ -109,6 +110,13 @@ class CFamily(Backend):
             "aliases": {a: of for a, of in context["generics"].items() if a in words},
             "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
         }  # fmt: skip
+
+    def layout(self, kernel: Kernel) -> list[dict[str, Any]]:
+        """The views of a kernel's units, without their text: what a launcher must know of the order of arguments."""
+        render = Render(self, kernel)
+        units = [render.unit(p, k) for k, p in enumerate(render.passes)]
+        context = render.context(units)
+        return [self.view(render, u, context) for u in units]
 
     def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
         context["units"] = [self.view(render, u, context) for u in units]

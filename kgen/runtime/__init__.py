@@ -1,0 +1,1 @@
+"""Running kernels: binding arguments, building, caching, launching."""

@@ -1,0 +1,299 @@
+"""A call's arguments held against a kernel's header: names, dtypes, devices, sizes, and where results go.
+
+In: positional and keyword arguments.  Out: a `Call` with every size known and every result allocated; or a `KgenError`
+that names the parameter and the dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kgen.check import Kernel, Parameter, ResultDecl
+from kgen.errors import KgenError
+from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims
+
+_NO_BACKWARD = "kernels have no backward yet: call it under torch.no_grad(), or on x.detach()"
+
+
+@dataclass
+class Call:
+    """One call: `given` by parameter name, sizes of the named dims, the broadcast leading dims, results by name."""
+
+    given: dict[str, Any]
+    binding: dict[str, str]
+    sizes: dict[str, int]
+    batch: tuple[int, ...]
+    results: dict[str, Any]
+    device: Any
+
+    def shape(self, dims: Dims) -> tuple[int, ...]:
+        return (*(self.batch if ELLIPSIS in dims else ()), *(self.sizes[d] for d in dims if d != ELLIPSIS))
+
+    def strides(self, tensor: Any, dims: Dims, over: Dims) -> list[int]:
+        """The strides, in elements, of a tensor with `dims` over an iteration space `over`; 0 where it broadcasts."""
+        steps = tensor.stride()
+        named = [d for d in dims if d != ELLIPSIS]
+        lead = tensor.dim() - len(named)
+        by_name = dict(zip(named, steps[lead:], strict=True))
+        head: list[int] = []
+        if ELLIPSIS in over:
+            shape = tensor.shape
+            head = [0] * (len(self.batch) - lead) + [0 if shape[k] == 1 else steps[k] for k in range(lead)]
+        return head + [by_name.get(d, 0) for d in over if d != ELLIPSIS]
+
+
+def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any) -> Call:
+    """Check the arguments of a call and allocate its results (or take them from `out`: a tensor, or a tuple of them).
+
+    Raises `KgenError` where an argument is missing, unknown or of another kind, dtype or device than declared, where
+    sizes disagree, where a result cannot be written (it is expanded, overlaps an argument or requires grad).
+    """
+    import torch
+
+    given = _match(kernel, args, kwargs)
+    tensors = [(p, given[p.name]) for p in kernel.params if p.is_tensor]
+    for p, t in tensors:
+        if not isinstance(t, torch.Tensor):
+            raise _wrong(kernel, f"{p.name} is {_article(type(t).__name__)}, not a tensor", f"it is declared `{_declared(p)}`")
+        if t.requires_grad and torch.is_grad_enabled():
+            raise _wrong(kernel, f"{p.name} requires grad", _NO_BACKWARD)
+    binding = _bind_dtypes(kernel, tensors)
+    device = tensors[0][1].device if tensors else torch.device("cpu")
+    for p, t in tensors:
+        if t.device != device:
+            raise _wrong(kernel, f"{tensors[0][0].name} is on {device} and {p.name} is on {t.device}", "move them to one device")
+        if t.layout is not torch.strided or t.is_quantized:
+            raise _wrong(kernel, f"{p.name} is not a dense strided tensor")
+    for p in kernel.params:
+        if not p.is_tensor:
+            given[p.name] = _number(kernel, p, given[p.name])
+    sizes, batch = _sizes(kernel, tensors)
+    call = Call(given, binding, sizes, batch, {}, device)
+    _results(kernel, call, tensors, out)
+    return call
+
+
+def _wrong(kernel: Kernel, message: str, help: str = "") -> KgenError:
+    return KgenError(f"{kernel.name}: {message}", help=help)
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def _declared(p: Parameter) -> str:
+    return f"{p.name}: {p.dtype}" + (f"[{', '.join(p.dims)}]" if p.dims is not None else "")
+
+
+def _match(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    if len(args) > len(kernel.params):
+        raise _wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.signature())
+    given = dict(zip((p.name for p in kernel.params), args, strict=False))
+    for name, value in kwargs.items():
+        if name in given:
+            raise _wrong(kernel, f"{name} is given twice")
+        if not any(p.name == name for p in kernel.params):
+            raise _wrong(kernel, f"there is no parameter {name}", kernel.signature())
+        given[name] = value
+    missing = [p.name for p in kernel.params if p.name not in given and p.default is None]
+    if missing:
+        raise _wrong(kernel, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", kernel.signature())
+    for p in kernel.params:
+        if p.name not in given:
+            given[p.name] = default(p)
+    return given
+
+
+def default(p: Parameter) -> float | int:
+    """The value of a number parameter's default."""
+    text = (p.default or "").lower()
+    if p.dtype == "int":
+        return int(text, 0) if "x" in text else int(text)
+    if text.lstrip("+-") == "pi":
+        import math
+
+        return -math.pi if text.startswith("-") else math.pi
+    return float(int(text, 0)) if "0x" in text else float(text)
+
+
+def _number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
+    if isinstance(x, bool) or not isinstance(x, (int, float)):
+        if hasattr(x, "item") and getattr(x, "ndim", 0) == 0 and not hasattr(x, "requires_grad"):
+            return _number(kernel, p, x.item())  # a NumPy scalar
+        raise _wrong(kernel, f"{p.name} is {_article(type(x).__name__)}, not {_article(p.dtype)}", "pass x.item() for a 0-d tensor" if hasattr(x, "item") else "")
+    if p.dtype == "int":
+        if not isinstance(x, int):
+            raise _wrong(kernel, f"{p.name} is the float {x}, not an int")
+        if not -(2**63) <= x < 2**63:
+            raise _wrong(kernel, f"{p.name} is {x}, which is too large for an i64")
+        return int(x)
+    try:
+        return float(x)
+    except OverflowError:
+        raise _wrong(kernel, f"{p.name} is too large for an f64") from None
+
+
+def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[str, str]:
+    binding: dict[str, str] = {}
+    first: dict[str, str] = {}
+    floats = [d.name for d in VARIABLE]
+    for p, t in tensors:
+        have = TORCH.get(str(t.dtype).removeprefix("torch."))
+        shown = have.name if have is not None else str(t.dtype)
+        if p.dtype in DTYPES:
+            if shown != p.dtype:
+                raise _wrong(kernel, f"{p.name} is {shown}, not {p.dtype}", f"it is declared `{_declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts")
+        elif shown not in floats:
+            raise _wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}")
+        elif binding.setdefault(p.dtype, shown) != shown:
+            raise _wrong(kernel, f"{p.dtype} is {binding[p.dtype]} in {first[p.dtype]} and {shown} in {p.name}", "one dtype variable stands for one dtype")
+        else:
+            first.setdefault(p.dtype, p.name)
+    return binding
+
+
+def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[str, int], tuple[int, ...]]:
+    sizes: dict[str, int] = {}
+    first: dict[str, str] = {}
+    batch: tuple[int, ...] = ()
+    widest = ""
+    for p, t in tensors:
+        dims = p.dims or ()
+        named = [d for d in dims if d != ELLIPSIS]
+        lead = t.dim() - len(named)
+        if lead < 0 or lead > 0 and ELLIPSIS not in dims:
+            raise _wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{_declared(p)}`")
+        for d, size in zip(named, t.shape[lead:], strict=True):
+            if sizes.setdefault(d, size) != size:
+                raise _wrong(kernel, f"dim {d} is {sizes[d]} in {first[d]} and {size} in {p.name}")
+            first.setdefault(d, p.name)
+        if ELLIPSIS in dims:
+            joined = _broadcast(batch, tuple(t.shape[:lead]))
+            if joined is None:
+                raise _wrong(kernel, f"the leading dims are {list(batch)} in {widest} and {list(t.shape[:lead])} in {p.name}", "they broadcast where they are equal or 1")
+            widest = p.name if joined != batch or not widest else widest
+            batch = joined
+    return sizes, batch
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    if a == b:
+        return a
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    if any(x != y and 1 not in (x, y) for x, y in zip(a, b, strict=True)):
+        return None
+    return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
+
+
+def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], out: Any) -> None:
+    fresh = [r for r in kernel.results if r.state is None]
+    if out is not None:
+        outs = (out,) if not isinstance(out, (tuple, list)) else tuple(out)
+        if len(outs) != len(fresh):
+            raise _wrong(kernel, f"out has {len(outs)} tensors for {len(fresh)} results")
+    else:
+        outs = (None,) * len(fresh)
+    given = dict(zip((r.name for r in fresh), outs, strict=True))
+    for r in kernel.results:
+        if r.state is not None:
+            result = call.given[r.state]
+            _check_writable(kernel, call, r, r.state, result)
+        elif given[r.name] is not None:
+            result = _take_out(kernel, call, r, given[r.name])
+        else:
+            result = _allocate(call, r, tensors)
+        call.results[r.name] = result
+    written = {name: t for name, t in call.results.items()}
+    for name, t in written.items():
+        if t.numel() == 0:
+            continue
+        state = next((r.state for r in kernel.results if r.name == name), None)
+        if state is None and given.get(name) is None:
+            continue  # just allocated: nothing overlaps it
+        for p, other in tensors:
+            if p.name != state and _overlap(t, other) and not _same_place(t, other):
+                raise _wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
+        for other_name, other in written.items():
+            if other_name != name and _overlap(t, other):
+                raise _wrong(kernel, f"the results {name} and {other_name} share memory")
+
+
+def _dtype(call: Call, r: ResultDecl) -> Any:
+    import torch
+
+    return getattr(torch, DTYPES[call.binding.get(r.dtype, r.dtype)].torch)
+
+
+def _allocate(call: Call, r: ResultDecl, tensors: list[tuple[Parameter, Any]]) -> Any:
+    """A new tensor; it keeps the memory format of the first dense argument that has the result's dims and shape."""
+    import torch
+
+    shape = call.shape(r.dims)
+    for p, t in tensors:
+        if p.dims == r.dims and tuple(t.shape) == shape:
+            return torch.empty_like(t, dtype=_dtype(call, r), requires_grad=False)
+    return torch.empty(shape, dtype=_dtype(call, r), device=call.device)
+
+
+def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
+    import torch
+
+    if not isinstance(out, torch.Tensor):
+        raise _wrong(kernel, f"out is {_article(type(out).__name__)}, not a tensor")
+    shape, dtype = call.shape(r.dims), _dtype(call, r)
+    if out.requires_grad:
+        raise _wrong(kernel, "out requires grad", "results written to `out` are not differentiable; pass out.detach()")
+    if out.dtype != dtype:
+        raise _wrong(kernel, f"out is {str(out.dtype).removeprefix('torch.')}, the result {r.name} is {str(dtype).removeprefix('torch.')}")
+    if out.device != call.device:
+        raise _wrong(kernel, f"out is on {out.device}, the arguments are on {call.device}")
+    if tuple(out.shape) != shape:
+        if out.numel():
+            raise _wrong(kernel, f"out has shape {list(out.shape)}, the result {r.name} has {list(shape)}")
+        out.resize_(shape)
+    if _shares_elements(out):
+        raise _wrong(kernel, "elements of out share memory", "it is expanded or overlaps itself; pass a tensor of its own")
+    return out
+
+
+def _check_writable(kernel: Kernel, call: Call, r: ResultDecl, name: str, t: Any) -> None:
+    if tuple(t.shape) != call.shape(r.dims):
+        raise _wrong(kernel, f"{name} has shape {list(t.shape)}, but the result {r.name} has {list(call.shape(r.dims))}", "what is written in place does not broadcast")
+    if _shares_elements(t):
+        raise _wrong(kernel, f"elements of {name} share memory", f"{name} is written in place; pass a tensor that is not expanded")
+    if t.is_inference():
+        import torch
+
+        if not torch.is_inference_mode_enabled():
+            raise _wrong(kernel, f"{name} is an inference tensor and cannot be written outside inference mode")
+
+
+def _shares_elements(t: Any) -> bool:
+    """Whether two indices of a tensor may lead to one place (as torch's `has_internal_overlap` has it)."""
+    if t.is_contiguous():
+        return False
+    room = 1
+    for step, size in sorted((s, n) for s, n in zip(t.stride(), t.shape, strict=True) if n > 1):
+        if step < room:
+            return True
+        room = step * (size - 1) + room
+    return False
+
+
+def _span(t: Any) -> tuple[int, int]:
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    start = t.data_ptr()
+    return start, start + (last + 1) * t.element_size()
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    (a0, a1), (b0, b1) = _span(a), _span(b)
+    return a0 < b1 and b0 < a1
+
+
+def _same_place(a: Any, b: Any) -> bool:
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype

@@ -1,0 +1,90 @@
+"""C++ source to loaded library, with the system's compiler.
+
+In: a source and its name.  Out: a `ctypes.CDLL`, from the cache where it was built before.  Compilers without OpenMP or
+without glibc's vector library build the same source, for one thread or scalar functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from kgen.errors import KgenError
+from kgen.runtime import cache as disk
+
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fPIC", "-shared")
+#: What to try, in this order, until a compiler takes it.
+CHOICES = (("-fopenmp", "-lmvec"), ("-fopenmp",), ("-fopenmp-simd", "-lmvec"), ("-fopenmp-simd",), ())
+
+
+class NoCompiler(KgenError):
+    """There is no C++ compiler, or it builds nothing."""
+
+
+@cache
+def compiler() -> str:
+    """The C++ compiler: `CXX`, else the first of c++, g++, clang++ on the path.  Raises `NoCompiler`."""
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        if name and (found := shutil.which(name)):
+            return found
+    raise NoCompiler("there is no C++ compiler", help="install g++ or clang++, or name one in CXX")
+
+
+@cache
+def _identity() -> str:
+    """What a build depends on besides its source and flags: the compiler (by file) and, for -march=native, the processor."""
+    real = Path(compiler()).resolve()
+    status = real.stat()
+    features = ""
+    try:
+        features = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        pass
+    return f"{real} {status.st_size} {status.st_mtime_ns} {platform.machine()} {platform.processor()} {features}"
+
+
+@cache
+def library(source: str, name: str) -> ctypes.CDLL:
+    """The library built from a C++ source.  Raises `NoCompiler` where nothing can build it."""
+    entry = disk.key("cpp", source, " ".join(FLAGS), _identity())
+    found = disk.read(entry, ".so")
+    if found is not None:
+        try:
+            return ctypes.CDLL(str(found[0]))
+        except OSError:
+            pass  # built for another C library, say: build again
+    payload = build(source, name)
+    path = disk.write(entry, ".so", payload)
+    if path is not None:
+        return ctypes.CDLL(str(path))
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        place = Path(folder) / f"{name}.so"
+        place.write_bytes(payload)
+        return ctypes.CDLL(str(place))
+
+
+_working: list[tuple[str, ...]] = []
+
+
+def build(source: str, name: str) -> bytes:
+    """The bytes of the shared library of a C++ source."""
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        place = Path(folder) / f"{name}.cpp"
+        place.write_text(source)
+        target = place.with_suffix(".so")
+        said = ""
+        for extra in _working or CHOICES:
+            libraries = [x for x in extra if x.startswith("-l")]
+            command = [compiler(), *FLAGS, *(x for x in extra if x not in libraries), str(place), "-o", str(target), *libraries, "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            if done.returncode == 0:
+                _working[:] = [extra]
+                return target.read_bytes()
+            said = said or done.stderr
+    raise NoCompiler(f"{compiler()} does not build this kernel", help=said.strip().splitlines()[0] if said.strip() else "")
