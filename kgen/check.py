@@ -22,6 +22,7 @@ from kgen.types import (
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
+MAX_VARIABLES = 4
 MAX_DIMS = 64
 MAX_FLOAT = 2**1024 - 2**970
 CALLS = ("min", "max")  # with square brackets a reduction, without an operator
@@ -197,6 +198,9 @@ class _Checker:
             self.check_default(p)
         if dims is not None and _is_variable(t.dtype.name):
             self.variables.add(t.dtype.name)
+            if len(self.variables) > MAX_VARIABLES:
+                self.error(f"a kernel may have at most {MAX_VARIABLES} dtype variables", t.dtype.span)
+                self.variables.remove(t.dtype.name)
         self.params[name] = Parameter(name, t.dtype.name, dims, p.default, p.name.span)
         self.names[name] = self.make("param", (), name, Number(t.dtype.name) if dims is None and t.dtype.name in ("float", "int") else FLOAT if dims is None else _stored(t.dtype.name), dims or (), p.name.span)
 
@@ -640,7 +644,10 @@ class _Checker:
             if not is_bool(values[0].type):
                 self.error(f"the condition is {_shown(values[0])}, not a bool", node.args[0].span if node.args else node.span, help="compare it, as in `c != 0`")
                 return None
-            return promote(kinds[1:])
+            t = promote(kinds[1:])
+            if isinstance(t, Number) and not isinstance(values[0].type, Number):  # numbers chosen element by element, as torch.where types them
+                return {"bool": boolean, "int": i64}.get(t.kind, Float(frozenset({"f32"})))
+            return t
         if row.rule == "logical":
             for v, arg in zip(values, node.args, strict=False):
                 if not is_bool(v.type):

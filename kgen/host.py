@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from fractions import Fraction
 
-from kgen.types import FLOAT, INT, DType, Number
+from kgen.types import BOOL, FLOAT, INT, DType, Number
 
 Value = float | int | bool
 
@@ -52,6 +53,41 @@ def _remainder(a: float, b: float) -> float:
     return r + b if r != 0 and (r < 0) != (b < 0) else r
 
 
+def _floor_divide(a: float, b: float) -> float:
+    """As torch has it: the quotient of what the remainder leaves, so that it agrees with `%`."""
+    if b == 0 or not (math.isfinite(a) and b == b):
+        return _div(a, b) if b == 0 else math.nan
+    rest = math.fmod(a, b)
+    quotient = _div(a - rest, b) - (1.0 if rest != 0 and (rest < 0) != (b < 0) else 0.0)
+    if quotient == 0:
+        return math.copysign(0.0, _div(a, b))
+    whole = _whole(math.floor)(quotient)
+    return whole + 1.0 if quotient - whole > 0.5 else whole
+
+
+def _fma(a: float, b: float, c: float) -> float:
+    """a * b + c, rounded once."""
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return a * b + c
+    if not math.isfinite(c):
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c  # the sign of this zero
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def _cbrt(x: float) -> float:
+    """One exact Newton step from an approximation: the C library's is an ulp off, even for 27."""
+    if x == 0 or not math.isfinite(x):
+        return x
+    y = math.copysign(abs(x) ** (1 / 3), x)
+    return float(Fraction(y) - (Fraction(y) ** 3 - Fraction(x)) / (3 * Fraction(y) ** 2))
+
+
 def _guard(f: Callable[[float], float], edge: Callable[[float], float] = lambda x: math.nan) -> Callable[[float], float]:
     """`f` with `edge` where Python's math raises."""
 
@@ -73,24 +109,24 @@ def _mpmath(name: str) -> Callable[[float], float]:
     return f
 
 
+def _digamma_edge(x: float) -> float:
+    return math.copysign(math.inf, -x) if x == 0 else math.nan
+
+
 def _log_edge(x: float) -> float:
     return -math.inf if x == 0 else math.nan
 
 
 def _max(a, b):
-    return a if a != a or a > b else b
+    return b if b != b or b > a else a
 
 
 def _min(a, b):
-    return a if a != a or a < b else b
+    return b if b != b or b < a else a
 
 
 def _shift(a: int, n: int) -> int:
     return wrap(a << n) if 0 <= n < 64 else 0
-
-
-def _round(x: float) -> float:
-    return float(round(x)) if math.isfinite(x) else x
 
 
 def _whole(f: Callable[[float], int]) -> Callable[[float], float]:
@@ -98,21 +134,21 @@ def _whole(f: Callable[[float], int]) -> Callable[[float], float]:
 
 
 def _sign(x):
-    return x if x != x else (x > 0) - (x < 0)
+    return (x > 0) - (x < 0)  # of NaN too, as torch has it
 
 
 _FLOAT: dict[str, Callable[..., float]] = {
-    "div": _div, "pow": _pow, "mod": _remainder, "floordiv": lambda a, b: _whole(math.floor)(_div(a - _remainder(a, b), b)) if b != 0 else _div(a, b),
+    "div": _div, "pow": _pow, "mod": _remainder, "floordiv": _floor_divide,
     "exp": _guard(math.exp, lambda x: math.inf), "exp2": lambda x: _pow(2.0, x), "expm1": _guard(math.expm1, lambda x: math.inf),
     "log": _guard(math.log, _log_edge), "log2": _guard(math.log2, _log_edge), "log10": _guard(math.log10, _log_edge),
     "log1p": _guard(math.log1p, lambda x: _log_edge(x + 1)), "sqrt": _guard(math.sqrt), "rsqrt": lambda x: _div(1.0, _guard(math.sqrt)(x)),
-    "cbrt": lambda x: math.copysign(abs(x) ** (1 / 3), x), "sin": _guard(math.sin), "cos": _guard(math.cos), "tan": _guard(math.tan),
+    "cbrt": _cbrt, "sin": _guard(math.sin), "cos": _guard(math.cos), "tan": _guard(math.tan),
     "asin": _guard(math.asin), "acos": _guard(math.acos), "atan": math.atan, "atan2": math.atan2,
     "sinh": _guard(math.sinh, lambda x: math.copysign(math.inf, x)), "cosh": _guard(math.cosh, lambda x: math.inf), "tanh": math.tanh,
     "asinh": math.asinh, "acosh": _guard(math.acosh), "atanh": _guard(math.atanh, lambda x: math.copysign(math.inf, x) if abs(x) == 1 else math.nan),
     "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)) if x > -700 else _FLOAT["exp"](x) if x == x else x,
-    "erf": math.erf, "erfc": math.erfc, "erfinv": _mpmath("erfinv"), "lgamma": _guard(math.lgamma, lambda x: math.inf), "digamma": _mpmath("digamma"),
-    "hypot": math.hypot, "copysign": math.copysign, "fma": lambda a, b, c: a * b + c,
+    "erf": math.erf, "erfc": math.erfc, "erfinv": lambda x: x if x == 0 else _guard(_mpmath("erfinv"))(x), "lgamma": _guard(math.lgamma, lambda x: math.inf), "digamma": _guard(_mpmath("digamma"), _digamma_edge),
+    "hypot": math.hypot, "copysign": math.copysign, "fma": _fma,
     "floor": _whole(math.floor), "ceil": _whole(math.ceil), "trunc": _whole(math.trunc), "round": _whole(lambda x: round(x)),
 }  # fmt: skip
 _INT: dict[str, Callable[..., int]] = {
@@ -120,6 +156,7 @@ _INT: dict[str, Callable[..., int]] = {
     "shl": _shift, "shr": lambda a, n: a >> n if 0 <= n < 64 else -(a < 0), "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitnot": lambda a: ~a,
     "floor": lambda a: a, "ceil": lambda a: a, "trunc": lambda a: a, "round": lambda a: a,
 }  # fmt: skip
+_BOOL: dict[str, Callable[..., bool]] = {"bitand": lambda a, b: a and b, "bitor": lambda a, b: a or b, "bitnot": lambda a: not a}
 _ANY: dict[str, Callable[..., Value]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "neg": lambda a: -a, "pos": lambda a: a, "stop": lambda a: a,
     "abs": abs, "sign": _sign, "max": _max, "min": _min, "clamp": lambda x, lo, hi: _min(_max(x, lo), hi), "relu": lambda x: 0 if x < 0 else x,
@@ -136,7 +173,9 @@ def evaluate(op: str, args: list[Value], kind: Number) -> Value:
         args = [a if op == "where" and k == 0 else float(a) for k, a in enumerate(args)]
         function = _FLOAT.get(op) or _ANY[op]
         return float(function(*args))
-    function = (_INT.get(op) if kind == INT else None) or _ANY[op]
+    function = (_INT if kind == INT else _BOOL).get(op) or _ANY[op]
+    if kind == BOOL and any(isinstance(a, float) for a in args):
+        args = [float(a) for a in args]  # numbers of two kinds are compared as floats
     result = function(*args)
     return wrap(int(result)) if kind == INT else bool(result)
 

@@ -50,6 +50,8 @@ def _fold(let: Let, defs: Defs, build: Builder) -> Let | None:
         is_float = operand.dtype == FLOAT
         values.append(float(text) if text in ("inf", "-inf", "nan") else float(exact(text)) if is_float else bool(exact(text)) if operand.dtype.kind == "bool" else int(exact(text)))
     value = host.evaluate(let.expr.name, values, let.dtype)
+    if value == 0 and math.copysign(1, value) < 0:
+        return None  # literals have no sign of zero: the host computes it at the call
     return build.add(leaf("lit", number_text(value)), let.dtype, (), let.span)
 
 

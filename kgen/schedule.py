@@ -88,3 +88,15 @@ def cost(program: Program, passes: tuple[Map, ...]) -> Cost:
         sum(c[0] for c in work),
         sum(c[1] for c in work),
     )
+
+
+#: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
+#: and written) leaves room for 3 special-function instructions and about 18 others.
+SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
+
+
+def predicted_bound(c: Cost) -> str:
+    """What bounds a pass: memory, or arithmetic and by how much (its instructions over those that fit under its bytes)."""
+    moved = max(1, c.read + c.written)
+    over = max(c.special / (SPECIAL_PER_BYTE * moved), c.instructions / (OTHER_PER_BYTE * moved))
+    return "memory" if over <= 1 else f"arithmetic, {over:.1f} x memory"

@@ -22,6 +22,7 @@ MAX_DIGITS = 64
 MAX_EXPONENT = 400
 MAX_NAME = 64
 MAX_BRACKETS = 200
+MAX_TOKENS = 20_000
 
 _LOCK = Lock()  # there is one parser, and it holds the text at hand
 
@@ -175,6 +176,7 @@ class _Lines:
 
     def process(self, stream: Iterator) -> Iterator:
         open_brackets: list = []
+        count = 0
         self.last = self.previous = None
         for token in stream:
             if token.type == "_NL":
@@ -190,6 +192,9 @@ class _Lines:
                 opened = open_brackets.pop()
                 if self.closing[opened.type] != token:
                     raise self._error(token, f"`{token}` cannot close `{opened}`", help=f"write `{self.closing[opened.type]}`")
+            count += token.type != "_NL"
+            if count > MAX_TOKENS:
+                raise self._error(token, f"the text has more than {MAX_TOKENS:,} words and signs", help="split it into several kernels")
             self.previous, self.last = self.last, token
             yield token
         if open_brackets:

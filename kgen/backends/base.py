@@ -393,7 +393,7 @@ def fill(spell: Spell, kind: str, operands: list[Text], types: dict[str, str]) -
     infix = LOOSE if kind == "bool" and spell.bool else spell.infix
     if re.fullmatch(r"[\w.:{}]+(<[^>]*>)?\(.*\)", pattern) or "{" not in pattern:
         infix = CALL
-    bare = sum(o.typed == "" for o in operands) > 0 and (infix != CALL or ".where(" in pattern)
+    bare = any(o.typed == "" for o in operands[".where(" in pattern :]) and (infix != CALL or ".where(" in pattern)
 
     def level(match: re.Match) -> int:
         before, after = pattern[: match.start()].rstrip()[-1:], pattern[match.end() :].lstrip()[:1]

@@ -61,7 +61,7 @@ class Evaluator:
         """A tensor with `dims` as one with all named dims, in order."""
         named = [d for d in dims if d != ELLIPSIS]
         lead = x.dim() - len(named)
-        x = x.permute(*range(lead), *(lead + named.index(d) for d in self.order if d in named))
+        x = x.permute((*range(lead), *(lead + named.index(d) for d in self.order if d in named)))
         for k, d in enumerate(self.order):
             if d not in named:
                 x = x.unsqueeze(lead + k)
@@ -74,12 +74,12 @@ class Evaluator:
         x = self.convert(x, dtype)
         lead = x.dim() - len(self.order)
         named = [d for d in dims if d != ELLIPSIS]
-        x = x.permute(*range(lead), *(lead + self.order.index(d) for d in named), *(lead + k for k, d in enumerate(self.order) if d not in named))
+        x = x.permute((*range(lead), *(lead + self.order.index(d) for d in named), *(lead + k for k, d in enumerate(self.order) if d not in named)))
         x = x.reshape(x.shape[: lead + len(named)])
         batch = tuple(torch.broadcast_shapes(*(self.arguments[p.name].shape[: self.arguments[p.name].dim() - len(p.dims) + 1] for p in self.kernel.params if p.dims and ELLIPSIS in p.dims))) if ELLIPSIS in dims else ()  # fmt: skip
         if ELLIPSIS not in dims and lead:
             x = x.reshape(x.shape[lead:])
-        return x.expand(*batch, *(self.sizes[d] for d in named))
+        return x.expand((*batch, *(self.sizes[d] for d in named)))
 
     def convert(self, x, dtype):
         """A cast: float to integer saturates and takes NaN to 0, everything else is torch's."""
@@ -172,7 +172,7 @@ class Evaluator:
         if v.op in ("argmax", "argmin"):
             if len(dims) > 1:
                 kept = [d for d in range(x.dim()) if d not in dims]
-                flat = x.permute(*kept, *dims).reshape(*(x.shape[d] for d in kept), -1)
+                flat = x.permute((*kept, *dims)).reshape(*(x.shape[d] for d in kept), -1)
                 found = getattr(torch, v.op)(flat, dim=-1)
                 for d in sorted(dims):
                     found = found.unsqueeze(d)

@@ -1,7 +1,8 @@
 @triton.jit
 def integer_power(x, n):
     """x ** n, wrapping; a negative n leaves 0, but for x = 1 and x = -1."""
-    y = tl.full(x.shape, 1, x.dtype)
+    x, n = tl.broadcast(x, n)
+    y = x * 0 + 1
     square = x
     bits = n
     for _ in range(x.dtype.primitive_bitwidth):

@@ -1,0 +1,446 @@
+"""Triton: types, literals, casts and the host's arithmetic in Python.  The skeleton is templates/triton/map.py.jinja."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from copy import copy
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from kgen import host
+from kgen.backends.base import Argument, Backend, Names, Render, Tensor, Text, Unit, decimal, function_sources, negative
+from kgen.check import Kernel
+from kgen.ir import Let, Program, exact
+from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
+from kgen.schedule import Map
+from kgen.types import DTYPES, FLOAT, INT, DType, Number
+
+#: What a literal's bare text looks like: it takes its dtype from the tensor beside it.
+BARE = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-?float\(\"-?\w+\"\)|\(\S+ if \w+ == tl\.float32 else \S+\)")
+MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
+INFIX = {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "eq": ("==", LOOSE), "ne": ("!=", LOOSE), "lt": ("<", LOOSE),
+         "le": ("<=", LOOSE), "gt": (">", LOOSE), "ge": (">=", LOOSE), "and": ("and", LOOSE), "or": ("or", LOOSE),
+         "bitand": ("&", LOOSE), "bitor": ("|", LOOSE)}  # fmt: skip
+ON_BOOLS = {"add": "or", "max": "or", "bitor": "or", "mul": "and", "min": "and", "bitand": "and", "bitnot": "not"}
+HOST_FLOAT = {
+    "div": "host_divide",
+    "pow": "host_power",
+    "abs": "abs",
+    "cbrt": "host_cube_root",
+    "fma": "host_fma",
+    "isnan": "host_is_nan",
+    "sign": "host_sign",
+}
+HOST_INT = {"floordiv": "host_floor_divide", "mod": "host_floor_mod", "pow": "host_integer_power", "shl": "host_shift_left",
+            "shr": "host_shift_right", "max": "max", "min": "min", "sign": "host_sign"}  # fmt: skip
+
+
+class Triton(Backend):
+    name = "triton"
+    suffix = ".py"
+    comment = "#"
+    end = ""
+    types = {
+        "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64", "i8": "tl.int8", "u8": "tl.uint8",
+        "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "bool": "tl.int1",
+    }  # fmt: skip
+    number_types = {"float": "tl.float64", "int": "tl.int64", "bool": "tl.int64"}
+    keywords = frozenset(keyword.kwlist)
+    storage_names: frozenset[str] = frozenset()
+
+    def render(self, kernel: Kernel) -> str:
+        mine = copy(self)
+        mine.storage_names = frozenset(kernel.variables)
+        return Render(mine, kernel).source()
+
+    # ------------------------------------------------------------------ values
+
+    def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
+        if dtype.kind == "bool":
+            return Text(f"tl.full([], {bool(value)}, tl.int1)")
+        if dtype.is_int:
+            n = host.wrap(int(value), dtype.bits, dtype.kind == "int")
+            typed = f"tl.full([], {n}, {type_name})"
+            return replace(negative(str(n)), typed=typed) if abs(n) < 2**31 else Text(typed)
+        text = self._float(value, type_name)
+        return replace(negative(text), typed=f"tl.full([], {text}, {type_name})")
+
+    def _float(self, value: Fraction | str, type_name: str) -> str:
+        """A float's decimal, the shortest for its dtype; two where rounding to f64 and then to f32 is not rounding once."""
+        if isinstance(value, str):
+            return f'float("{value}")'
+        if type_name == "tl.float64":
+            return decimal(value, single=False)
+        single = f'float("{"-" * (value < 0)}inf")' if abs(value) >= MAX_F32 + 2**103 else decimal(value, single=True)
+        if type_name == "tl.float32":
+            return single
+        double = decimal(value, single=False)
+        alike = "inf" not in single and host.to_dtype(float(double), DTYPES["f32"]) == host.to_dtype(
+            float(single), DTYPES["f32"]
+        ) == _to_f32(value)
+        return double if alike else f"({single if 'inf' in single else repr(_to_f32(value))} if {type_name} == tl.float32 else {double})"
+
+    def cast(self, x: Text, source: DType, target: DType, type_name: str) -> Text:
+        if target.kind == "bool":
+            return x if source.kind == "bool" else Text(f"{x.fit(LOOSE + 1)} != 0", LOOSE)
+        if target.is_int and source.is_float:
+            return Text(f"saturate({x.typed or x.text}, {type_name})")
+        if type_name in self.storage_names or type_name == "tl.bfloat16" or type_name == "tl.float16" and not source.is_float:
+            return Text(f"round_to({x.typed or x.text}, {type_name})")
+        return Text(f"{x.typed or x.fit(CALL)}.to({type_name})")
+
+    def assign(self, type_name: str, name: str, text: str) -> str:
+        if BARE.fullmatch(text) and type_name:
+            text = f"tl.full([], {text}, {type_name})"
+        return f"{name} = {text}"
+
+    # ------------------------------------------------------------------ numbers
+
+    def host_number(self, program: Program, let: Let, names: Names) -> Text:
+        """A number's expression in Python, with IEEE's special values where Python would raise."""
+        defs = program.by_name
+        done: dict[str, Text] = {}
+        for n in program.lets:
+            if n.is_number:
+                done[n.name] = self._number(n, defs, done, names)
+            if n is let:
+                break
+        return done[let.name]
+
+    def _number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+        op = n.expr.name
+        if op == "lit":
+            return _python(n.expr.attrs[0], n.dtype)  # type: ignore[arg-type]
+        if op in ("arg", "size"):
+            return Text(names.user(n.expr.attrs[0]))
+        kinds = [defs[o.name].dtype for o in n.expr.operands]
+        args = [done[o.name] for o in n.expr.operands]
+        if FLOAT in (n.dtype, *kinds) and op != "where" or op == "where" and n.dtype == FLOAT:
+            for k, (o, kind) in enumerate(zip(n.expr.operands, kinds, strict=True)):
+                if kind != FLOAT and not (op == "where" and k == 0):
+                    args[k] = (
+                        _python(defs[o.name].expr.attrs[0], FLOAT) if defs[o.name].expr.name == "lit" else Text(f"float({args[k].text})")
+                    )
+            return self._float_number(op, args)
+        return self._int_number(op, args, n.dtype)  # type: ignore[arg-type]
+
+    def _float_number(self, op: str, args: list[Text]) -> Text:
+        if (plain := _plain(op, args)) is not None:
+            return plain
+        inside = ", ".join(a.text for a in args)
+        if op in HOST_FLOAT:
+            return Text(f"{HOST_FLOAT[op]}({inside})")
+        return Text(f"host_f64(torch.{OPS[op].torch}, {inside})")
+
+    def _int_number(self, op: str, args: list[Text], kind: Number) -> Text:
+        if kind != INT and op in ON_BOOLS:
+            op = {"or": "or", "and": "and", "not": "not"}[ON_BOOLS[op]]
+        inside = ", ".join(a.text for a in args)
+        if op in ("isnan", "isinf", "isfinite"):
+            return Text(str(op == "isfinite"))
+        if op == "signbit":
+            return Text(f"{args[0].fit(LOOSE + 1)} < 0", LOOSE)
+        if op in HOST_INT:
+            return Text(f"{HOST_INT[op]}({inside})")
+        if op in ("floor", "ceil", "trunc", "round"):
+            return args[0]
+        if op == "relu":
+            return Text(f"max({inside}, 0)")
+        if op == "clamp":
+            return Text(f"min(max({args[0].text}, {args[1].text}), {args[2].text})")
+        if op == "abs":
+            return Text(f"host_wrap(abs({inside}))")
+        if op == "bitnot":
+            return Text(f"~{args[0].fit(CALL)}", UNARY)
+        plain = _plain(op, args)
+        assert plain is not None, op
+        return Text(f"host_wrap({plain.text})") if kind == INT and op in ("add", "sub", "mul", "neg") else plain
+
+    # ------------------------------------------------------------------ what the template needs
+
+    def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
+        for p in (*render.kernel.params, *render.kernel.results):
+            render.global_names.user(p.name)
+        views = [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
+        code = "\n".join(
+            line for u in views for line in (*u["lines"], *u["loads"], *u["stores"], *u["rounded"], *(t for _, t, _ in u["computed"]))
+        )
+        sources = function_sources(self.template_folder(), code)
+        kernel = render.kernel
+        fresh = [r for r in kernel.results if not r.state]
+        before = self.before(units)
+        for k, u in enumerate(views):
+            u["launch"] = self.launch(u, render, [s for s in before if s in u["inputs"]] if k else [])
+        summary = f"Writes {', '.join(r.state for r in kernel.results if r.state)} in place." if len(fresh) < len(kernel.results) else ""
+        context |= {
+            "units": views,
+            "function_sources": list(sources.values()),
+            "math": "math." in "".join(sources.values()),
+            "fractions": "Fraction(" in "".join(sources.values()),
+            "libdevice": "libdevice." in code + "".join(sources.values()),
+            "head": self.head(render, bool(fresh)),
+            "given": [(p.name, render.global_names.user(p.name)) for p in kernel.params if p.is_tensor],
+            "fresh": fresh,
+            "summary": [f'"""{summary}"""'] if summary else [],
+            "tensors": self.tensors(render),
+            "before": before,
+            "generic": bool(render.variables),
+            "sizes": [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)],
+            "indices": any(u.indices for u in units),
+            "writes": _listed([r.state or r.name for r in kernel.results]),
+        }
+        context["before"] = _listed(before) if before else ""
+
+    def launch(self, u: dict[str, Any], render: Render, old: list[str]) -> str:
+        """The host function's call of `launch` for a unit."""
+        names = [key if is_tensor else f"index[{u['spec'][key]}]" for key, is_tensor in u["operands"]]
+        items = [u["kernel"], f'"{u["dims"]}"', "tensors | old" if old else "tensors", _listed(names), _listed(u["writes"]),
+                 f"[{', '.join(u['numbers'])}]", "sizes"]  # fmt: skip
+        items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in self.spec_variables(render, u["passed"])) + ")"] if u["passed"] else []
+        return wrapped("    launch", items, "")
+
+    def spec_variables(self, render: Render, names: list[str]) -> list[str]:
+        return [v for v, name in render.variables.items() if name in names]
+
+    def head(self, render: Render, out: bool) -> str:
+        """The host function's first line; what follows a default without one of its own is given by keyword."""
+        items, defaults, star = [], False, False
+        for p in render.kernel.params:
+            default = "" if p.default is None else f"={_python(p.default, FLOAT if p.dtype == 'float' else INT, keep=True).text}"
+            if defaults and not default and not star:
+                items.append("*")
+                star = True
+            defaults = defaults or bool(default)
+            items.append(render.global_names.user(p.name) + default)
+        return wrapped(f"def {render.kernel_name}", items + ([] if star or not out else ["*"]) + (["out=None"] if out else []), ":", 110)
+
+    def tensors(self, render: Render) -> list[tuple[str, str, str]]:
+        """(name, dtype, dims) of each parameter and new result, as Python."""
+        declared = [(p.name, p.dtype, p.dims) for p in render.kernel.params if p.is_tensor]
+        declared += [(r.name, r.dtype, r.dims) for r in render.kernel.results if not r.state]
+        return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims or ())) for name, d, dims in declared]
+
+    def before(self, units: list[Unit]) -> list[str]:
+        """Parameters that an earlier pass overwrites and a later one reads: the later one needs them as they were."""
+        found = []
+        for earlier, later in ((a, b) for k, a in enumerate(units) for b in units[k + 1 :]):
+            found += [t.spec_name for t in later.inputs if any(o.state and o.spec_name == t.spec_name for o in earlier.outputs)]
+        return sorted(set(found))
+
+    def view(self, render: Render, unit: Unit, p: Map, context: dict[str, Any]) -> dict[str, Any]:
+        """A unit's texts: the lines of its functions and what the launch passes on."""
+        names = Names(set(render.global_names.taken))
+        outputs = tuple(replace(o, value=self._typed(o.value, o.compute)) for o in unit.outputs)
+        compute = {o.name: o.compute for o in outputs}
+        lines = [self._declared(line, compute) for line in unit.lines]
+        loaded = {t.spec_name for t in unit.inputs}
+        pointers: dict[str, str] = {}
+        for t in (*unit.inputs, *(o for o in outputs if o.spec_name not in loaded)):
+            pointers[t.spec_name] = names.fresh(f"{render.global_names.user(t.spec_name)}_ptr")
+        types = {t.type: pointers[t.spec_name] for t in (*reversed(outputs), *reversed(unit.inputs)) if t.type in context["variables"]}
+        kind = {s.let.name: s.number.dtype.kind for s in p.scalars}  # type: ignore[union-attr]
+        body = " ".join((*lines, *(o.value for o in outputs)))
+        computes = " ".join((*(t.compute for t in unit.inputs), *(s.type for s in unit.scalars)))
+        words = set(re.findall(r"\w+", body))
+        aliases = {a: of for a, of in context["generics"].items() if a in words | set(re.findall(r"\w+", computes))}
+        storage = [self._store(o, context["generics"]) for o in outputs]
+        variables = [
+            v
+            for v in context["variables"]
+            if v in words | set(re.findall(r"\w+", " ".join(storage))) or any(v in of for of in aliases.values())
+        ]
+        passed = [v for v in variables if v not in types]
+        constants = [v for v in (*variables, *aliases) if v in words]
+
+        written = dict.fromkeys(o.spec_name for o in outputs)
+        # operands in the order of their strides: the last is a result
+        order = [*(s for s in pointers if s not in written), *(i.name for i in unit.indices), *(s for s in pointers if s in written)]
+        steps = {key: names.fresh(f"{pointers[key][:-4] if key in pointers else key}_steps") for key in order}
+        strides = [[names.fresh(f"{steps[key][:-6]}_{d}") for d in range(4)] for key in order]
+        kinds = {key: names.fresh(f"{steps[key][:-6]}_kind") for key in order}
+        at = {key: names.fresh(f"{steps[key][:-6]}_at") for key in order}
+        block = names.fresh(f"{unit.name}_block")
+        kernel = f"{unit.name}_kernel"
+        numbers = list(unit.scalars)
+        common = ["first", "lane", "sizes"]
+        loads = []
+        for k, key in enumerate(order):
+            loads.append(f"{kinds[key]}: tl.constexpr = KINDS[{k}]")
+            where = [*common, steps[key], kinds[key], "RANK", "INDEX"]
+            loads.append(
+                f"{at[key]} = "
+                + (f"place({', '.join([pointers[key], *where])})" if key in pointers else f"offset({', '.join([*where, '1'])})")
+            )
+        for t in unit.inputs:
+            widen = "" if t.type == t.compute else f".to({t.compute})"
+            loads.append(f"{t.name} = tl.load({at[t.spec_name]}, mask){widen}")
+        values = [o.name for o in outputs]
+        starts = {i.name: names.fresh(f"{i.name}_first") for i in unit.indices}
+        loads += [f"{i.name} = {starts[i.name]} + {at[i.name]}.to(tl.int64)" for i in unit.indices]
+        arguments = [*(t.name for t in unit.inputs), *(i.name for i in unit.indices), *(s.name for s in numbers), *constants]
+        stores = [f"tl.store({at[o.spec_name]}, {text}, mask)" for o, text in zip(outputs, storage, strict=True)]
+        element_params = [
+            *(t.name for t in unit.inputs),
+            *(i.name for i in unit.indices),
+            *(s.name for s in numbers),
+            *(f"{c}: tl.constexpr" for c in constants),
+        ]
+        ptrs = [pointers[s] for s in order if s in pointers]
+        scalars = [f"{s.name}: {self.number_types[kind[s.spec_name]]}" for s in numbers]
+        runtime = [*scalars, *(f"{n}: tl.int64" for n in ("numel", "n1", "n2", "n3"))]
+        tail = ["KINDS: tl.constexpr", "RANK: tl.constexpr", "INDEX: tl.constexpr"]
+        rounded = [self._rounded(s, kind[s.spec_name]) for s in numbers]
+        block_args = [
+            *ptrs,
+            *(s.name for s in numbers),
+            *common[:2],
+            "MASK",
+            "sizes",
+            *steps.values(),
+            *starts.values(),
+            "KINDS",
+            "RANK",
+            "INDEX",
+            *passed,
+        ]
+        computed = [(s.name, s.text, s.note) for s in numbers if not re.fullmatch(r"[A-Za-z_]\w*", s.text)]
+        return {
+            "name": unit.name,
+            "element": unit.element,
+            "block": block,
+            "kernel": kernel,
+            "lines": lines,
+            "element_head": wrapped(f"def {unit.element}", element_params, ":"),
+            "returns": ", ".join(o.value for o in outputs),
+            "block_head": wrapped(
+                f"def {block}",
+                [a if a != "MASK" else "mask" for a in block_args[: len(block_args) - 3 - len(passed)]]
+                + tail
+                + [f"{v}: tl.constexpr" for v in passed],
+                ":",
+            ),
+            "definitions": [
+                *(f"{v}: tl.constexpr = {types[v]}.dtype.element_ty" for v in variables if v in types),
+                *(
+                    f"{a}: tl.constexpr = tl.float64 if {' or '.join(f'{v} == tl.float64' for v in of)} else tl.float32"
+                    for a, of in aliases.items()
+                ),
+            ],
+            "rounded": rounded,
+            "loads": loads,
+            "call": wrapped(f"    {', '.join(values)} = {unit.element}", arguments, ""),
+            "stores": stores,
+            "first_dynamic": len(ptrs),
+            "last_dynamic": len(ptrs) + len(runtime) + 4 * len(order) + len(starts),
+            "kernel_lines": [
+                ", ".join(ptrs),
+                *_chunks(scalars, 6),
+                ", ".join(runtime[len(scalars) :]),
+                *(", ".join(f"{s}: tl.int64" for s in group) for group in strides),
+                *([", ".join(f"{s}: tl.int64" for s in starts.values())] if starts else []),
+                ", ".join([*tail, "BLOCK: tl.constexpr", *(f"{v}: tl.constexpr" for v in passed)]),
+            ],
+            "steps": [(steps[key], ", ".join(group)) for key, group in zip(order, strides, strict=True)],
+            "full": wrapped(f"        {block}", [a if a != "MASK" else "None" for a in block_args], ""),
+            "partial": wrapped(f"        {block}", [a if a != "MASK" else "lane < numel - first" for a in block_args], ""),
+            "dims": " ".join(unit.dims),
+            "operands": [(s, s in pointers) for s in order],
+            "spec": {i.name: i.spec_name for i in unit.indices},
+            "inputs": loaded,
+            "writes": list(written),
+            "numbers": [s.text if re.fullmatch(r"[A-Za-z_]\w*", s.text) else s.name for s in numbers],
+            "computed": computed,
+            "passed": passed,
+            "words": set(re.findall(r"\w+", " ".join(s.text for s in numbers))),
+        }
+
+    def _typed(self, text: str, type_name: str) -> str:
+        return f"tl.full([], {text}, {type_name})" if BARE.fullmatch(text) else text
+
+    def _declared(self, line: str, compute: dict[str, str]) -> str:
+        """An assignment to a result of a bare literal gets the result's dtype."""
+        name, _, text = line.partition(" = ")
+        return f"{name} = {self._typed(text, compute[name])}" if name in compute else line
+
+    def _store(self, o: Tensor, generics: dict[str, list[str]]) -> str:
+        """What is stored: a store rounds as `.to` does, which from f64 to bf16 is twice."""
+        if generics.get(o.compute) == [o.type]:
+            return o.name
+        may_be_double = o.compute == "tl.float64" or o.compute not in self.types.values()
+        may_be_brain = o.type == "tl.bfloat16" or o.type in self.storage_names
+        return f"round_to({o.name}, {o.type})" if may_be_double and may_be_brain else o.name
+
+    def _rounded(self, s: Argument, kind: str) -> str:
+        """A number argument rounded to the dtype it is used in."""
+        target = DTYPES[s.kind]
+        if kind == "float" and target.is_float:
+            return f"{s.name} = tl.full([], {s.name}, {s.type})"
+        value = Text(f"tl.full([], {s.name}, {self.number_types[kind]})")
+        if s.type == self.number_types[kind]:
+            return f"{s.name} = {value.text}"
+        return f"{s.name} = {self.cast(value, DTYPES['f64' if kind == 'float' else 'i64'], target, s.type).text}"
+
+
+def wrapped(head: str, items: list[str], tail: str, width: int = 130) -> str:
+    """`head(items)tail`, on as many lines as it takes."""
+    line = f"{head}({', '.join(items)}){tail}"
+    if len(line) <= width:
+        return line
+    indent = " " * (len(head) - len(head.lstrip()))
+    lines = [f"{head}(", ""]
+    for item in items:
+        if lines[-1] and len(f"{lines[-1]}, {item}") > width:
+            lines[-1] += ","
+            lines.append("")
+        lines[-1] += f", {item}" if lines[-1] else f"{indent}    {item}"
+    return "\n".join([*lines, f"{indent}){tail}"])
+
+
+def _chunks(items: list[str], size: int) -> list[str]:
+    return [", ".join(items[k : k + size]) for k in range(0, len(items), size)]
+
+
+def _listed(names: list[str]) -> str:
+    """A tuple of names as Python."""
+    return "(" + ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "") + ")"
+
+
+def _to_f32(value: Fraction) -> float:
+    """The exact value rounded once to f32."""
+    if abs(value) >= MAX_F32 + 2**103:
+        return math.copysign(math.inf, value)
+    x = float(host.to_dtype(float(value), DTYPES["f32"]))
+    near = [x, *(float(Fraction(x) + sign * Fraction(2) ** (max(math.frexp(x)[1], -125) - 24)) for sign in (-1, 1))]
+    even = sorted(near, key=lambda y: (abs(Fraction(y) - value), int(Fraction(y) / Fraction(2) ** (max(math.frexp(y)[1], -125) - 24)) % 2))
+    return even[0]
+
+
+def _python(text: str, kind: Number, keep: bool = False) -> Text:
+    """A literal of a spec as a Python literal (`keep` leaves a plain one as it was written)."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text.lstrip("+"))
+    if digits in ("inf", "nan", "pi"):
+        return negative(sign + (f'float("{digits}")' if digits != "pi" else repr(math.pi)))
+    if keep and kind == FLOAT and re.fullmatch(r"([1-9]\d*|0)(\.\d+)?(e[+-]?\d+)?", digits):
+        return negative(text)
+    if kind == FLOAT:
+        return negative(decimal(exact(digits) * (-1 if sign else 1), single=False))
+    return Text(str(bool(exact(digits)))) if kind != INT else negative(sign + str(int(exact(digits))))
+
+
+def _plain(op: str, args: list[Text]) -> Text | None:
+    """What Python's own operators write, right for f64 as it stands."""
+    if op == "where":
+        c, a, b = (x.fit(LOOSE + 1) for x in args)
+        return Text(f"{a} if {c} else {b}", LOOSE)
+    if op == "not":
+        return Text(f"not {args[0].fit(CALL)}", LOOSE)
+    if op == "neg":
+        return Text(f"-{args[0].fit(CALL)}", UNARY)
+    if op not in INFIX:
+        return None
+    sign, level = INFIX[op]
+    left, right = (args[0].fit(level), args[1].fit(level + 1)) if level != LOOSE else (x.fit(LOOSE + 1) for x in args)
+    return Text(f"{left} {sign} {right}", level)

@@ -1,0 +1,323 @@
+"""The command line.  Results go to stdout, diagnostics to stderr; exit codes: 0 done, 1 a spec is wrong or a check failed,
+2 the command line is wrong.  Nothing here loads torch or triton before a command needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kgen import __version__
+from kgen.errors import KgenError
+
+if TYPE_CHECKING:
+    from kgen.check import Kernel
+
+TARGETS = ("triton", "cuda", "cpp")
+STAGES = ("syntax", "program", "math", "schedule", "source", "ptx", "sass", "asm")
+FILES = {"triton": "{}_triton.py", "cuda": "{}.cu", "cpp": "{}.cpp"}
+
+spec_argument = click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+target_option = click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target.")
+
+
+class _Fail(click.ClickException):
+    """A wrong spec: the message as it stands, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        click.echo(_coloured(self.message), err=True)
+
+
+def _coloured(text: str) -> str:
+    if os.environ.get("NO_COLOR") or not sys.stderr.isatty():
+        return text
+    return "\n".join(
+        click.style("error", fg="red", bold=True) + line[5:] if line.startswith("error:")
+        else line[: len(line) - len(line.lstrip(" |"))] + click.style(line.lstrip(" |"), fg="red") if line.lstrip().startswith("| ") and "^" in line
+        else line for line in text.split("\n")
+    )  # fmt: skip
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except KgenError as error:
+        raise _Fail(str(error)) from None
+
+
+def _each(specs: tuple[str, ...], work: Callable[[str], None]) -> None:
+    """Run `work` on every spec; report every failure, then exit with 1 if there was one."""
+    failed = 0
+    for spec in specs:
+        try:
+            work(spec)
+        except KgenError as error:
+            failed += 1
+            click.echo(_coloured(str(error)) + ("\n" if len(specs) > 1 else ""), err=True)
+    if failed:
+        raise SystemExit(1)
+
+
+def _load(spec: str) -> Kernel:
+    from kgen import check, syntax
+    from kgen.runtime.kernel import read_spec
+
+    return check.check(syntax.parse(*read_spec(spec)))
+
+
+class _Commands(click.Group):
+    """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in ("compile", "check", "show", "fmt", "list") if name in self.commands]
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], self.commands, n=1)
+            if close:
+                error.message += f" Did you mean `{close[0]}`?"
+            elif args[0].endswith(".k"):
+                error.message += f" Did you mean `kgen compile {args[0]}`?"
+            raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", prog_name="kgen")
+def main() -> None:
+    """kgen turns a formula into a fused kernel that people can read, trust and ship.
+
+    A SPEC is a .k file, or the bare name of a bundled one (`kgen list`).
+    """
+
+
+# ------------------------------------------------------------------------------------------------ compile
+
+
+@main.command("compile")
+@spec_argument
+@target_option
+@click.option("-o", "out", default="build", metavar="DIR|-", help="Where to write (default: build); - writes one target's source to stdout.")
+@click.option("--backward", is_flag=True, help="Write the backward kernels too.")
+@click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
+@click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
+def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: bool, arch: str, build_too: bool) -> None:
+    """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that stands alone."""
+    if backward:
+        raise _Fail("error: --backward: kernels have no backward yet")
+    targets = TARGETS if target in (None, "all") else (target,)
+    if out == "-" and (len(targets) > 1 or len(specs) > 1):
+        raise click.UsageError("-o - takes one spec and one --target")
+    rows: list[tuple[str, ...]] = []
+
+    def work(spec: str) -> None:
+        kernel = _load(spec)
+        from kgen.backends import backend
+
+        sources = {t: backend(t).render(kernel) for t in targets}
+        if out == "-":
+            click.echo(sources[targets[0]], nl=False)
+            return
+        folder = Path(out) / kernel.name
+        written = _write_all({folder / FILES[t].format(kernel.name): text for t, text in sources.items()})
+        if build_too:
+            from kgen.runtime.toolchain import build_file
+
+            for t, path in zip(targets, written, strict=True):
+                build_file(t, path, kernel, arch)
+        rows.extend(_compiled_row(kernel, path, sources[t]) for t, path in zip(targets, written, strict=True))
+
+    try:
+        _each(specs, work)
+    finally:
+        if rows:
+            _print_table(("kernel", "file", "lines", "reads", "writes", "bound"), rows, right=(2, 3, 4))
+
+
+def _write_all(files: dict[Path, str]) -> list[Path]:
+    """Write files, each whole or not at all.  Raises `KgenError` where a folder or file cannot be written."""
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.chmod(temporary, 0o666 & ~_umask())
+                os.replace(temporary, path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise KgenError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", help="choose another folder with -o") from None
+    return list(files)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _compiled_row(kernel: Kernel, path: Path, source: str) -> tuple[str, ...]:
+    from kgen.lower import lower
+    from kgen.rewrite import rewrite
+    from kgen.schedule import cost, predicted_bound, schedule
+
+    figures = []
+    for binding in kernel.bindings():
+        program = rewrite(lower(kernel, binding))
+        figures.append(cost(program, schedule(program)))
+    low, high = min(f.read for f in figures), max(f.read for f in figures)
+    out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
+    return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low} B" if low == high else f"{low} to {high} B"
+
+
+def _print_table(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> None:
+    """Columns as wide as their widest cell, two spaces apart; heads dim on a terminal."""
+    widths = [max(len(str(row[k])) for row in [heads, *rows]) for k in range(len(heads))]
+
+    def line(row: tuple[str, ...]) -> str:
+        return "  ".join(str(c).rjust(w) if k in right else str(c).ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+
+    head = line(heads)
+    click.echo(click.style(head, dim=True) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else head)
+    for row in rows:
+        click.echo(line(row))
+
+
+# ------------------------------------------------------------------------------------------------ check
+
+
+@main.command("check")
+@click.argument("specs", nargs=-1, metavar="SPEC...")
+@click.option("--examples", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="Random cases for each target and dtype choice.")
+@click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target (default: all that run here).")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
+@click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
+def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool) -> None:
+    """Run a spec on random shapes, strides, dtypes and special values, against eager PyTorch and float64."""
+    if bool(specs) == operators:
+        raise click.UsageError("name one or more specs, or --operators" if not specs else "--operators takes no specs")
+    chosen = None if target in (None, "all") else target
+    from kgen.testing import fuzz
+
+    with _failing():
+        able, left_out = fuzz.targets(chosen)
+    for name, why in left_out.items():
+        click.echo(f"left out {name}: {why}", err=True)
+    if not able:
+        raise _Fail("error: no target runs here")
+    if operators:
+        from kgen.testing import operators as sweep
+
+        rows, failed = sweep.table(able, progress=sys.stderr.isatty())
+        _print_table(sweep.HEADS, rows, right=tuple(range(1, len(sweep.HEADS))))
+        if failed:
+            raise _Fail("\n".join(f"error: {line}" for line in failed))
+        return
+    reports: list[Any] = []
+
+    def work(spec: str) -> None:
+        kernel = _load(spec)
+        for name in able:
+            report = fuzz.check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty())
+            reports.append(report)
+            for failure in report.failures:
+                click.echo(_coloured(f"error: {failure}"), err=True)
+
+    try:
+        _each(specs, work)
+    finally:
+        if reports:
+            _print_table(fuzz.HEADS, [r.row() for r in reports], right=tuple(range(2, len(fuzz.HEADS))))
+    if any(r.failures for r in reports):
+        raise SystemExit(1)
+
+
+# ------------------------------------------------------------------------------------------------ show, fmt, list
+
+
+@main.command("show")
+@click.argument("spec")
+@click.option("--stage", type=click.Choice(STAGES), default="program", show_default=True, help="What to show.")
+@click.option("--target", type=click.Choice(TARGETS), default="triton", show_default=True, help="Whose source, PTX or assembly.")
+@click.option("--dtype", "dtypes", multiple=True, metavar="T=bf16", help="What a dtype variable stands for (default: f32).")
+@click.option("--arch", default="sm_90", show_default=True, help="GPU architecture for ptx and sass.")
+@click.option("--backward", is_flag=True, help="Show the backward kernels.")
+def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str, backward: bool) -> None:
+    """Show a spec at one stage on its way from text to machine code."""
+    if backward:
+        raise _Fail("error: --backward: kernels have no backward yet")
+    from kgen import show as stages
+
+    with _failing():
+        kernel = _load(spec)
+        click.echo(stages.show(kernel, stage, target, stages.binding(kernel, dtypes), arch), nl=False)
+
+
+@main.command("fmt")
+@spec_argument
+@click.option("--check", "check_only", is_flag=True, help="Write nothing; exit with 1 if a file is not well set.")
+def fmt(specs: tuple[str, ...], check_only: bool) -> None:
+    """Set spec files well: spaces, aligned equations, comments kept.  `-` reads stdin and writes stdout."""
+    from kgen import syntax
+    from kgen.runtime.kernel import read_spec
+
+    changed: list[str] = []
+
+    def work(spec: str) -> None:
+        if spec == "-":
+            text, name = click.get_text_stream("stdin").read(), "<stdin>"
+        else:
+            if not Path(spec).exists():
+                raise KgenError(f"cannot read {spec}: no such file or directory")
+            text, name = read_spec(spec)
+        new = syntax.format_file(syntax.parse(text, name))
+        if spec == "-":
+            click.echo(new, nl=False)
+        elif new != text:
+            changed.append(spec)
+            if not check_only:
+                _write_all({Path(spec): new})
+
+    _each(specs, work)
+    for spec in changed:
+        click.echo(f"{'would set' if check_only else 'set'} {spec}", err=True)
+    if check_only and changed:
+        raise SystemExit(1)
+
+
+@main.command("list")
+def list_() -> None:
+    """List the bundled specs."""
+    from kgen import syntax
+    from kgen.backends.base import resource
+
+    rows = []
+    for path in sorted(resource("specs").glob("*.k")):
+        file = syntax.parse(path.read_text(encoding="utf-8"), path.name)
+        first = next((line for line in file.doc().split("\n") if line), "")
+        rows.append((path.stem, first))
+    _print_table(("spec", "what it computes"), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""A kernel at each stage on its way: the texts behind `kgen show`."""
+
+from __future__ import annotations
+
+from kgen import syntax
+from kgen.check import Kernel
+from kgen.errors import KgenError
+from kgen.lower import lower
+from kgen.rewrite import rewrite
+from kgen.schedule import cost, predicted_bound, schedule
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
+from kgen.types import VARIABLE, Binding, f32
+
+
+def binding(kernel: Kernel, chosen: tuple[str, ...]) -> Binding:
+    """The dtypes for a kernel's variables from texts such as "T=bf16"; f32 where none is chosen."""
+    known = {d.name: d for d in VARIABLE}
+    found = dict.fromkeys(kernel.variables, f32)
+    for text in chosen:
+        name, _, dtype = text.partition("=")
+        if name not in found or dtype not in known:
+            raise KgenError(f"--dtype {text} chooses nothing", help=f"variables are {', '.join(found) or 'none'}; dtypes {', '.join(known)}")
+        found[name] = known[dtype]
+    return found
+
+
+def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "sm_90") -> str:
+    """The text of a stage; source, ptx, sass and asm are a target's.
+
+    Raises `KgenError` where the stage needs a tool that is not here, or the target has no such stage.
+    """
+    if stage == "syntax":
+        return syntax_tree(kernel)
+    if stage == "program":
+        return f"{rewrite(lower(kernel, bound))}\n"
+    if stage == "math":
+        return mathematics(kernel)
+    if stage == "schedule":
+        return schedules(kernel, bound)
+    from kgen.backends import backend
+
+    source = backend(target).render(kernel)
+    if stage == "source":
+        return source
+    from kgen.runtime import toolchain
+
+    return toolchain.listing(kernel, source, stage, target, bound, arch)
+
+
+def syntax_tree(kernel: Kernel) -> str:
+    """The syntax tree, one node a line, indented by depth."""
+    lines: list[str] = []
+    for s in kernel.file.statements:
+        if isinstance(s, Header):
+            lines.append(f"header {syntax.format_header(s)}")
+            continue
+        head = f"helper {s.name.name}({', '.join(p.name for p in s.params)})" if isinstance(s, Helper) else f"equation {s.name.name}"
+        lines.append(head)
+        assert isinstance(s, (Helper, Equation))
+        stack: list[tuple[Expr, int]] = [(s.body, 1)]
+        while stack:
+            node, depth = stack.pop()
+            if isinstance(node, Apply):
+                dims = f"[{', '.join(d.name for d in node.dims)}]" if node.dims is not None else ""
+                lines.append("  " * depth + node.op + dims)
+                stack.extend((a, depth + 1) for a in reversed(node.args))
+            else:
+                lines.append("  " * depth + (node.text if isinstance(node, Num) else node.name))
+    return "\n".join(lines) + "\n"
+
+
+def schedules(kernel: Kernel, bound: Binding) -> str:
+    """The passes over memory: what each reads, takes and writes, and what it costs an element."""
+    program = rewrite(lower(kernel, bound))
+    passes = schedule(program, kernel.file.source)
+    lines = []
+    for k, p in enumerate(passes):
+        lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
+        lines += [f"  read   {t.name}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
+        lines += [f"  index  {d}" for d in p.indices]
+        lines += [f"  number {s.let.name}: {s.let.dtype} = {s.number.expr}" for s in p.scalars]
+        lines += [f"  write  {s.result}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else "") for s in p.stores]
+        lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
+    c = cost(program, passes)
+    lines.append(f"{c.read} bytes read and {c.written} written an element; about {c.instructions} instructions, {c.special} of special functions; bound: {predicted_bound(c)}")
+    return "\n".join(lines) + "\n"
+
+
+def mathematics(kernel: Kernel) -> str:
+    """The equations as SymPy prints mathematics.  Here, and only here, ordinary SymPy simplifies what it likes."""
+    import sympy
+
+    from kgen.ops import OPS, REDUCTIONS
+
+    done: list = []
+    labels = {value: name for name, value, _ in kernel.equations}
+    for i, v in enumerate(kernel.values):
+        args = [sympy.Symbol(labels[a]) if a in labels and a != i else done[a] for a in v.args]
+        if v.op in ("param", "size"):
+            made = sympy.Symbol(str(v.attr))
+        elif v.op == "lit":
+            text = str(v.attr)
+            made = sympy.Integer(text) if text.isdigit() else sympy.Rational(text.rstrip(".") if text.endswith(".") else text)
+        elif v.op == "const":
+            made = {"pi": sympy.pi, "inf": sympy.oo, "nan": sympy.nan}[str(v.attr)]
+        elif v.op == "index":
+            made = sympy.Symbol(f"i_{v.attr}")
+        elif v.op in REDUCTIONS and v.attr or v.op == "pick":
+            made = sympy.Function(f"{v.op}_{{{','.join(v.attr)}}}")(*args)
+        elif v.op in OPS and (rule := OPS[v.op].sympy):
+            names = OPS[v.op].args
+            made = sympy.sympify(rule, locals={n: sympy.Dummy(n) for n in names}) if not args else _apply(rule, names, args)
+        else:
+            made = sympy.Function(str(v.attr) if v.op == "cast" else v.op)(*args)
+        done.append(made)
+    lines = []
+    for name, value, _ in kernel.equations:
+        lines.append(sympy.pretty(sympy.Eq(sympy.Symbol(name), done[value], evaluate=False), use_unicode=True))
+    return "\n\n".join(lines) + "\n"
+
+
+def _apply(rule: str, names: tuple[str, ...], args: list):
+    """A row's own formula (never a user's text) with operands in place."""
+    import sympy
+
+    dummies = {n: sympy.Symbol(f"_{n}") for n in names}
+    formula = sympy.sympify(rule, locals=dummies)
+    return formula.subs(dict(zip(dummies.values(), args, strict=True)), simultaneous=True)

@@ -1,0 +1,288 @@
+"""Random cases for a kernel, against the exact result, its derived bound and eager PyTorch.
+
+In: a checked kernel and a target.  Out: a `Report`.  A case is drawn from (seed, number) alone, so that the two name it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kgen.check import Kernel, Parameter
+from kgen.errors import KgenError
+from kgen.ops import TARGETS
+from kgen.runtime.arguments import default
+from kgen.types import DTYPES, ELLIPSIS
+
+HEADS = ("kernel", "target", "cases", "elements", "unbounded", "worst ulp", "of bound", "eager ulp")
+SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
+MAX_ELEMENTS = 20_000
+FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 6.0, 1e-3, -1e-3, 10.0, -10.0, 88.0, -88.0, 100.0, -104.0, 1e4, -1e4, 6.1e-5, 1e-7, -1e-7,
+          1e-38, -1e-38, 1e-45, 65504.0, -65504.0, 3.3e38, -3.3e38, math.inf, -math.inf, math.nan)  # fmt: skip
+
+
+@dataclass
+class Report:
+    """What a check found: how many cases and elements, the worst error in ulp of the result's dtype (and of eager's), the
+    largest fraction of its bound that an error took, and a message for each failure (at most three are kept)."""
+
+    kernel: str
+    target: str
+    cases: int = 0
+    elements: int = 0
+    unbounded: int = 0
+    worst: float = 0.0
+    fraction: float = 0.0
+    eager: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    def row(self) -> tuple[str, ...]:
+        return (self.kernel, self.target, f"{self.cases:,}", f"{self.elements:,}", f"{self.unbounded:,}", f"{self.worst:.2f}", f"{self.fraction:.0%}", f"{self.eager:.3g}")
+
+
+def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
+    """The targets that run on this machine, and for each other one the reason why it does not."""
+    import shutil
+
+    import torch
+
+    able, left_out = [], {}
+    for target in [chosen] if chosen else TARGETS:
+        why = ""
+        if target == "cpp":
+            from kgen.runtime.build import NoCompiler, compiler
+
+            try:
+                compiler()
+            except NoCompiler:
+                why = "there is no C++ compiler"
+        elif not torch.cuda.is_available():
+            why = "there is no CUDA device"
+        elif target == "triton":
+            import importlib.util
+
+            why = "" if importlib.util.find_spec("triton") else "triton is not installed"
+        elif target == "cuda":
+            import importlib.util
+
+            why = "" if importlib.util.find_spec("cuda") else "cuda-bindings is not installed"
+        if why:
+            left_out[target] = why
+        else:
+            able.append(target)
+    del shutil
+    return able, left_out
+
+
+@contextmanager
+def _progress(label: str, total: int, shown: bool) -> Iterator[Any]:
+    if not shown:
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)
+
+
+def check(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False) -> Report:
+    """Run `examples` random cases of a kernel on a target.
+
+    Raises `KgenError` where no code can be generated for the kernel.
+    """
+    from kgen.runtime.kernel import Kernel as Runnable
+
+    runnable = Runnable(kernel)
+    report = Report(kernel.name, target)
+    with _progress(f"{kernel.name} {target}", examples, progress) as advance:
+        for number in range(examples):
+            _case(runnable, kernel, target, seed, number, report)
+            advance()
+            if len(report.failures) >= 3:
+                break
+    return report
+
+
+class Draw:
+    """The arguments of one case, drawn from (seed, number) alone."""
+
+    def __init__(self, kernel: Kernel, seed: int, number: int):
+        import torch
+
+        self.torch, self.kernel = torch, kernel
+        self.random = random.Random(f"{kernel.name} {seed} {number}")
+        self.generator = torch.Generator().manual_seed(self.random.getrandbits(62))
+        bindings = kernel.bindings()
+        self.binding = {v: d.name for v, d in bindings[number % len(bindings)].items()}
+        self.batch = [self.random.choice(SIZES) for _ in range(self.random.choice((0, 1, 1, 2, 2, 3, 5)))]
+        self.named = {d: self.random.choice(SIZES) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
+        self.shrink()
+        if self.random.random() < 0.03 and (self.batch or self.named):
+            place = self.random.randrange(len(self.batch) + len(self.named))
+            if place < len(self.batch):
+                self.batch[place] = 0
+            else:
+                self.named[list(self.named)[place - len(self.batch)]] = 0
+        self.special = self.random.random() < 0.5
+
+    def shrink(self) -> None:
+        while math.prod(self.batch) * math.prod(self.named.values()) > MAX_ELEMENTS:
+            if self.batch and max(self.batch) >= max(self.named.values(), default=0):
+                self.batch[self.batch.index(max(self.batch))] //= 2
+            else:
+                widest = max(self.named, key=lambda d: self.named[d])
+                self.named[widest] //= 2
+
+    def arguments(self) -> dict[str, Any]:
+        written = {r.state for r in self.kernel.results if r.state}
+        return {p.name: self.tensor(p, p.name in written) if p.is_tensor else self.number(p) for p in self.kernel.params}
+
+    def number(self, p: Parameter) -> float | int:
+        if p.default is not None and self.random.random() < 0.5:
+            return default(p)
+        if p.dtype == "int":
+            return self.random.choice((1, 2, 3, 7, 10, 100, 1000))
+        return self.random.choice((0.5, 1.0, 0.1, 1e-3, 2.0, -0.5, 3.0, self.random.gauss(0, 1)))
+
+    def tensor(self, p: Parameter, written: bool) -> Any:
+        """A tensor of a parameter's dims, its strides dense, permuted, sliced, offset or (where it is not written) expanded."""
+        assert p.dims is not None
+        rnd = self.random
+        batch = list(self.batch) if ELLIPSIS in p.dims else []
+        if batch and not written and rnd.random() < 0.3:
+            batch = [1 if rnd.random() < 0.4 else n for n in batch][rnd.randrange(len(batch) + 1) if rnd.random() < 0.5 else 0 :]
+        if sum(ELLIPSIS in (q.dims or ()) for q in self.kernel.params) == 1:
+            batch = list(self.batch) if ELLIPSIS in p.dims else []
+        shape = batch + [self.named[d] for d in p.dims if d != ELLIPSIS]
+        way = rnd.choice(("dense", "dense", "dense", "permuted", "sliced", "offset", "expanded"))
+        if way == "expanded" and (written or not shape):
+            way = "offset"
+        if way == "dense" or not shape:
+            return self.fill(shape, p.dtype)
+        if way == "permuted":
+            order = rnd.sample(range(len(shape)), len(shape))
+            return self.fill([shape[d] for d in order], p.dtype).permute([order.index(d) for d in range(len(shape))])
+        if way == "sliced":
+            grown = [n * rnd.choice((1, 1, 2, 3)) + rnd.choice((0, 0, 1, 5)) for n in shape]
+            x = self.fill(grown, p.dtype)
+            for d, n in enumerate(shape):
+                step = rnd.randint(1, grown[d] // n) if n else 1
+                start = rnd.randint(0, grown[d] - ((n - 1) * step + 1)) if n else 0
+                x = x.narrow(d, start, grown[d] - start)[(slice(None),) * d + (slice(None, None, step),)].narrow(d, 0, n)
+            return x
+        if way == "offset":
+            extra = rnd.randint(1, 15)
+            return self.fill([math.prod(shape) + extra], p.dtype)[extra:].view(shape)
+        d = rnd.randrange(len(shape))
+        return self.fill([1 if k == d else n for k, n in enumerate(shape)], p.dtype).expand(*shape)
+
+    def fill(self, shape: list[int], dtype: str) -> Any:
+        torch, rnd, generator = self.torch, self.random, self.generator
+        declared = DTYPES[self.binding.get(dtype, dtype)]
+        torch_dtype = getattr(torch, declared.torch)
+        if declared.kind == "bool":
+            return torch.rand(shape, generator=generator) < 0.5
+        if declared.is_int:
+            info = torch.iinfo(torch_dtype)
+            low, high = (info.min, info.max) if self.special else (max(info.min, -20), min(info.max, 20))
+            return torch.randint(low, high, shape, generator=generator, dtype=torch_dtype)
+        scale = rnd.choice((1.0, 1.0, 3.0, 30.0, 1e-3, 1e3))
+        x = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
+        if self.special:
+            chosen = torch.tensor(FLOATS, dtype=torch.float64)[torch.randint(0, len(FLOATS), shape, generator=generator)]
+            x = torch.where(torch.rand(shape, generator=generator) < 0.15, chosen, x)
+        return x.to(torch_dtype)
+
+
+def _case(runnable: Any, kernel: Kernel, target: str, seed: int, number: int, report: Report) -> None:
+    import torch
+
+    from kgen.runtime.evaluate import Evaluator
+    from kgen.testing.bounds import Analysis
+
+    draw = Draw(kernel, seed, number)
+    arguments = draw.arguments()
+    batch = tuple(draw.batch)
+    written = [r.state for r in kernel.results if r.state]
+    for name in written:  # what is written in place must have the whole shape
+        p = next(q for q in kernel.params if q.name == name)
+        if ELLIPSIS in (p.dims or ()) and tuple(arguments[name].shape[: len(batch)]) != batch:
+            arguments[name] = draw.tensor(p, True)
+    with torch.no_grad():
+        expected = Analysis(kernel, arguments, target).results()
+        eager = Evaluator(kernel, arguments, "eager").run()
+        device = "cpu" if target == "cpp" else "cuda"
+        given = {k: _same_layout(a, device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
+        try:
+            returned = runnable(target=target, **given)
+        except KgenError as error:
+            report.failures.append(f"{_where(kernel, target, seed, number, arguments)}: {error}")
+            return
+    fresh = list(returned) if isinstance(returned, tuple) else [returned]
+    report.cases += 1
+    for r, want, other in zip(kernel.results, expected, eager, strict=True):
+        got = (given[r.state] if r.state else fresh.pop(0)).cpu()
+        message = compare(got, want, other, report)
+        if message:
+            report.failures.append(f"{_where(kernel, target, seed, number, arguments)}: result {r.name}: {message}")
+
+
+def _same_layout(x: Any, device: str, copy: bool) -> Any:
+    """The tensor on a device, with the same strides and offset (a copy where it will be written)."""
+    import torch
+
+    if device == "cpu" and not copy:
+        return x
+    base = torch.empty(0, dtype=x.dtype, device=device)
+    storage = torch.as_strided(x, (x.untyped_storage().nbytes() // x.element_size(),), (1,), 0).to(device, copy=True)
+    del base
+    return storage.as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _where(kernel: Kernel, target: str, seed: int, number: int, arguments: dict[str, Any]) -> str:
+    shown = ", ".join(f"{k}={v if not hasattr(v, 'shape') else f'{str(v.dtype)[6:]}{list(v.shape)} strides {list(v.stride())}'}" for k, v in arguments.items())
+    return f"{kernel.name} on {target}, case {number} of seed {seed} ({shown})"
+
+
+def compare(got: Any, want: Any, eager: Any, report: Report) -> str:
+    """Hold a result against the exact one; the message of the worst failure, or "".  The report takes the figures."""
+    import torch
+
+    from kgen.testing.bounds import FORMATS, ulp
+
+    if tuple(got.shape) != tuple(want.exact.shape):
+        return f"shape {list(got.shape)}, not {list(want.exact.shape)}"
+    bounded = torch.isfinite(want.bound)
+    report.elements += got.numel()
+    report.unbounded += int((~bounded).sum())
+    if want.dtype not in FORMATS:
+        bad = bounded & (got != want.exact)
+        if bool(bad.any()):
+            at = tuple(bad.nonzero()[0].tolist())
+            return f"{got[at].item()} at {list(at)}, not {want.exact[at].item()}"
+        return ""
+    x, y = want.exact.double(), got.double()
+    rounded = x.to(got.dtype).double()
+    same = (y == rounded) | (torch.isnan(y) & torch.isnan(x))
+    error = (y - x).abs()
+    overflow = torch.isinf(y) & torch.isfinite(x) & (x.abs() + want.bound >= FORMATS[want.dtype][2]) & (torch.sign(x) == torch.sign(y))
+    ok = same | overflow | (error <= want.bound * (1 + 1e-9))
+    bad = bounded & ~ok
+    plain = bounded & torch.isfinite(x) & torch.isfinite(y)
+    units = error / ulp(x, want.dtype)
+    if bool(plain.any()):
+        report.worst = max(report.worst, float(units[plain].max()))
+        report.fraction = max(report.fraction, float((error / want.bound)[plain & ~same].max()) if bool((plain & ~same).any()) else 0.0)
+        theirs = ((eager.double() - x).abs() / ulp(x, want.dtype))[plain & torch.isfinite(eager.double())]
+        report.eager = max(report.eager, float(theirs.max()) if theirs.numel() else 0.0)
+    if bool(bad.any()):
+        k = torch.where(bad, units.nan_to_num(torch.inf), -1.0).argmax()
+        at = tuple(int(i) for i in torch.unravel_index(k, bad.shape))
+        return f"{y[at].item():.9g} at {list(at)}, exactly {x[at].item():.9g}, bound {want.bound[at].item():.3g} ({float(units[at]):.2f} ulp; {int(bad.sum())} of {bad.numel()} are wrong)"
+    return ""

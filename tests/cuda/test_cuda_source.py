@@ -1,0 +1,341 @@
+"""The CUDA source: it compiles without a warning, contracts nothing, moves 16 bytes a thread, and its plan and kernels,
+run on the CPU, visit each element once at the right address.  No GPU is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgen import check, syntax
+from kgen.backends import backend
+from kgen.ops import OPS
+from kgen.runtime import nvrtc
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.k"))
+FLAGS = "-std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xcompiler -Wall,-Wextra -Werror all-warnings".split()
+
+TRICKY = {
+    "int": """int(n: T[..., N], x: T[..., N], stride: f32[N], xs: T[..., N], k: float, i: int, at: f32[]) -> (
+    y: T[..., N], layout: f32[..., N])
+run = n * k + x
+y = run - xs * stride
+layout = f32(y) * i + at""",
+    "weird": """weird(F: T[M], I: U[M, N], n: float, lr: float, x: f32[M], x_tile: f32[M]) -> (y: T[M], w: U[M, N], q: f16[M])
+y = T(U(F)) + T(lr) + n + x + x_tile
+w = I * M + inf
+q = f16(n) + x""",
+    "F": """F(F: T[N], G: U[N], Index: f32[], K: int, RANK: f32[N]) -> H: T[N]
+T_ = F + G * Index
+H = T_ * K + N * RANK""",
+    "widths": """widths(a: i8[N], b: u8[N], c: i16[N], d: i32[N], e: i64[N], m: bool[N], n: int) -> (
+    p: i8[N], q: u8[N], r: i16[N], s: i32[N], t: i64[N], z: bool[N])
+p = a * a + (a << 1) // 3 % 5 - -a if a > 3 else abs(a)
+q = b + b // 2 - sign(b) + u8(clamp(n, 0, 255))
+r = c ^ 3 + max(c, i16(7))
+s = d // 3 + (d & 12) - (d >> 2) + i32(f32(d) * 0.5)
+t = e * n + index[N] - i64(a) + N
+z = m and not (a < c) or e == 3""",
+    "passes": """passes(x: T[M, N], s: U[M]) -> (y: T[M, N], r: U[M], h: f16[M, N])
+y = x * s + index[M] - index[N] * 2
+r = s + bf16(s) + U(1e-3)
+h = f16(x * 2)""",
+    "blind": """blind(p: T[...], m: f32[...], g: T[...]) -> (p': T[...], m': f32[...])
+m' = g * 2
+p' = p - m'""",
+    "fill": """fill(p: f32[...], c: float, k: int) -> p': f32[...]
+p' = c^2 + sin(c) + max(c, 1) + sigmoid(c) + k // 3 + k % 5 + (k << 2) + inf""",
+    "doubles": """doubles(x: f64[...], b: bf16[...], i: i64[...], h: f16[...], t: bool[...]) -> (
+    y: bf16[...], z: f16[...], w: f64[...], v: bf16[...])
+y = bf16(x + b)
+z = f16(x) + f16(i) * h
+w = x
+v = bf16(i) + bf16(t) * nan - inf""",
+    "cast": """cast(x: T[..., N], lr: float, k: int, i: i32[N]) -> (y: T[..., N], z: i8[..., N], b: bool[..., N])
+h = T(x * lr)
+y = h * T(lr) + T(k) + T(i) + f16(lr)
+z = i8(clamp(round(x), -128, 127))
+b = bool(x) and isnan(x) or isinf(h)""",
+    "row_scale": "row_scale(x: T[M, N], s: T[M]) -> y: T[M, N]\ny = x * s",
+}
+
+
+def every_operator() -> str:
+    """One kernel with every float operator of the table, for f32 and f64."""
+    infix = dict(zip("add sub mul div floordiv mod pow eq ne lt le gt ge".split(), "+ - * / // % ^ == != < <= > >=".split(), strict=True))
+    lines, results = [], []
+    for k, (name, row) in enumerate(OPS.items()):
+        if row.rule in ("bits", "shift", "logical"):
+            continue
+        args = ["x", "w", "x - w"][: row.arity]
+        if name == "where":
+            text = "x if x > w else w"
+        elif name in infix:
+            text = f"x {infix[name]} w"
+        else:
+            text = {"neg": "-x", "pos": "+x"}.get(name, f"{name}({', '.join(args)})")
+        results.append(f"r{k}: {'bool' if row.rule in ('test', 'compare') else 'T'}[...]")
+        lines.append(f"r{k} = {text}")
+    return f"every(x: T[...], w: T[...]) -> ({', '.join(results)})\n" + "\n".join(lines)
+
+
+def kernel(text: str, name: str = "test.k"):
+    return check.check(syntax.parse(text, name))
+
+
+def source(text: str, name: str = "test.k") -> str:
+    return backend("cuda").render(kernel(text, name))
+
+
+def nvcc(path: Path, *flags: str) -> str:
+    """What nvcc says of a file, "" if it is content."""
+    done = subprocess.run(["nvcc", *FLAGS, *flags, str(path)], capture_output=True, text=True)
+    return "" if done.returncode == 0 else (done.stdout + done.stderr) or f"exit code {done.returncode}"
+
+
+def fewer_variants(text: str) -> str:
+    """The host part with two variants a binding: ptxas takes most of the time, and the others differ in numbers only."""
+    return re.sub(r".*(if \(plan\.wide|if \(plan\.rank (== 2|<= 2)\)|4, VEC, unsigned).*\n", "", text)
+
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+
+
+@needs_nvcc
+def test_tricky_and_packaged_specs_compile(tmp_path):
+    texts = {**TRICKY, **{p.stem: p.read_text() for p in SPECS}}
+    failed = {}
+
+    def build(item: tuple[str, str]) -> None:
+        name, text = item
+        path = tmp_path / f"{name}.cu"
+        try:
+            path.write_text(source(text, f"{name}.k") if name in ("widths", "row_scale") else fewer_variants(source(text, f"{name}.k")))
+        except check.KgenError as error:
+            if "no code is generated for reductions" in str(error):
+                return
+            raise
+        if said := nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(path.with_suffix(".o"))):
+            failed[name] = said
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(build, texts.items()))
+    assert not failed, "\n".join(f"{name}: {said}" for name, said in failed.items())
+
+
+@needs_nvcc
+def test_every_operator_compiles(tmp_path):
+    text = source(every_operator())
+    text = re.sub(r'extern "C" cudaError_t every_b?f16\(.*?\n\}\n', "", text, flags=re.S)
+    path = tmp_path / "every.cu"
+    path.write_text(fewer_variants(text))
+    assert nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(tmp_path / "every.o")) == ""
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("name", [*TRICKY, *(p.stem for p in SPECS)])
+def test_compiles_whole(name, arch, tmp_path):
+    path = tmp_path / f"{name}.cu"
+    path.write_text(source(TRICKY.get(name) or next(p for p in SPECS if p.stem == name).read_text(), f"{name}.k"))
+    assert nvcc(path, f"-arch={arch}", "-O3", "-c", "-o", str(tmp_path / "x.o")) == ""
+
+
+@pytest.mark.parametrize("name", TRICKY)
+def test_nvrtc_compiles_without_headers(name):
+    try:
+        nvrtc.version()
+    except Exception as error:  # no cuda.bindings, no libnvrtc: each says so in a way of its own
+        pytest.skip(f"NVRTC is not installed: {error}")
+    k = kernel(TRICKY[name])
+    for unit in backend("cuda").layout(k):
+        binding = dict(zip(unit.variables, ("bf16", "f64"), strict=False))
+        names = [unit.expression(binding, 1, 2, False, 0), unit.expression(binding, 3, 2, True, 1)]
+        cubin, lowered = nvrtc.compile_cubin(backend("cuda").render(k), names, "sm_90")
+        assert cubin and set(lowered) == set(names)
+
+
+def sass(path: Path) -> dict[str, str]:
+    """The machine code of each kernel of a cubin, by mangled name."""
+    tool = shutil.which("cuobjdump")
+    if tool is None:
+        found = [p / "triton/backends/nvidia/bin/cuobjdump" for p in map(Path, sys.path)]
+        tool = next((str(p) for p in found if p.exists()), None)
+    if tool is None:
+        pytest.skip("cuobjdump is not installed")
+    text = subprocess.run([tool, "-sass", str(path)], capture_output=True, text=True, check=True).stdout
+    return {part.split()[0]: part for part in text.split("Function : ")[1:]}
+
+
+@needs_nvcc
+def test_machine_code(tmp_path):
+    path = tmp_path / "row_scale.cu"
+    path.write_text(source("row_scale(x: T[M, N], s: T[M], b: T[N]) -> y: T[M, N]\ny = x * s + b * x"))
+    assert nvcc(path, "-arch=sm_90", "-O3", "-cubin", "-o", str(tmp_path / "x.cubin")) == ""
+    code = sass(tmp_path / "x.cubin")
+    assert not [name for name, text in code.items() if re.search(r"\b[FD]FMA\b", text)], "a product and a sum were contracted"
+    vectors = {name: text for name, text in code.items() if re.search(r"(4bf16|3f16)Li2ELi8E|fLi2ELi4E|dLi2ELi2E", name)}
+    assert len(vectors) == 4
+    for name, text in vectors.items():
+        assert len(re.findall(r"LDG\.E\.128", text)) == 2 and "STG.E.128" in text, f"{name}: not 16 bytes a thread"
+
+
+# ----------------------------------------------------------------------------------------------------------------- plan
+
+
+@st.composite
+def walks(draw):
+    """A shape, three operands' strides (the last dense in some order), item sizes and addresses; 0 bytes is an index."""
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 8, 16]), max_size=4))
+    strides = []
+    for k in range(3):
+        order, step, row = draw(st.permutations(range(len(sizes)))), 1, [0] * len(sizes)
+        for d in order:
+            row[d] = step
+            step *= sizes[d] + draw(st.sampled_from([0, 0, 0, 1, 4]))
+        if k < 2:
+            row = [0 if draw(st.integers(0, 3)) == 0 else s for s in row]
+        strides.append(row)
+    itemsizes = [draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([0, 1, 2, 4, 8])), draw(st.sampled_from([1, 2, 4, 8]))]
+    if itemsizes[1] == 0:
+        along = draw(st.integers(0, len(sizes)))
+        strides[1] = [int(d == along) for d in range(len(sizes))]
+    addresses = [4096 + b * draw(st.sampled_from([0, 0, 0, 1, 2, 4])) if b else 0 for b in itemsizes]
+    return sizes, strides, itemsizes, addresses
+
+
+@settings(max_examples=400, deadline=None)
+@given(walks())
+def test_plan_visits_each_element_once(walk):
+    sizes, strides, itemsizes, addresses = walk
+    planned = nvrtc.plan(sizes, strides, itemsizes, addresses)
+    (rank, vec, wide, splat), seen = planned.variant, []
+    assert rank == len(planned.sizes) and not wide and vec * max(itemsizes) <= 16
+    i = 0
+    while i < planned.n:  # as the kernel does
+        whole = vec if rank > 1 or planned.n - i >= vec else 1
+        rest, at = i, [0, 0, 0]
+        for d in reversed(range(rank)):
+            outer = rest // planned.sizes[d] if d > 0 else 0
+            at = [a + (rest - outer * planned.sizes[d]) * row[d] for a, row in zip(at, planned.strides, strict=True)]
+            rest = outer
+        for o in range(3):
+            if whole > 1 and itemsizes[o] and not splat >> o & 1:
+                assert (addresses[o] + at[o] * itemsizes[o]) % (vec * itemsizes[o]) == 0, "a vector is not aligned"
+        steps = [row[-1] for row in planned.strides]
+        for lane in range(whole):
+            moves = [step if itemsizes[o] == 0 else 1 - (splat >> o & 1) for o, step in enumerate(steps)]
+            seen.append(tuple(a + lane * move for a, move in zip(at, moves, strict=True)))
+        i += whole
+    places = itertools.product(*map(range, sizes))
+    wanted = [tuple(sum(p * s for p, s in zip(place, row, strict=True)) for row in strides) for place in places]
+    assert sorted(seen) == sorted(wanted)
+
+
+def test_plan_edges():
+    assert nvrtc.plan([4, 0], [[0, 1]] * 2, [4, 4], [0, 0]) is None
+    assert nvrtc.plan([], [[], []], [4, 4], [0, 0]).variant == (1, 4, False, 0)
+    assert nvrtc.plan([2**32], [[1]] * 2, [1, 1], [0, 0]).variant == (1, 16, True, 0)
+    assert nvrtc.plan([2, 8], [[2**33, 1], [8, 1]], [2, 2], [0, 0]).variant == (2, 8, True, 0)
+    assert nvrtc.plan([6, 64], [[64, 1], [1, 0], [64, 1]], [2, 2, 2], [0, 0, 0]).variant == (2, 8, False, 2)
+    assert nvrtc.plan([6, 62], [[62, 1], [62, 1]], [2, 2], [0, 2]).variant == (1, 1, False, 0)
+    assert nvrtc.plan([6, 62], [[64, 1], [62, 1]], [2, 2], [0, 0]).variant == (2, 2, False, 0)
+
+
+def test_scalars_and_layout():
+    adamw = kernel((SPECS[0].parent / "adamw.k").read_text())
+    (unit,) = backend("cuda").layout(adamw)
+    assert [(o.name, o.role) for o in unit.operands] == [("g", "input"), ("p", "state"), ("m", "state"), ("v", "state")]
+    assert unit.expression({"T": "bf16"}, 1, 4, False, 0) == "adamw_kernel<bf16, 1, 4, unsigned, 0>"
+    values = nvrtc.number_values(unit, {"t": 2, "lr": 0.1, "b1": 0.5, "b2": 0.75, "eps": 0.0, "wd": 0.25}, {})
+    assert sorted(values) == sorted([0.5, 0.5, 0.75, 0.25, 0.75, 0.4375, 0.0, 0.25, 0.1])
+    assert set(unit.scalar_dtypes({"T": "f64"})) == {"f32", "f64"} and set(unit.scalar_dtypes({"T": "bf16"})) == {"f32"}
+
+
+def test_runtime_is_imported_lightly():
+    code = "import sys, kgen.runtime.nvrtc; assert not {'torch', 'cuda', 'triton'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+# ----------------------------------------------------------------------------------------- the source, run on the CPU
+
+SHIM = """
+#include <cmath>
+#include <cstring>
+#define __device__
+#define __global__
+#define __launch_bounds__(n)
+struct Dim { unsigned x; };
+static Dim blockIdx, threadIdx;
+typedef int cudaError_t;
+typedef void* cudaStream_t;
+enum { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
+static int cudaGetLastError() { return 0; }
+static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_kernels_on_the_cpu(tmp_path):
+    head = "f(x: T[M, N], s: T[M], k: i8[M, N], c: float) -> (y: T[M, N], i: i64[M, N])"
+    text = source(f"{head}\ny = x * s + k * c\ni = index[M] * 1000 + index[N]")
+    text = re.sub(r"asm\(.*?\);", ";", text)
+    launch = "kernel<<<unsigned(blocks), 128, 0, stream>>>(layout, arguments...);"
+    assert launch in text
+    blocks = "for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)"
+    text = text.replace(launch, f"{blocks} for (threadIdx.x = 0; threadIdx.x < 128; threadIdx.x++) kernel(layout, arguments...);")
+    (tmp_path / "f.cpp").write_text(SHIM + text)
+    flags = "-O1 -std=c++17 -ffp-contract=off -w -fsanitize=alignment -fno-sanitize-recover=all -static-libubsan -shared -fPIC".split()
+    subprocess.run(["g++", *flags, "-o", str(tmp_path / "f.so"), str(tmp_path / "f.cpp")], check=True)
+    f = ctypes.CDLL(str(tmp_path / "f.so")).f_f32
+    for m, n, pad, offset, turned in itertools.product((1, 3, 16), (1, 4, 7, 64), (0, 1, 4), (0, 1), (False, True)):
+        row = n + pad
+        strides = (1, m) if turned else (row, 1)
+        span = 16 + (m * n if turned else m * row)
+
+        def array(kind, values, offset=offset, span=span):
+            made = (kind * (span + 64))(*values)
+            at = (-ctypes.addressof(made)) % 64 // ctypes.sizeof(kind) + offset
+            return made, at
+
+        x, x_at = array(ctypes.c_float, [])
+        k, k_at = array(ctypes.c_int8, [])
+        y, y_at = array(ctypes.c_float, [-1.0] * (span + 64))
+        i, i_at = array(ctypes.c_int64, [-1] * (span + 64))
+        s, s_at = array(ctypes.c_float, [])
+        for a, b in itertools.product(range(m), range(n)):
+            where = a * strides[0] + b * strides[1]
+            x[x_at + where], k[k_at + where] = a + b / 64, (a * 7 + b) % 100
+            s[s_at + a] = 2 + a
+        pair, pointer = ctypes.c_longlong * 2, lambda made, at: ctypes.c_void_p(ctypes.addressof(made) + at * ctypes.sizeof(made._type_))
+        step = pair(*strides)
+        tensors = [
+            pointer(x, x_at),
+            step,
+            pointer(s, s_at),
+            pair(1, 0),
+            pointer(k, k_at),
+            step,
+            pointer(y, y_at),
+            step,
+            pointer(i, i_at),
+            step,
+        ]
+        assert f(2, pair(m, n), *tensors, ctypes.c_double(0.5), None) == 0
+        written = set()
+        for a, b in itertools.product(range(m), range(n)):
+            where = a * strides[0] + b * strides[1]
+            written.add(where)
+            assert y[y_at + where] == (a + b / 64) * (2 + a) + (a * 7 + b) % 100 * 0.5
+            assert i[i_at + where] == a * 1000 + b
+        assert all(y[j] == -1 for j in range(len(y)) if j - y_at not in written), "something else was written"
