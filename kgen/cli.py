@@ -285,7 +285,7 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
 
     def work(spec: str) -> None:
         if spec == "-":
-            text, name = click.get_text_stream("stdin").read(), "<stdin>"
+            text, name = sys.stdin.read(), "<stdin>"
         else:
             if not Path(spec).exists():
                 raise KgenError(f"cannot read {spec}: no such file or directory")

@@ -87,12 +87,12 @@ class Cuda(CFamily):
     }
     #: What CUDA's headers declare at global scope, where a kernel's entry may not have the same name.
     keywords = KEYWORDS | frozenset(
-        """__noinline__ __forceinline__ __constant__ __managed__ __restrict__ dim3 uint3 float2 float3 float4 double2 int2 int3
-        int4 long2 char1 short1 norm norm3d norm4d rnorm rnorm3d rnorm4d rhypot rcbrt sinpi cospi sincos sincospi normcdf
-        normcdfinv erfcinv erfcx exp10 pow10 fdividef fdivide cyl_bessel_i0 cyl_bessel_i1 llrint llround lrint lround lgamma
-        tgamma fdim fmax fmin fmaf frexp ldexp logb ilogb modf nan nearbyint nextafter remquo scalbn scalbln umin umax ullmin
-        ullmax llmin llmax labs llabs clock clock64 printf memcpy memset erfinv min max launch_bounds asinf expf logf powf sinf
-        cosf tanf tanhf sqrtf fabsf fmodf floorf ceilf erff surface texture""".split()
+        """__noinline__ __forceinline__ __constant__ __managed__ __restrict__ dim3 uint3 float2 float3 float4 double2 int2 int3 int4
+        long2 char1 short1 norm norm3d norm4d rnorm rnorm3d rnorm4d rhypot rcbrt sinpi cospi sincos sincospi normcdf normcdfinv
+        erfcinv erfcx exp10 pow10 fdividef fdivide cyl_bessel_i0 cyl_bessel_i1 llrint llround lrint lround lgamma tgamma fdim fmax
+        fmin fmaf frexp ldexp logb ilogb modf nan nearbyint nextafter remquo scalbn scalbln umin umax ullmin ullmax llmin llmax labs
+        llabs clock clock64 printf memcpy memset erfinv min max launch_bounds asinf expf logf powf sinf cosf tanf tanhf sqrtf fabsf
+        fmodf floorf ceilf erff surface texture""".split()  # noqa: SIM905
     )
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     infinity, not_a_number = "infinity()", "not_a_number()"

@@ -58,6 +58,10 @@ class Triton(Backend):
 
     # ------------------------------------------------------------------ values
 
+    def function_name(self, kernel: Kernel) -> str:
+        """The name of the emitted module's function: the kernel's, where Python lets it have that name."""
+        return Render(self, kernel).kernel_name
+
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
         if dtype.kind == "bool":
             return Text(f"tl.full([], {bool(value)}, tl.int1)")
@@ -162,8 +166,8 @@ class Triton(Backend):
     # ------------------------------------------------------------------ what the template needs
 
     def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
-        for p in (*render.kernel.params, *render.kernel.results):
-            render.global_names.user(p.name)
+        for name in (*(p.name for p in render.kernel.params), *(r.name for r in render.kernel.results)):
+            render.global_names.user(name)
         views = [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
         code = "\n".join(
             line for u in views for line in (*u["lines"], *u["loads"], *u["stores"], *u["rounded"], *(t for _, t, _ in u["computed"]))

@@ -6,6 +6,7 @@ In: a spec.  Out: an object that is called with torch tensors and returns the re
 from __future__ import annotations
 
 import ctypes
+import inspect
 import warnings
 from pathlib import Path
 from typing import Any
@@ -195,14 +196,14 @@ class _Triton:
         self.kernel = kernel
         module = import_source(backend("triton").render(kernel), f"{kernel.name}_triton")
         self.function = getattr(module, backend("triton").function_name(kernel))  # type: ignore[attr-defined]
+        self.names = list(inspect.signature(self.function).parameters)
 
     def __call__(self, call: Any) -> None:
         fresh = tuple(call.results[r.name] for r in self.kernel.results if r.state is None)
-        arguments = [call.given[p.name] for p in self.kernel.params]
+        arguments = dict(zip(self.names, (call.given[p.name] for p in self.kernel.params), strict=False))
         if fresh:
-            self.function(*arguments, out=fresh[0] if len(fresh) == 1 else fresh)
-        else:
-            self.function(*arguments)
+            arguments[self.names[-1]] = fresh[0] if len(fresh) == 1 else fresh
+        self.function(**arguments)
 
 
 class _Cuda:

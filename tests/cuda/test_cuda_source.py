@@ -22,7 +22,17 @@ from kgen.ops import OPS
 from kgen.runtime import nvrtc
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.k"))
-FLAGS = "-std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xcompiler -Wall,-Wextra -Werror all-warnings".split()
+FLAGS = [
+    "-std=c++17",
+    "-fmad=false",
+    "-prec-div=true",
+    "-prec-sqrt=true",
+    "-ftz=false",
+    "-Xcompiler",
+    "-Wall,-Wextra",
+    "-Werror",
+    "all-warnings",
+]
 
 TRICKY = {
     "int": """int(n: T[..., N], x: T[..., N], stride: f32[N], xs: T[..., N], k: float, i: int, at: f32[]) -> (
@@ -71,7 +81,13 @@ b = bool(x) and isnan(x) or isinf(h)""",
 
 def every_operator() -> str:
     """One kernel with every float operator of the table, for f32 and f64."""
-    infix = dict(zip("add sub mul div floordiv mod pow eq ne lt le gt ge".split(), "+ - * / // % ^ == != < <= > >=".split(), strict=True))
+    infix = dict(
+        zip(
+            ["add", "sub", "mul", "div", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge"],
+            ["+", "-", "*", "/", "//", "%", "^", "==", "!=", "<", "<=", ">", ">="],
+            strict=True,
+        )
+    )
     lines, results = [], []
     for k, (name, row) in enumerate(OPS.items()):
         if row.rule in ("bits", "shift", "logical"):
@@ -295,7 +311,17 @@ def test_kernels_on_the_cpu(tmp_path):
     blocks = "for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)"
     text = text.replace(launch, f"{blocks} for (threadIdx.x = 0; threadIdx.x < 128; threadIdx.x++) kernel(layout, arguments...);")
     (tmp_path / "f.cpp").write_text(SHIM + text)
-    flags = "-O1 -std=c++17 -ffp-contract=off -w -fsanitize=alignment -fno-sanitize-recover=all -static-libubsan -shared -fPIC".split()
+    flags = [
+        "-O1",
+        "-std=c++17",
+        "-ffp-contract=off",
+        "-w",
+        "-fsanitize=alignment",
+        "-fno-sanitize-recover=all",
+        "-static-libubsan",
+        "-shared",
+        "-fPIC",
+    ]
     subprocess.run(["g++", *flags, "-o", str(tmp_path / "f.so"), str(tmp_path / "f.cpp")], check=True)
     f = ctypes.CDLL(str(tmp_path / "f.so")).f_f32
     for m, n, pad, offset, turned in itertools.product((1, 3, 16), (1, 4, 7, 64), (0, 1, 4), (0, 1), (False, True)):
