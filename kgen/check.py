@@ -16,9 +16,25 @@ from kgen.errors import Errors, KgenError, Span
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
 from kgen.syntax import Apply, Equation, Expr, File, Header, Helper, Name, Num, Param
 from kgen.types import (
-    BOOL, DTYPES, ELLIPSIS, FLOAT, INT, Binding, Dims, Float, Number, ValueType, boolean, i64,
-    is_bool, is_float, is_int, promote, show_type, union,
-)  # fmt: skip
+    BOOL,
+    DTYPES,
+    ELLIPSIS,
+    FLOAT,
+    INT,
+    Binding,
+    Dims,
+    Float,
+    Number,
+    ValueType,
+    boolean,
+    i64,
+    is_bool,
+    is_float,
+    is_int,
+    promote,
+    show_type,
+    union,
+)
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -131,7 +147,11 @@ class _Checker:
         headers = [s for s in self.file.statements if isinstance(s, Header)]
         if not headers:
             first = next((s.name.span for s in self.file.statements), None)
-            self.error("there is no header above this" if first else "there is no kernel here", first, help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations")
+            self.error(
+                "there is no header above this" if first else "there is no kernel here",
+                first,
+                help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations",
+            )
             self.errors.raise_any()
         for extra in headers[1:]:
             self.error("a second header stands here", extra.name.span, help="one file holds one kernel")
@@ -140,7 +160,11 @@ class _Checker:
             self.declare_param(p)
         for name in self.values_of_dims(header):
             if name.name not in self.dims and (name.name in self.params or name.name in self.variables):
-                self.error(f"`{name.name}` is both a dim and a {'parameter' if name.name in self.params else 'dtype'}", name.span, help="give one of them another name")
+                self.error(
+                    f"`{name.name}` is both a dim and a {'parameter' if name.name in self.params else 'dtype'}",
+                    name.span,
+                    help="give one of them another name",
+                )
             self.dims.setdefault(name.name, name.span)
         self.declare_helpers()
         results = self.declare_results(header)
@@ -167,7 +191,9 @@ class _Checker:
         self.check_params_used(header, decls)
         self.check_helpers()
         self.errors.raise_any()
-        return Kernel(header.name.name, self.file.doc(), self.file, tuple(self.params.values()), tuple(decls), tuple(self.values), tuple(texts))
+        return Kernel(
+            header.name.name, self.file.doc(), self.file, tuple(self.params.values()), tuple(decls), tuple(self.values), tuple(texts)
+        )
 
     def error(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
         if self.outside is not None:
@@ -188,8 +214,13 @@ class _Checker:
         if dims is None:
             if t.dtype.name not in ("float", "int"):
                 known = t.dtype.name in DTYPES or _is_variable(t.dtype.name)
-                self.error(f"`{t.dtype.name}` is not the type of a number", t.dtype.span,
-                           help=f"a tensor is `{t.dtype.name}[...]`, a 0-d tensor `{t.dtype.name}[]`, a number `float` or `int`" if known else "a number is `float` or `int`")  # fmt: skip
+                self.error(
+                    f"`{t.dtype.name}` is not the type of a number",
+                    t.dtype.span,
+                    help=f"a tensor is `{t.dtype.name}[...]`, a 0-d tensor `{t.dtype.name}[]`, a number `float` or `int`"
+                    if known
+                    else "a number is `float` or `int`",
+                )
         else:
             self.check_tensor_type(t)
             if p.default is not None:
@@ -202,14 +233,34 @@ class _Checker:
                 self.error(f"a kernel may have at most {MAX_VARIABLES} dtype variables", t.dtype.span)
                 self.variables.remove(t.dtype.name)
         self.params[name] = Parameter(name, t.dtype.name, dims, p.default, p.name.span)
-        self.names[name] = self.make("param", (), name, Number(t.dtype.name) if dims is None and t.dtype.name in ("float", "int") else FLOAT if dims is None else _stored(t.dtype.name), dims or (), p.name.span)
+        self.names[name] = self.make(
+            "param",
+            (),
+            name,
+            Number(t.dtype.name) if dims is None and t.dtype.name in ("float", "int") else FLOAT if dims is None else _stored(t.dtype.name),
+            dims or (),
+            p.name.span,
+        )
 
     def check_tensor_type(self, t: syntax.Type) -> None:
         name = t.dtype.name
         if name not in DTYPES and not _is_variable(name):
-            known = {"float": "f32", "int": "i64", "double": "f64", "half": "f16", "uint8": "u8", "int8": "i8", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
-            self.error(f"`{name}` is not a dtype", t.dtype.span,
-                       help=f"write `{known[name]}`" if name in known else f"dtypes are {', '.join(DTYPES)}, or one capital letter for any float")  # fmt: skip
+            known = {
+                "float": "f32",
+                "int": "i64",
+                "double": "f64",
+                "half": "f16",
+                "uint8": "u8",
+                "int8": "i8",
+                "float32": "f32",
+                "bfloat16": "bf16",
+                "float16": "f16",
+            }
+            self.error(
+                f"`{name}` is not a dtype",
+                t.dtype.span,
+                help=f"write `{known[name]}`" if name in known else f"dtypes are {', '.join(DTYPES)}, or one capital letter for any float",
+            )
         seen: set[str] = set()
         if len(t.dims or ()) > MAX_DIMS:
             self.error(f"a tensor may have at most {MAX_DIMS} dims", t.span)
@@ -259,7 +310,9 @@ class _Checker:
             known = {p.name for p in (*helper.params, *helper.dims)} | set(CONSTANTS)
             for node in syntax.postorder(helper.body):
                 if isinstance(node, Name) and node.name not in known:
-                    self.error(f"`{node.name}` is not an argument of the helper `{name}`", node.span, help="a helper sees its own arguments only")
+                    self.error(
+                        f"`{node.name}` is not an argument of the helper `{name}`", node.span, help="a helper sees its own arguments only"
+                    )
                 elif isinstance(node, Apply) and node.written == "call" and not self.is_function(node.op):
                     self.unknown_function(node)
 
@@ -273,14 +326,21 @@ class _Checker:
                 continue
             results[name] = r
             if r.type.dims is None:
-                self.error(f"result `{name}` is not a tensor", r.type.span, help=f"a 0-d tensor is `{'f32' if r.type.dtype.name == 'float' else 'i64' if r.type.dtype.name == 'int' else r.type.dtype.name}[]`")
+                element = {"float": "f32", "int": "i64"}.get(r.type.dtype.name, r.type.dtype.name)
+                self.error(f"result `{name}` is not a tensor", r.type.span, help=f"a 0-d tensor is `{element}[]`")
                 continue
             self.check_tensor_type(r.type)
             if _is_variable(r.type.dtype.name) and r.type.dtype.name not in self.variables:
-                self.error(f"the dtype variable {r.type.dtype.name} is no parameter's", r.type.dtype.span, help="a result's dtype must be known from the parameters")
+                self.error(
+                    f"the dtype variable {r.type.dtype.name} is no parameter's",
+                    r.type.dtype.span,
+                    help="a result's dtype must be known from the parameters",
+                )
             for d in r.type.dims:
                 if d.name not in (leading if d.name == ELLIPSIS else self.dims):
-                    self.error(f"dim {d.name} of `{name}` is no parameter's", d.span, help="a result's sizes must be known from the parameters")
+                    self.error(
+                        f"dim {d.name} of `{name}` is no parameter's", d.span, help="a result's sizes must be known from the parameters"
+                    )
             if r.primed:
                 self.check_state(r)
             elif name in self.params:
@@ -290,9 +350,15 @@ class _Checker:
     def check_state(self, r: syntax.Result) -> None:
         p = self.params.get(r.name.name[:-1])
         if p is None or not p.is_tensor:
-            self.error(f"`{r.name.name}` is the next state of no tensor parameter", r.name.span, help=f"declare a parameter `{r.name.name[:-1]}`")
+            self.error(
+                f"`{r.name.name}` is the next state of no tensor parameter", r.name.span, help=f"declare a parameter `{r.name.name[:-1]}`"
+            )
         elif (p.dtype, p.dims) != (r.type.dtype.name, syntax.dim_names(r.type.dims)):
-            self.error(f"`{r.name.name}` is written in place, so its type is that of `{p.name}`", r.type.span, help=f"write `{show_type(p.dtype, p.dims or ())}`")
+            self.error(
+                f"`{r.name.name}` is written in place, so its type is that of `{p.name}`",
+                r.type.span,
+                help=f"write `{show_type(p.dtype, p.dims or ())}`",
+            )
 
     def may_assign(self, name: Name, defined: dict[str, Equation], results: dict[str, syntax.Result]) -> bool:
         text = name.name
@@ -328,8 +394,12 @@ class _Checker:
                 leaf = self.leaf_with(value, d)
                 what = f"`{leaf.attr}`" if leaf.op == "param" else "this value"
                 where = leaf.span if leaf.op != "param" else self.use_of(defined[name], str(leaf.attr)) or span
-                self.error(f"{what} has dim {d}, which `{name}` does not", where, label=show_type(_shown(leaf), leaf.dims),
-                           help=f"add {d} to `{name}: {show_type(r.type.dtype.name, dims)}`, or reduce over {d}")  # fmt: skip
+                self.error(
+                    f"{what} has dim {d}, which `{name}` does not",
+                    where,
+                    label=show_type(_shown(leaf), leaf.dims),
+                    help=f"add {d} to `{name}: {show_type(r.type.dtype.name, dims)}`, or reduce over {d}",
+                )
                 return None
         stored = r.type.dtype.name
         if stored not in DTYPES and not _is_variable(stored):
@@ -459,7 +529,9 @@ class _Checker:
         elif self.is_function(name):
             self.error(f"`{name}` is a function", node.span, help=f"call it: `{name}(...)`")
         elif self.later.get(name) is self.equation:
-            self.error(f"`{name}` stands in its own equation", node.span, help="a name has one value: give the value used here another name")
+            self.error(
+                f"`{name}` stands in its own equation", node.span, help="a name has one value: give the value used here another name"
+            )
         elif name in ("True", "False"):
             self.error(f"`{name}` is not defined", node.span, help="bools come from comparisons, as in `1 > 0`")
         else:
@@ -468,12 +540,32 @@ class _Checker:
             self.error(f"`{name}` is not defined", node.span, help=_did_you_mean(found))
 
     def is_function(self, name: str) -> bool:
-        return name in OPS or name in REDUCTIONS or name in self.helpers or name in prelude() or name in DTYPES or name in self.variables or name in ("pick",)
+        return (
+            name in OPS
+            or name in REDUCTIONS
+            or name in self.helpers
+            or name in prelude()
+            or name in DTYPES
+            or name in self.variables
+            or name in ("pick",)
+        )
 
     def unknown_function(self, node: Apply) -> None:
         known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
-        alias = {"float": "f32(x)", "int": "i64(x)", "maximum": "max(a, b)", "minimum": "min(a, b)", "square": "x^2", "abs_": "abs(x)", "ln": "log(x)"}
-        self.error(f"there is no function `{node.op}`", node.head, help=f"write `{alias[node.op]}`" if node.op in alias else _did_you_mean(_closest(node.op, known)))
+        alias = {
+            "float": "f32(x)",
+            "int": "i64(x)",
+            "maximum": "max(a, b)",
+            "minimum": "min(a, b)",
+            "square": "x^2",
+            "abs_": "abs(x)",
+            "ln": "log(x)",
+        }
+        self.error(
+            f"there is no function `{node.op}`",
+            node.head,
+            help=f"write `{alias[node.op]}`" if node.op in alias else _did_you_mean(_closest(node.op, known)),
+        )
 
     def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
         op = node.op
@@ -484,7 +576,11 @@ class _Checker:
             return None
         if node.dims is not None and not node.args and op in self.names:
             names = ", ".join(d.name for d in node.dims)
-            self.error(f"`{op}` cannot be indexed", node.span, help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`")
+            self.error(
+                f"`{op}` cannot be indexed",
+                node.span,
+                help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`",
+            )
             return None
         if op == "index":
             self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
@@ -511,14 +607,18 @@ class _Checker:
                 value = None if value is None or other is None else self.operate(row, node, [value, other])
             return value
         if len(args) != row.arity:
-            self.wrong_count(node, op, row.args, "over a dim it is `max[N](x)`" if op == "max" else "over a dim it is `min[N](x)`" if op == "min" else "")
+            self.wrong_count(
+                node, op, row.args, "over a dim it is `max[N](x)`" if op == "max" else "over a dim it is `min[N](x)`" if op == "min" else ""
+            )
             return None
         return None if None in args else self.operate(row, node, [a for a in args if a is not None])
 
     def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "") -> None:
         plural = "argument" if len(wanted) == 1 else "arguments"
         dims = f"[{', '.join(d.name for d in node.dims)}]" if node.dims else ""
-        self.error(f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help or f"write `{op}{dims}({', '.join(wanted)})`")
+        self.error(
+            f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help or f"write `{op}{dims}({', '.join(wanted)})`"
+        )
 
     def dims_of(self, node: Apply, env: dict[str, Dims] | None) -> Dims | None:
         """The dims in a call's square brackets, a helper's own ones replaced; None without brackets or after an error."""
@@ -531,7 +631,11 @@ class _Checker:
             elif d.name == ELLIPSIS or d.name in self.dims:
                 names.append(d.name)
             else:
-                self.error(f"there is no dim {d.name}", d.span, help=_did_you_mean(_closest(d.name, list(self.dims))) or "dims are those of the parameters")
+                self.error(
+                    f"there is no dim {d.name}",
+                    d.span,
+                    help=_did_you_mean(_closest(d.name, list(self.dims))) or "dims are those of the parameters",
+                )
                 return None
         if len(set(names)) != len(names):
             self.error("a dim stands twice here", node.head)
@@ -567,7 +671,11 @@ class _Checker:
         if (dims is None) != (not helper.dims):
             seen = self.values[args[0]].dims if args and args[0] is not None else ()
             sample = seen[-1] if seen and len(helper.dims) == 1 else ", ".join(d.name for d in helper.dims)
-            self.error(f"`{name}` takes {'dims' if helper.dims else 'no dims'}", node.head, help=f"write `{name}{f'[{sample}]' if sample else ''}(...)`")
+            self.error(
+                f"`{name}` takes {'dims' if helper.dims else 'no dims'}",
+                node.head,
+                help=f"write `{name}{f'[{sample}]' if sample else ''}(...)`",
+            )
             return None
         if dims is not None and len(helper.dims) not in (1, len(dims)):
             self.error(f"`{name}` takes {len(helper.dims)} dims, not {len(dims)}", node.head)
@@ -576,7 +684,13 @@ class _Checker:
             return None
         key = (helper, tuple(args), dims)
         if key not in self.memo:
-            names = {} if dims is None else {helper.dims[0].name: dims} if len(helper.dims) == 1 else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
+            names = (
+                {}
+                if dims is None
+                else {helper.dims[0].name: dims}
+                if len(helper.dims) == 1
+                else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
+            )
             outside, self.outside = self.outside, self.outside or (None if own else (name, node.span))
             self.expanding.append(helper)
             self.memo[key] = self.evaluate(helper.body, dict(zip((p.name for p in helper.params), args, strict=True)), names)
@@ -615,7 +729,11 @@ class _Checker:
         if op == "pick":
             t = self.values[args[1]]  # type: ignore[index]
             if not is_int(t.type) or isinstance(t.type, Number) or dims[0] in t.dims or len(dims) != 1:
-                self.error(f"`pick` needs an integer tensor without dim {dims[0]} for its second argument", node.head, label=show_type(_shown(t), t.dims))
+                self.error(
+                    f"`pick` needs an integer tensor without dim {dims[0]} for its second argument",
+                    node.head,
+                    label=show_type(_shown(t), t.dims),
+                )
                 return None
             return self.make("pick", (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span)  # type: ignore[arg-type]
         rule = REDUCTIONS[op].rule
@@ -631,21 +749,35 @@ class _Checker:
     def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
         values = [self.values[a] for a in args]
         if row.name in ("div", "floordiv", "mod") and values[1].op == "lit" and _exact(str(values[1].attr)) == 0:
-            self.error("this divides by zero", node.args[-1].span if self.outside is None else node.span, help="infinity is `inf`" if row.name == "div" else "")
+            self.error(
+                "this divides by zero",
+                node.args[-1].span if self.outside is None else node.span,
+                help="infinity is `inf`" if row.name == "div" else "",
+            )
             return None
         t = self.result_type(row, node, values)
         return None if t is None else self.make(row.name, tuple(args), "", t, union(*(v.dims for v in values)), node.span)
 
     def result_type(self, row: Op, node: Apply, values: list[Value]) -> ValueType | None:
         kinds = [(v.type, bool(v.dims)) for v in values]
-        shown = node.op if node.written == "call" else next(s for s, (o, _) in (*syntax.INFIX.items(), *syntax.PREFIX.items(), ("if", ("where", 0))) if o == row.name)
+        shown = (
+            node.op
+            if node.written == "call"
+            else next(s for s, (o, _) in (*syntax.INFIX.items(), *syntax.PREFIX.items(), ("if", ("where", 0))) if o == row.name)
+        )
         numbers = all(isinstance(t, Number) for t, _ in kinds)
         if row.rule == "where":
             if not is_bool(values[0].type):
-                self.error(f"the condition is {_shown(values[0])}, not a bool", node.args[0].span if node.args else node.span, help="compare it, as in `c != 0`")
+                self.error(
+                    f"the condition is {_shown(values[0])}, not a bool",
+                    node.args[0].span if node.args else node.span,
+                    help="compare it, as in `c != 0`",
+                )
                 return None
             t = promote(kinds[1:])
-            if isinstance(t, Number) and not isinstance(values[0].type, Number):  # numbers chosen element by element, as torch.where types them
+            if isinstance(t, Number) and not isinstance(
+                values[0].type, Number
+            ):  # numbers chosen element by element, as torch.where types them
                 return {"bool": boolean, "int": i64}.get(t.kind, Float(frozenset({"f32"})))
             return t
         if row.rule == "logical":
@@ -656,7 +788,11 @@ class _Checker:
             return BOOL if numbers else boolean
         t = promote(kinds)
         if not row.bools and is_bool(t) and row.rule in ("arith", "same", "float"):
-            self.error(f"`{shown}` of a bool", node.head, help="use `not`, `!=`, or cast it, as in `f32(x)`" if shown == "-" else "cast it, as in `f32(x)`")
+            self.error(
+                f"`{shown}` of a bool",
+                node.head,
+                help="use `not`, `!=`, or cast it, as in `f32(x)`" if shown == "-" else "cast it, as in `f32(x)`",
+            )
             return None
         if row.rule in ("bits", "shift") and (is_float(t) or row.rule == "shift" and is_bool(t)):
             self.error(f"`{shown}` needs integers, not {_shown_type(t)}", node.head, help="cast it, as in `i32(x)`")

@@ -41,10 +41,13 @@ def _coloured(text: str) -> str:
     if os.environ.get("NO_COLOR") or not sys.stderr.isatty():
         return text
     return "\n".join(
-        click.style("error", fg="red", bold=True) + line[5:] if line.startswith("error:")
-        else line[: len(line) - len(line.lstrip(" |"))] + click.style(line.lstrip(" |"), fg="red") if line.lstrip().startswith("| ") and "^" in line
-        else line for line in text.split("\n")
-    )  # fmt: skip
+        click.style("error", fg="red", bold=True) + line[5:]
+        if line.startswith("error:")
+        else line[: len(line) - len(line.lstrip(" |"))] + click.style(line.lstrip(" |"), fg="red")
+        if line.lstrip().startswith("| ") and "^" in line
+        else line
+        for line in text.split("\n")
+    )
 
 
 @contextmanager
@@ -79,7 +82,7 @@ class _Commands(click.Group):
     """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in ("compile", "check", "show", "fmt", "list") if name in self.commands]
+        return [name for name in ("compile", "check", "show", "bench", "fmt", "list") if name in self.commands]
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         try:
@@ -110,7 +113,9 @@ def main() -> None:
 @main.command("compile")
 @spec_argument
 @target_option
-@click.option("-o", "out", default="build", metavar="DIR|-", help="Where to write (default: build); - writes one target's source to stdout.")
+@click.option(
+    "-o", "out", default="build", metavar="DIR|-", help="Where to write (default: build); - writes one target's source to stdout."
+)
 @click.option("--backward", is_flag=True, help="Write the backward kernels too.")
 @click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
 @click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
@@ -162,7 +167,9 @@ def _write_all(files: dict[Path, str]) -> list[Path]:
                 Path(temporary).unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise KgenError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", help="choose another folder with -o") from None
+            raise KgenError(
+                f"cannot write {path}: {(error.strerror or str(error)).lower()}", help="choose another folder with -o"
+            ) from None
     return list(files)
 
 
@@ -195,7 +202,9 @@ def _print_table(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: tup
     widths = [max(len(str(row[k])) for row in [heads, *rows]) for k in range(len(heads))]
 
     def line(row: tuple[str, ...]) -> str:
-        return "  ".join(str(c).rjust(w) if k in right else str(c).ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        return "  ".join(
+            str(c).rjust(w) if k in right else str(c).ljust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
 
     head = line(heads)
     click.echo(click.style(head, dim=True) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else head)
@@ -208,7 +217,9 @@ def _print_table(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: tup
 
 @main.command("check")
 @click.argument("specs", nargs=-1, metavar="SPEC...")
-@click.option("--examples", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="Random cases for each target and dtype choice.")
+@click.option(
+    "--examples", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="Random cases for each target and dtype choice."
+)
 @click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target (default: all that run here).")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
 @click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
@@ -250,6 +261,74 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
             _print_table(fuzz.HEADS, [r.row() for r in reports], right=tuple(range(2, len(fuzz.HEADS))))
     if any(r.failures for r in reports):
         raise SystemExit(1)
+
+
+# ------------------------------------------------------------------------------------------------ bench
+
+
+@main.command("bench")
+@spec_argument
+@click.option("--against", default="eager,compile", show_default=True, metavar="PEERS", help="Peers to time beside it: eager, compile.")
+@target_option
+@click.option("--dtype", "dtypes", default="f32", show_default=True, metavar="LIST", help="What the dtype variables stand for: f32,bf16,...")
+@click.option("--elements", default="2^24", show_default=True, metavar="LIST", help="Sizes of the largest operand: 2^20,2^24,...")
+@click.option("--plot", type=click.Path(dir_okay=False), default=None, metavar="FILE.png", help="Draw bandwidth over size.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False), default=None, metavar="FILE", help="Keep the figures.")
+def bench(
+    specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, plot: str | None, json_file: str | None
+) -> None:
+    """Time a spec's kernels beside eager PyTorch, torch.compile and a copy, in one run; results are compared first."""
+    from kgen.bench import timing
+
+    peers = tuple(p for p in against.split(",") if p)
+    if unknown := [p for p in peers if p not in timing.PEERS]:
+        raise click.UsageError(f"there is no peer {unknown[0]}; peers are {', '.join(timing.PEERS)}")
+    sizes = [_elements(text) for text in elements.split(",")]
+    chosen = [d for d in dtypes.split(",") if d]
+    if unknown := [d for d in chosen if d not in ("f16", "bf16", "f32", "f64")]:
+        raise click.UsageError(f"{unknown[0]} is not a float dtype")
+    from kgen.testing import fuzz
+
+    with _failing():
+        able, left_out = fuzz.targets(None if target in (None, "all") else target)
+    for name, why in left_out.items():
+        click.echo(f"left out {name}: {why}", err=True)
+    device = "cuda" if any(t != "cpp" for t in able) else "cpu"
+    able = [t for t in able if (t == "cpp") == (device == "cpu")]
+    rows: list[Any] = []
+
+    def work(spec: str) -> None:
+        kernel = _load(spec)
+        for dtype in chosen if kernel.variables else chosen[:1]:
+            for size in sizes:
+                with fuzz.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
+                    rows.extend(timing.bench(kernel, able, peers, dtype, size, device))
+
+    try:
+        _each(specs, work)
+    finally:
+        if rows:
+            _print_table((*timing.HEADS, *(f"vs {p}" for p in peers)), [r.row() for r in rows], right=tuple(range(4, 8 + len(peers))))
+    if json_file:
+        import json
+
+        _write_all({Path(json_file): json.dumps([r.json() for r in rows], indent=1) + "\n"})
+    if plot:
+        from kgen.bench import picture
+
+        with _failing():
+            picture.draw(rows, plot)
+
+
+def _elements(text: str) -> int:
+    """A count such as 4096 or 2^24."""
+    base, _, power = text.strip().partition("^")
+    if not base.isdigit() or power and not power.isdigit() or len(text) > 20 or int(power or 1) > 40:
+        raise click.UsageError(f"{text!r} is not a number of elements; write 4096 or 2^24")
+    count = int(base) ** int(power or 1)
+    if not 1 <= count <= 2**33:
+        raise click.UsageError(f"{text} elements are not between 1 and 2^33")
+    return count
 
 
 # ------------------------------------------------------------------------------------------------ show, fmt, list

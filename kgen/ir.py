@@ -17,8 +17,22 @@ from sympy.core.symbol import Str
 from kgen.errors import Span
 from kgen.ops import OPS, REDUCTIONS
 from kgen.types import (
-    BOOL, DTYPES, ELLIPSIS, FLOAT, INT, Binding, Dims, DType, Number, boolean, f32, f64, i64, show_type, union,
-)  # fmt: skip
+    BOOL,
+    DTYPES,
+    ELLIPSIS,
+    FLOAT,
+    INT,
+    Binding,
+    Dims,
+    DType,
+    Number,
+    boolean,
+    f32,
+    f64,
+    i64,
+    show_type,
+    union,
+)
 
 
 class Op(sympy.Expr):
@@ -84,7 +98,9 @@ class Let:
         return isinstance(self.dtype, Number)
 
     def __str__(self) -> str:
-        kind = self.dtype.kind if isinstance(self.dtype, Number) else show_type(str(self.dtype), self.dims) if self.dims else f"{self.dtype}[]"
+        kind = (
+            self.dtype.kind if isinstance(self.dtype, Number) else show_type(str(self.dtype), self.dims) if self.dims else f"{self.dtype}[]"
+        )
         label = f"    # {self.label}" if self.label else ""
         return f"{self.name}: {kind} = {self.expr}{label}"
 
@@ -191,8 +207,14 @@ def live(lets: Iterable[Let], stores: Iterable[Store]) -> tuple[Let, ...]:
 def renumber(program: Program) -> Program:
     """The same program with its values numbered from %0 without gaps."""
     names = {let.name: f"%{k}" for k, let in enumerate(program.lets)}
-    lets = tuple(replace(let, name=names[let.name], expr=Op(let.expr.args[0], *(ref(names[a.name]) if isinstance(a, sympy.Symbol) else a for a in let.expr.args[1:])))
-                 for let in program.lets)  # fmt: skip
+    lets = tuple(
+        replace(
+            let,
+            name=names[let.name],
+            expr=Op(let.expr.args[0], *(ref(names[a.name]) if isinstance(a, sympy.Symbol) else a for a in let.expr.args[1:])),
+        )
+        for let in program.lets
+    )
     return replace(program, lets=lets, stores=tuple(replace(s, ref=names[s.ref]) for s in program.stores))
 
 
@@ -237,7 +259,11 @@ def verify(program: Program) -> Program:
     for s in program.stores:
         hold(s.ref in defs, s, "a store's value is bound")
         value = defs[s.ref]
-        hold(isinstance(value.dtype, DType) and value.dtype.kind == s.dtype.kind or value.dtype.is_int and s.dtype.is_int, s, "a store changes no kind")  # type: ignore[union-attr]
+        hold(
+            isinstance(value.dtype, DType) and value.dtype.kind == s.dtype.kind or value.dtype.is_int and s.dtype.is_int,
+            s,
+            "a store changes no kind",
+        )  # type: ignore[union-attr]
         hold(all(d in s.dims for d in value.dims), s, "a value broadcasts to its result's dims")
     return program
 
@@ -262,5 +288,24 @@ def _loaded(dtype: DType) -> DType:
     return f32 if dtype.is_float and dtype.bits == 16 else dtype
 
 
-__all__ = ["BOOL", "DTYPES", "ELLIPSIS", "FLOAT", "INT", "Binding", "Builder", "Let", "Op", "Program", "Store", "Tensor",
-           "exact", "leaf", "literal_of", "live", "ref", "renumber", "verify"]  # fmt: skip
+__all__ = [
+    "BOOL",
+    "DTYPES",
+    "ELLIPSIS",
+    "FLOAT",
+    "INT",
+    "Binding",
+    "Builder",
+    "Let",
+    "Op",
+    "Program",
+    "Store",
+    "Tensor",
+    "exact",
+    "leaf",
+    "literal_of",
+    "live",
+    "ref",
+    "renumber",
+    "verify",
+]

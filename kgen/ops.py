@@ -14,7 +14,10 @@ Dtype rules (`check.py` applies them):
 
 Error bounds are in units in the last place (ulp) of the exact result, for f32 and f64; 0.5 is correct rounding.  CUDA's and
 Triton's (libdevice) are those of the CUDA programming guide's tables, which count from the correctly rounded result, plus
-0.5; C++'s are the 4 ulp that glibc states for its vector library.  `kgen check --operators` measures them.
+0.5; C++'s are the 4 ulp that glibc states for its vector library.  `kgen check --operators` measures them.  Two f64 bounds
+are wider or hold less than that: sin, cos and tan on C++, whose vector library is 8 (tan: 14) ulp off at the f64 nearest to a
+multiple of pi/2, about 5.3e255; and digamma's for x < 0, which is relative to the greatest of 1 and the two terms that the
+reflection subtracts, |digamma(1 - x)| and |pi / tan(pi x)|, so near its zeros there no bound on the result itself holds.
 """
 
 from __future__ import annotations
@@ -137,14 +140,14 @@ _ROWS = (
        cpp=Spell("floor_divide({0}, {1})", ulp=(2, 2)),
        cuda=Spell("floor_divide({0}, {1})", ulp=(2.5, 2.5)),
        triton=Spell("floor_divide({0}, {1})", int="floor_divide_int({0}, {1})", ulp=(2.5, 2.5)), breaks=True),
-    Op("mod", ("a", "b"), "arith", "remainder", ("dy", "-dy * floor(a / b)"), "", (20, 1),
+    Op("mod", ("a", "b"), "arith", "remainder", ("dy", "-dy * (a // b)"), "", (20, 1),
        cpp=Spell("floor_mod({0}, {1})"),
        cuda=Spell("floor_mod({0}, {1})"),
        triton=Spell("floor_mod({0}, {1})", int="floor_mod_int({0}, {1})"), breaks=True),
     Op("pow", ("a", "b"), "arith", "pow", ("0 if b == 0 else dy * b * a^(b - 1)", "0 if a == 0 and b >= 0 else dy * y * log(a)"), "a**b", (60, 3),
        cpp=Spell("power({0}, {1})", int="integer_power({0}, {1})", ulp=(4, 4)),
        cuda=Spell("power({0}, {1})", int="integer_power({0}, {1})", ulp=(4.5, 2.5)),
-       triton=Spell("libdevice.pow({0}, {1})", int="integer_power({0}, {1})", ulp=(4.5, 2.5))),
+       triton=Spell("libdevice.pow({0}, {1})", int="integer_power({0}, {1})", ulp=(9.5, 2.5))),
     Op("neg", ("x",), "same", "neg", ("-dy",), "-x", (1, 0),
        cpp=Spell("-{0}", infix=UNARY),
        cuda=Spell("-{0}", int="{F}(0 - {U}({0}))", infix=UNARY),
@@ -218,15 +221,15 @@ _ROWS = (
        cuda=Spell("cbrt({0})", ulp=(1.5, 1.5)),
        triton=Spell("cube_root({0})", ulp=(1.5, 1.5))),
     Op("sin", ("x",), "float", "sin", ("dy * cos(x)",), "sin(x)", (22, 0),
-       cpp=Spell("std::sin({0})", ulp=(4, 4)),
+       cpp=Spell("std::sin({0})", ulp=(4, 8)),
        cuda=Spell("sin({0})", ulp=(2.5, 2.5)),
        triton=Spell("libdevice.sin({0})", ulp=(2.5, 2.5))),
     Op("cos", ("x",), "float", "cos", ("-dy * sin(x)",), "cos(x)", (22, 0),
-       cpp=Spell("std::cos({0})", ulp=(4, 4)),
+       cpp=Spell("std::cos({0})", ulp=(4, 8)),
        cuda=Spell("cos({0})", ulp=(2.5, 2.5)),
        triton=Spell("libdevice.cos({0})", ulp=(2.5, 2.5))),
     Op("tan", ("x",), "float", "tan", ("dy * (1 + y^2)",), "tan(x)", (26, 1),
-       cpp=Spell("std::tan({0})", ulp=(4, 4)),
+       cpp=Spell("std::tan({0})", ulp=(4, 16)),
        cuda=Spell("tan({0})", ulp=(4.5, 2.5)),
        triton=Spell("libdevice.tan({0})", ulp=(4.5, 2.5))),
     Op("asin", ("x",), "float", "asin", ("dy * rsqrt(1 - x^2)",), "asin(x)", (18, 1),
@@ -241,7 +244,7 @@ _ROWS = (
        cpp=Spell("std::atan({0})", ulp=(4, 4)),
        cuda=Spell("atan({0})", ulp=(2.5, 2.5)),
        triton=Spell("libdevice.atan({0})", ulp=(2.5, 2.5))),
-    Op("atan2", ("a", "b"), "float", "atan2", ("dy * b / (a^2 + b^2)", "-dy * a / (a^2 + b^2)"), "atan2(a, b)", (35, 1),
+    Op("atan2", ("a", "b"), "float", "atan2", ("0 if a == 0 and b == 0 else dy * (b / hypot(a, b)) / hypot(a, b)", "0 if a == 0 and b == 0 else -dy * (a / hypot(a, b)) / hypot(a, b)"), "atan2(a, b)", (35, 1),
        cpp=Spell("std::atan2({0}, {1})", ulp=(4, 4)),
        cuda=Spell("atan2({0}, {1})", ulp=(3.5, 2.5)),
        triton=Spell("libdevice.atan2({0}, {1})", ulp=(3.5, 2.5))),

@@ -48,7 +48,15 @@ def _fold(let: Let, defs: Defs, build: Builder) -> Let | None:
             return None
         text = operand.expr.attrs[0]
         is_float = operand.dtype == FLOAT
-        values.append(float(text) if text in ("inf", "-inf", "nan") else float(exact(text)) if is_float else bool(exact(text)) if operand.dtype.kind == "bool" else int(exact(text)))
+        values.append(
+            float(text)
+            if text in ("inf", "-inf", "nan")
+            else float(exact(text))
+            if is_float
+            else bool(exact(text))
+            if operand.dtype.kind == "bool"
+            else int(exact(text))
+        )
     value = host.evaluate(let.expr.name, values, let.dtype)
     if value == 0 and math.copysign(1, value) < 0:
         return None  # literals have no sign of zero: the host computes it at the call
@@ -63,7 +71,12 @@ def number_text(value: float | int | bool) -> str:
 
 
 def _power_of_two(x: Fraction) -> bool:
-    return x > 0 and (x.numerator & (x.numerator - 1)) == 0 and (x.denominator & (x.denominator - 1)) == 0 and Fraction(1, 2**100) <= x <= 2**100
+    return (
+        x > 0
+        and (x.numerator & (x.numerator - 1)) == 0
+        and (x.denominator & (x.denominator - 1)) == 0
+        and Fraction(1, 2**100) <= x <= 2**100
+    )
 
 
 def _divide(let: Let, defs: Defs, build: Builder) -> Let | None:

@@ -1,7 +1,7 @@
 """How the loops run, apart from how they are spelled.
 
 In: a program.  Out: its passes over memory.  For now there is one schedule, `map`: each element of the iteration
-dims is computed alone.  Results with other dims than the rest get a pass of their own.
+dims is computed alone.  Results with other dims than the rest get a pass of their own; the order of dims is no matter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Map:
 
 
 def schedule(program: Program, source: Source | None = None) -> tuple[Map, ...]:
-    """The passes of a program, in the order of its results.
+    """The passes of a program, in the order of its results as far as what they write in place allows.
 
     Raises `KgenError` at the first reduction: programs with reductions are checked and printed, not yet scheduled.
     """
@@ -43,10 +43,29 @@ def schedule(program: Program, source: Source | None = None) -> tuple[Map, ...]:
         if let.expr.name in REDUCTIONS and let.expr.attrs or let.expr.name == "pick":
             message = f"`{let.expr.name}[{', '.join(let.expr.attrs)}]` is a reduction, and no code is generated for reductions yet"
             raise KgenError(Diagnostic(message, let.span, help="`kgen check` and `kgen show` work up to --stage program"), source)
-    groups: dict[Dims, list[Store]] = {}
+    groups: dict[frozenset[str], list[Store]] = {}
     for store in program.stores:
-        groups.setdefault(store.dims, []).append(store)
-    return tuple(_map(program, dims, tuple(stores)) for dims, stores in groups.items())
+        groups.setdefault(frozenset(store.dims), []).append(store)
+    return _ordered([_map(program, stores[0].dims, tuple(stores)) for stores in groups.values()])
+
+
+def _ordered(passes: list[Map]) -> tuple[Map, ...]:
+    """The passes, each behind those that read what it writes in place: every pass finds the parameters as the call gave them.
+
+    There is always such an order: what a pass reads has no dims but its own, so two passes that read each other's
+    parameters would have the same dims, and be one.
+    """
+
+    def overwrites(p: Map, other: Map) -> bool:
+        states = {store.state for store in p.stores}
+        return other is not p and any(t.name in states for t in other.loads)
+
+    ordered: list[Map] = []
+    while passes:
+        ready = next(p for p in passes if not any(overwrites(p, other) for other in passes))
+        ordered.append(ready)
+        passes = [p for p in passes if p is not ready]
+    return tuple(ordered)
 
 
 def _map(program: Program, dims: Dims, stores: tuple[Store, ...]) -> Map:
@@ -83,7 +102,7 @@ def cost(program: Program, passes: tuple[Map, ...]) -> Cost:
     largest = max(passes, key=lambda p: len(p.dims))
     work = [OPS[let.expr.name].cost for let in largest.lets if let.expr.name in OPS and let.dims]
     return Cost(
-        sum(t.dtype.bytes for t in largest.loads if t.dims == largest.dims),
+        sum(t.dtype.bytes for t in largest.loads if set(t.dims) == set(largest.dims)),
         sum(s.dtype.bytes for s in largest.stores),
         sum(c[0] for c in work),
         sum(c[1] for c in work),

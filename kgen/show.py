@@ -19,7 +19,9 @@ def binding(kernel: Kernel, chosen: tuple[str, ...]) -> Binding:
     for text in chosen:
         name, _, dtype = text.partition("=")
         if name not in found or dtype not in known:
-            raise KgenError(f"--dtype {text} chooses nothing", help=f"variables are {', '.join(found) or 'none'}; dtypes {', '.join(known)}")
+            raise KgenError(
+                f"--dtype {text} chooses nothing", help=f"variables are {', '.join(found) or 'none'}; dtypes {', '.join(known)}"
+            )
         found[name] = known[dtype]
     return found
 
@@ -82,7 +84,8 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
         lines += [f"  write  {s.result}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else "") for s in p.stores]
         lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
     c = cost(program, passes)
-    lines.append(f"{c.read} bytes read and {c.written} written an element; about {c.instructions} instructions, {c.special} of special functions; bound: {predicted_bound(c)}")
+    lines.append(f"an element: {c.read} bytes read, {c.written} written, about {c.instructions} instructions and {c.special} special functions")
+    lines.append(f"predicted bound: {predicted_bound(c)}")
     return "\n".join(lines) + "\n"
 
 

@@ -185,7 +185,9 @@ class _Lines:
             elif token.type in self.closing:
                 open_brackets.append(token)
                 if len(open_brackets) > MAX_BRACKETS:
-                    raise self._error(token, f"more than {MAX_BRACKETS} brackets are open here", help="name a part of it in an equation of its own")
+                    raise self._error(
+                        token, f"more than {MAX_BRACKETS} brackets are open here", help="name a part of it in an equation of its own"
+                    )
             elif token.type in ("RPAR", "RSQB"):
                 if not open_brackets:
                     raise self._error(token, f"`{token}` closes nothing")
@@ -369,7 +371,9 @@ def _check_characters(source: Source) -> None:
                 raise _at(source, match.span(), "a control character stands here", help="remove it")
             raise _at(source, match.span(), "a letter or sign outside ASCII stands here",
                       help="names are ASCII: letters, digits and `_` (comments may hold anything)")  # fmt: skip
-    for match in re.finditer(r"#[^\n]*|0[xX][0-9a-fA-F]+|(?<![A-Za-z0-9_.])[0-9.]+(?:[eE][+-]?([0-9]+))?|[A-Za-z_][A-Za-z0-9_]*", source.text):
+    for match in re.finditer(
+        r"#[^\n]*|0[xX][0-9a-fA-F]+|(?<![A-Za-z0-9_.])[0-9.]+(?:[eE][+-]?([0-9]+))?|[A-Za-z_][A-Za-z0-9_]*", source.text
+    ):
         word = match.group()
         if word[0] in "#":
             continue
@@ -390,9 +394,16 @@ def _at(source: Source, place: tuple[int, int], message: str, label: str = "", h
 
 def _bad_character(source: Source, at: int) -> KgenError:
     char = source.text[at]
-    advice = {"!": "write `not x`, or `a != b`", "'": "a prime belongs to a name: `p'`", '"': "there are no strings",
-              "{": "braces mean nothing here", "?": "write `a if condition else b`", ".": "functions are called as `exp(x)`, and `...` stands in brackets only", ";": "one equation to a line",
-              "\\": "inside brackets a line may end anywhere"}  # fmt: skip
+    advice = {
+        "!": "write `not x`, or `a != b`",
+        "'": "a prime belongs to a name: `p'`",
+        '"': "there are no strings",
+        "{": "braces mean nothing here",
+        "?": "write `a if condition else b`",
+        ".": "functions are called as `exp(x)`, and `...` stands in brackets only",
+        ";": "one equation to a line",
+        "\\": "inside brackets a line may end anywhere",
+    }
     return _at(source, (at, at + 1), f"`{char}` means nothing here", help=advice.get(char, ""))
 
 
@@ -405,13 +416,19 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
     previous = lines.last if token.type == "$END" else lines.previous
     if token.type == "$END":
         place = (len(source.text.rstrip()), len(source.text.rstrip()) + 1)
-        return _at(source, place, "the text ends in the middle of a statement" if previous is not None else "there is no kernel here",
-                   help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations" if previous is None else "")  # fmt: skip
+        return _at(
+            source,
+            place,
+            "the text ends in the middle of a statement" if previous is not None else "there is no kernel here",
+            help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations" if previous is None else "",
+        )
     place = (token.start_pos, token.end_pos)
     shown = "the end of the line" if token.type == "_NL" else f"`{token}`"
     after = f" after `{previous}`" if previous is not None and previous.type != "_NL" else ""
     if token.type in _OPERAND_START and "TIMES" in accepts and previous is not None and previous.type in _OPERAND_END:
-        return _at(source, place, f"an operator is missing between `{previous}` and `{token}`", help=f"to multiply, write `{previous} * {token}`")
+        return _at(
+            source, place, f"an operator is missing between `{previous}` and `{token}`", help=f"to multiply, write `{previous} * {token}`"
+        )
     if token.type == "COMPARE" and "NAME" not in accepts:
         return _at(source, place, "comparisons do not chain", help="write `a < b and b < c`")
     if token.type in ("IF", "ELSE", "AND", "OR", "NOT") and "NAME" in accepts:
@@ -423,18 +440,43 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
     if str(token) in ("&", "|") and previous is not None and str(previous) == str(token):
         return _at(source, place, f"`{token}{token}` is not an operator", help=f"write `{'and' if str(token) == '&' else 'or'}`")
     if "ELSE" in accepts and token.type in ("_NL", "RPAR", "RSQB", "COMMA", "EQUAL"):
-        return _at(source, (previous.start_pos, previous.end_pos), f"`else` is missing after `{previous}`", help="write `a if condition else b`")
+        return _at(
+            source, (previous.start_pos, previous.end_pos), f"`else` is missing after `{previous}`", help="write `a if condition else b`"
+        )
     if token.type == "COLON" and "__ANON_0" not in accepts:
-        return _at(source, place, f"`:` cannot stand{after or ' here'}", help="in a header each parameter has a type, as in `x: T[..., N]` or `eps: float`")
+        return _at(
+            source,
+            place,
+            f"`:` cannot stand{after or ' here'}",
+            help="in a header each parameter has a type, as in `x: T[..., N]` or `eps: float`",
+        )
     if token.type == "_NL":
-        return _at(source, (previous.start_pos, previous.end_pos) if previous is not None else place, f"the line ends{after}, before its statement does",
-                   help="inside brackets a line may end anywhere")  # fmt: skip
+        return _at(
+            source,
+            (previous.start_pos, previous.end_pos) if previous is not None else place,
+            f"the line ends{after}, before its statement does",
+            help="inside brackets a line may end anywhere",
+        )
     return _at(source, place, f"{shown} cannot stand{after or ' here'}", help=_wanted(accepts))
 
 
 def _wanted(accepts: set[str]) -> str:
-    words = {"NAME": "a name", "NUMBER": "a number", "RPAR": "`)`", "RSQB": "`]`", "LPAR": "`(`", "LSQB": "`[`", "COLON": "`: type`",
-             "EQUAL": "`=`", "COMMA": "`,`", "__ANON_0": "`->`", "__ANON_1": "`...`", "_NL": "a new line", "ELSE": "`else`", "$END": ""}  # fmt: skip
+    words = {
+        "NAME": "a name",
+        "NUMBER": "a number",
+        "RPAR": "`)`",
+        "RSQB": "`]`",
+        "LPAR": "`(`",
+        "LSQB": "`[`",
+        "COLON": "`: type`",
+        "EQUAL": "`=`",
+        "COMMA": "`,`",
+        "__ANON_0": "`->`",
+        "__ANON_1": "`...`",
+        "_NL": "a new line",
+        "ELSE": "`else`",
+        "$END": "",
+    }
     names = list(dict.fromkeys(words[a] for a in sorted(accepts) if words.get(a)))
     if "TIMES" in accepts:
         names = ["an operator", *(n for n in names if n in ("`)`", "`,`", "`]`"))]

@@ -7,6 +7,7 @@ once written where they are used.  Templates put signature, grid, masks and loop
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -74,6 +75,7 @@ class Argument:
     default: str | None = None
     text: str = ""
     note: str = ""
+    number: DType | None = None  # the dtype of `text`, before it is rounded to `kind`
 
 
 @dataclass(frozen=True)
@@ -180,9 +182,14 @@ def _environment(folder: Path):
     import jinja2
 
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, folder.parent]), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, line_statement_prefix="%%", autoescape=False,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader([folder, folder.parent]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        line_statement_prefix="%%",
+        autoescape=False,
+    )
     return env
 
 
@@ -223,7 +230,9 @@ class Render:
         """A name for each dtype that depends on the variables: `F` for what T is computed in."""
         written = set(re.findall(r"\w+", " ".join([self.kernel.signature(), *(text for _, _, text in self.kernel.equations)])))
         free = (a for a in self.backend.aliases if a not in self.global_names.taken | written)
-        return {g: next(free) for g in dict.fromkeys(let.generic for let in self.program.lets) if g and not g.startswith("=")}  # one letter each
+        return {
+            g: next(free) for g in dict.fromkeys(let.generic for let in self.program.lets) if g and not g.startswith("=")
+        }  # one letter each
 
     def type_of(self, let: Let) -> str:
         """The name of a value's dtype in the source."""
@@ -251,13 +260,25 @@ class Render:
             concrete |= {"f16", "bf16", "f32", "f64"}
         concrete |= {let.dtype.name for let in self.program.lets if isinstance(let.dtype, DType)}
         return {
-            "kernel": kernel, "name": self.kernel_name, "version": __version__, "doc": kernel.doc.split("\n") if kernel.doc else [],
-            "signature": kernel.signature().split("\n"), "equations": [text for _, _, text in kernel.equations],
-            "units": units, "variables": list(self.variables.values()), "generics": {self.generics[g]: [self.variables[v] for v in g.split("+")] for g in self.generics},
-            "bindings": self.bindings(tuple(self.variables.values())), "numbers": self.givens(),
-            "params": kernel.params, "results": kernel.results, "dtypes": concrete, "types": self.backend.types,
-            "user": self.global_names.user, "backend": self.backend, "source_name": Path(kernel.file.source.name).name,
-        }  # fmt: skip
+            "kernel": kernel,
+            "name": self.kernel_name,
+            "version": __version__,
+            "doc": kernel.doc.split("\n") if kernel.doc else [],
+            "signature": kernel.signature().split("\n"),
+            "equations": [text for _, _, text in kernel.equations],
+            "units": units,
+            "variables": list(self.variables.values()),
+            "generics": {self.generics[g]: [self.variables[v] for v in g.split("+")] for g in self.generics},
+            "bindings": self.bindings(tuple(self.variables.values())),
+            "numbers": self.givens(),
+            "params": kernel.params,
+            "results": kernel.results,
+            "dtypes": concrete,
+            "types": self.backend.types,
+            "user": self.global_names.user,
+            "backend": self.backend,
+            "source_name": Path(kernel.file.source.name).name,
+        }
 
     def number_name(self, name: str) -> str:
         return self.global_names.user(name)
@@ -265,33 +286,75 @@ class Render:
     # ------------------------------------------------------------------ one pass
 
     def unit(self, p: Map, k: int) -> Unit:
-        name = self.kernel_name if len(self.passes) == 1 else self.global_names.fresh(f"{self.kernel_name}_{p.stores[0].result.rstrip(chr(39))}")
+        name = (
+            self.kernel_name
+            if len(self.passes) == 1
+            else self.global_names.fresh(f"{self.kernel_name}_{p.stores[0].result.rstrip(chr(39))}")
+        )
         element = self.global_names.fresh(f"{name}_element")
         self.global_names.fresh(f"{name}_kernel")
         params = {q.name: q for q in self.kernel.params}
         values = {let.expr.attrs[0]: let for let in p.lets if let.expr.name in ("load", "index")}
-        inputs = tuple(Tensor(self.global_names.user(t.name), t.name, self.storage(params[t.name].dtype), self.type_of(values[t.name]), t.dims,
-                              params[t.name].dtype, any(s.state == t.name for s in p.stores)) for t in p.loads)  # fmt: skip
-        indices = tuple(Tensor(self.global_names.fresh(f"index_{d}"), d, self.backend.types["i64"], self.backend.types["i64"], (d,), "i64") for d in p.indices)
+        inputs = tuple(
+            Tensor(
+                self.global_names.user(t.name),
+                t.name,
+                self.storage(params[t.name].dtype),
+                self.type_of(values[t.name]),
+                t.dims,
+                params[t.name].dtype,
+                any(s.state == t.name for s in p.stores),
+            )
+            for t in p.loads
+        )
+        indices = tuple(
+            Tensor(self.global_names.fresh(f"index_{d}"), d, self.backend.types["i64"], self.backend.types["i64"], (d,), "i64")
+            for d in p.indices
+        )
         scalars = self.scalars(p)
-        body = _Body(self, p, {t.spec_name: t.name for t in inputs}, {t.spec_name: t.name for t in indices}, {s.spec_name: s.name for s in scalars})
+        body = _Body(
+            self, p, {t.spec_name: t.name for t in inputs}, {t.spec_name: t.name for t in indices}, {s.spec_name: s.name for s in scalars}
+        )
         results = {r.name: r for r in self.kernel.results}
         outputs = tuple(
-            Tensor(self.global_names.user(s.result), s.state or s.result, self.storage(results[s.result].dtype), self.type_of(body.defs[s.ref]), s.dims,
-                   results[s.result].dtype, s.state is not None, body.result(s)) for s in p.stores)  # fmt: skip
+            Tensor(
+                self.global_names.user(s.result),
+                s.state or s.result,
+                self.storage(results[s.result].dtype),
+                self.type_of(body.defs[s.ref]),
+                s.dims,
+                results[s.result].dtype,
+                s.state is not None,
+                body.result(s),
+            )
+            for s in p.stores
+        )
         code = " ".join((*body.lines, *(t.value for t in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in scalars)))
         types = {t.type for t in (*inputs, *outputs)} | set(re.findall(r"\w+", code))
         types.update(self.variables[v] for g, alias in self.generics.items() if alias in types for v in g.split("+"))
         variables = tuple(v for v in self.variables.values() if v in types)
         given = self.givens()
         words = set(re.findall(r"\w+", " ".join(s.text for s in scalars)))
-        return Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), variables, self.bindings(variables),
-                    tuple(a for a in given if a.name in words))  # fmt: skip
+        return Unit(
+            name,
+            element,
+            p.dims,
+            inputs,
+            indices,
+            outputs,
+            scalars,
+            tuple(body.lines),
+            variables,
+            self.bindings(variables),
+            tuple(a for a in given if a.name in words),
+        )
 
     def givens(self) -> list[Argument]:
         """The kernel's numbers, then the sizes of dims that are used as numbers."""
         types = self.backend.number_types
-        numbers = [Argument(self.number_name(p.name), p.name, types[p.dtype], p.dtype, p.default) for p in self.kernel.params if not p.is_tensor]
+        numbers = [
+            Argument(self.number_name(p.name), p.name, types[p.dtype], p.dtype, p.default) for p in self.kernel.params if not p.is_tensor
+        ]
         sizes = dict.fromkeys(let.expr.attrs[0] for let in self.program.lets if let.expr.name == "size")
         return numbers + [Argument(self.number_name(d), d, types["int"], "size") for d in sizes]
 
@@ -310,21 +373,31 @@ class Render:
                     name = self.global_names.fresh(f"{given}_{s.let.dtype}")
                 text = given
             else:
-                name = self.global_names.user(s.number.label) if s.number.label else self.global_names.fresh(f"s{sum(m.text != m.name for m in made)}")
+                name = (
+                    self.global_names.user(s.number.label)
+                    if s.number.label
+                    else self.global_names.fresh(f"s{sum(m.text != m.name for m in made)}")
+                )
                 text = self.backend.host_number(self.program, s.number, self.global_names).text
                 note = self.note(s.number)
-            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.dtype.name, None, text, note))  # type: ignore[union-attr]
+            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.dtype.name, None, text, note, _number_dtype(s.number)))  # type: ignore[union-attr]
         return tuple(made)
 
     def note(self, let: Let) -> str:
         return next((text for name, _, text in self.kernel.equations if name == let.label), "") if let.label else ""
 
 
+def _number_dtype(let: Let) -> DType:
+    return DTYPES[{"float": "f64", "int": "i64", "bool": "bool"}[let.dtype.kind]]
+
+
 class _Body:
     """The lines of an element function."""
 
     def __init__(self, render: Render, p: Map, loads: dict[str, str], indices: dict[str, str], scalars: dict[str, str]):
-        outputs = {s.result: render.global_names.user(s.result) for s in p.stores} if len(p.stores) > 1 else {}  # already declared, as references
+        outputs = (
+            {s.result: render.global_names.user(s.result) for s in p.stores} if len(p.stores) > 1 else {}
+        )  # already declared, as references
         self.render, self.backend = render, render.backend
         self.defs = {let.name: let for let in render.program.lets}
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given))
@@ -351,7 +424,7 @@ class _Body:
             if label and label not in told:
                 told.add(label)
                 self.lines.append(f"{self.backend.comment} {self.equations[label]}")
-            name = self.names.user(let.label) if let.label else self.names.fresh(f"t{sum('t' == n[0] for n in self.text)}")
+            name = self.names.user(let.label) if let.label else self.names.fresh(f"t{sum(n[0] == 't' for n in self.text)}")
             declared = outputs.get(let.label, "") == name
             self.lines.append(self.backend.assign("" if declared else render.type_of(let), name, text.text))
             self.text[let.name] = Text(name)
@@ -370,17 +443,34 @@ class _Body:
         last = operands[-1]
         unsigned = "u64" if last.dtype.bits == 64 else "u32"  # type: ignore[union-attr]
         text = fill(spell, kind, [self.text[o.name] for o in operands], {"F": self.render.type_of(last), "U": unsigned})
-        return self.backend.narrow(text, let.dtype, self.render.type_of(let)) if let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift") else text  # type: ignore[union-attr]
+        return (
+            self.backend.narrow(text, let.dtype, self.render.type_of(let))
+            if let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift")
+            else text
+        )  # type: ignore[union-attr]
 
     def number(self, number: Let, let: Let) -> Text:
         text = number.expr.attrs[0]
-        value = text if text in ("inf", "-inf", "nan") else exact(text)
+        special = text in ("inf", "-inf", "nan")
+        value = text if special else exact(text)
+        if not let.dtype.is_float:  # type: ignore[union-attr]
+            value = Fraction(host.to_dtype(float(value) if number.dtype == FLOAT else int(value), let.dtype))  # type: ignore[arg-type]
         return self.backend.literal(value, let.dtype, self.render.type_of(let))  # type: ignore[arg-type]
 
     def result(self, s: Store) -> str:
         if s.result in self.equations and s.result not in self.told and not self.defs[s.ref].label:
             self.lines.append(f"{self.backend.comment} {self.equations[s.result]}")
         return self.text[s.ref].text
+
+
+def enclosed(text: str) -> bool:
+    """Whether a text is one call or cast, `name(...)` or `name<...>(...)`: its last bracket closes its first."""
+    depth = 0
+    for k, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == ")" and depth == 0:
+            return k == len(text) - 1 and re.match(r"[\w.:{}]+(<[^>()]*>)?\(", text) is not None
+    return False
 
 
 def fill(spell: Spell, kind: str, operands: list[Text], types: dict[str, str]) -> Text:
@@ -391,7 +481,7 @@ def fill(spell: Spell, kind: str, operands: list[Text], types: dict[str, str]) -
     """
     pattern = spell.text(kind)
     infix = LOOSE if kind == "bool" and spell.bool else spell.infix
-    if re.fullmatch(r"[\w.:{}]+(<[^>]*>)?\(.*\)", pattern) or "{" not in pattern:
+    if enclosed(pattern) or "{" not in pattern:
         infix = CALL
     bare = any(o.typed == "" for o in operands[".where(" in pattern :]) and (infix != CALL or ".where(" in pattern)
 
@@ -452,7 +542,7 @@ def decimal(value: Fraction | str, single: bool) -> str:
     """The shortest decimal that rounds to the value in f64 (or in f32, for `single`)."""
     x = float(value)
     if single:
-        x = float(host.to_dtype(x, DTYPES["f32"]))
+        x = single_precision(value)
         for digits in range(1, 10):
             if host.to_dtype(float(f"{x:.{digits}g}"), DTYPES["f32"]) == x:
                 x = float(f"{x:.{digits}g}")
@@ -462,16 +552,37 @@ def decimal(value: Fraction | str, single: bool) -> str:
 
 def rounds_alike(value: Fraction) -> bool:
     """Whether rounding to f64 and then to f32 gives what rounding to f32 at once does."""
+    return single_precision(value) == host.to_dtype(float(value), DTYPES["f32"])
+
+
+def single_precision(value: Fraction | str) -> float:
+    """A number rounded once to f32: infinity where it is too large."""
     x = float(value)
-    if Fraction(x) == value:
-        return True
-    single = float(host.to_dtype(x, DTYPES["f32"]))
-    step = Fraction(abs(single)) / 2**24
-    return abs(abs(value - Fraction(single)) - step) > step / 2**20
+    if not isinstance(value, str) and Fraction(x) != value:  # no double lies between, so its neighbour on that side rounds as it does
+        x = math.nextafter(x, math.inf if value > Fraction(x) else -math.inf)
+    return float(host.to_dtype(x, DTYPES["f32"]))
 
 
 def negative(text: str) -> Text:
     return Text(text, SUM if text.startswith("-") else CALL)
 
 
-__all__ = ["BOOL", "FLOAT", "Argument", "Backend", "Names", "Number", "Render", "Tensor", "Text", "Unit", "decimal", "fill", "negative", "resource", "rounds_alike"]
+__all__ = [
+    "BOOL",
+    "FLOAT",
+    "Argument",
+    "Backend",
+    "Names",
+    "Number",
+    "Render",
+    "Tensor",
+    "Text",
+    "Unit",
+    "decimal",
+    "enclosed",
+    "fill",
+    "negative",
+    "resource",
+    "rounds_alike",
+    "single_precision",
+]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from kgen.backends.base import Backend, Names, Render, Text, Unit, decimal, fill, function_sources, negative, rounds_alike, wrapped
+from kgen.backends.base import Argument, Backend, Names, Render, Text, Unit, decimal, enclosed, fill, function_sources, negative, rounds_alike, single_precision, wrapped
 from kgen.check import Kernel
 from kgen.ir import Let, Program, exact
 from kgen.ops import CALL, LOOSE, OPS
-from kgen.types import FLOAT, DType, Number
+from kgen.types import DTYPES, FLOAT, DType, Number, f32, f64, i64
 
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
@@ -35,10 +37,18 @@ class CFamily(Backend):
             return Text("true" if value else "false")
         if dtype.is_int:
             return self._integer(int(value), dtype, type_name)
+        if dtype.bits == 16 or type_name in self.storage_names:
+            double, single = self.literal(value, f64, "double"), self.literal(value, f32, "float")
+            if isinstance(value, str) or rounds_alike(value):
+                return Text(f"to<{type_name}>({double.text})")
+            return Text(f"(sizeof({type_name}) == 4 ? to<{type_name}>({single.text}) : to<{type_name}>({double.text}))")
         if isinstance(value, str):
             sign = "-" if value.startswith("-") else ""
             text = self.infinity if "inf" in value else self.not_a_number
             return Text(f"{type_name}({sign}{text})")
+        if type_name != "double" and math.isinf(single_precision(value)):
+            too_large = self.literal("-inf" if value < 0 else "inf", dtype, type_name)
+            return too_large if type_name == "float" else Text(f"{type_name}(sizeof({type_name}) == 4 ? {too_large.text} : {decimal(value, single=False)})")
         if type_name == "float":
             text = decimal(value, single=True)
             return negative(f"{text}f")
@@ -64,26 +74,38 @@ class CFamily(Backend):
         if target.is_int and source.is_float:
             return Text(f"saturate<{type_name}>({x.text})")
         if target.is_float and (target.bits == 16 or type_name in self.storage_names):
+            x = x if source.is_float or source.name == "i64" else self.cast(x, source, i64, self.types["i64"])
             return Text(f"to<{type_name}>({x.text})")
         return Text(f"{type_name}({x.text})")
 
-    #: Names under which a storage dtype (not what it is computed in) may appear.
-    storage_names = frozenset("ABCDEIJKLMNOTUVWXYZ")
+    #: Names under which a storage dtype (not what it is computed in) may appear: the kernel's dtype variables.
+    storage_names: frozenset[str] = frozenset()
+
+    def render(self, kernel: Kernel) -> str:
+        mine = copy(self)
+        mine.storage_names = frozenset(kernel.variables)
+        return Render(mine, kernel).source()
 
     def assign(self, type_name: str, name: str, text: str) -> str:
         return f"const {type_name} {name} = {text};" if type_name else f"{name} = {text};"
 
     def narrow(self, x: Text, dtype: DType, type_name: str) -> Text:
-        if dtype.bits >= 32 or re.fullmatch(rf"{re.escape(type_name)}\(.*\)|[\w]+", x.text):
+        if dtype.bits >= 32 or re.fullmatch(r"\w+", x.text) or x.text.startswith(f"{type_name}(") and enclosed(x.text):
             return x
         return Text(f"{type_name}({x.text})")
 
     # ------------------------------------------------------------------ what the templates need
 
+    def rounded(self, s: Argument) -> str:
+        """A scalar's number, rounded to the dtype in which the kernel takes it."""
+        return self.cast(Text(s.text, LOOSE), s.number, DTYPES[s.kind], s.type).text  # type: ignore[arg-type]
+
     def view(self, render: Render, unit: Unit, context: dict[str, Any]) -> dict[str, Any]:
         """A unit's texts in C++: template heads, parameter lists, the call of the element function."""
         inputs, outputs = unit.inputs, unit.outputs
-        body = " ".join((*unit.lines, *(o.value for o in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in unit.scalars)))
+        body = " ".join(
+            (*unit.lines, *(o.value for o in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in unit.scalars))
+        )
         words = set(re.findall(r"\w+", body))
         element_types = [v for v in context["variables"] if v in words] + [g for g in context["generics"] if g in words]
         single = len(outputs) == 1
@@ -96,20 +118,40 @@ class CFamily(Backend):
         pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in outputs}
         operands = [*(t for t in inputs if not t.state), *unit.indices, *(t for t in inputs if t.state), *blind, *fresh]
         order = [render.global_names.user(p.name) for p in render.kernel.params]
-        tensors = sorted((t for t in operands if t not in unit.indices), key=lambda t: order.index(t.name) if t.name in order else len(order))
+        tensors = sorted(
+            (t for t in operands if t not in unit.indices), key=lambda t: order.index(t.name) if t.name in order else len(order)
+        )
         writable = {pointers[o.name] for o in outputs}
-        scalar_values = [f"{s.type}({s.text})" if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
+        rounded = {s.name: self.rounded(s) for s in unit.scalars}
+        scalar_values = [rounded[s.name] if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
         return {
-            "dims": unit.dims, "name": unit.name, "element": unit.element, "lines": unit.lines, "inputs": inputs, "indices": unit.indices, "outputs": outputs,
-            "single": single, "scalars": unit.scalars, "element_template": ", ".join(f"typename {t}" for t in element_types),
-            "element_call": unit.element + (f"<{', '.join(element_types)}>" if element_types else ""), 
+            "dims": unit.dims,
+            "name": unit.name,
+            "element": unit.element,
+            "lines": unit.lines,
+            "inputs": inputs,
+            "indices": unit.indices,
+            "outputs": outputs,
+            "single": single,
+            "scalars": unit.scalars,
+            "element_template": ", ".join(f"typename {t}" for t in element_types),
+            "element_call": unit.element + (f"<{', '.join(element_types)}>" if element_types else ""),
             "element_head": wrapped(f"inline {outputs[0].compute if single else 'void'} {unit.element}", element_params, " {"),
-            "operands": operands, "tensors": tensors, "position": {o.name: k for k, o in enumerate(operands)}, "pointer": pointers,
-            "writable": writable, "scalar_values": scalar_values, "rank_of": {x.name: len(unit.named) - unit.named.index(x.spec_name) for x in unit.indices},
-            "variables": unit.variables, "bindings": unit.bindings, "numbers": unit.numbers,
+            "operands": operands,
+            "tensors": tensors,
+            "position": {o.name: k for k, o in enumerate(operands)},
+            "pointer": pointers,
+            "writable": writable,
+            "scalar_values": scalar_values,
+            "rank_of": {x.name: len(unit.named) - unit.named.index(x.spec_name) for x in unit.indices},
+            "variables": unit.variables,
+            "dtype_variables": tuple(v for v, name in render.variables.items() if name in unit.variables),
+            "bindings": unit.bindings,
+            "numbers": unit.numbers,
             "aliases": {a: of for a, of in context["generics"].items() if a in words},
+            "rounded": rounded,
             "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
-        }  # fmt: skip
+        }
 
     def layout(self, kernel: Kernel) -> list[dict[str, Any]]:
         """The views of a kernel's units, without their text: what a launcher must know of the order of arguments."""
@@ -121,10 +163,25 @@ class CFamily(Backend):
     def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
         context["units"] = [self.view(render, u, context) for u in units]
         sources = function_sources(
-            self.template_folder(), "\n".join([*(line for u in units for line in u.lines), *(o.value for u in units for o in u.outputs), *(s.text for u in units for s in u.scalars)]))
+            self.template_folder(),
+            "\n".join(
+                [
+                    *(line for u in units for line in u.lines),
+                    *(o.value for u in units for o in u.outputs),
+                    *(self.rounded(s) for u in units for s in u.scalars),
+                ]
+            ),
+        )
         context["function_sources"] = list(sources.values())
         context["functions"] = list(sources)
-        context["code"] = "\n".join([*(line for u in units for line in u.lines), *(o.value for u in units for o in u.outputs), *(s.text for u in units for s in u.scalars), *sources.values()])
+        context["code"] = "\n".join(
+            [
+                *(line for u in units for line in u.lines),
+                *(o.value for u in units for o in u.outputs),
+                *(self.rounded(s) for u in units for s in u.scalars),
+                *sources.values(),
+            ]
+        )
 
     # ------------------------------------------------------------------ host numbers
 
@@ -144,7 +201,7 @@ class CFamily(Backend):
         if n.expr.name == "lit":
             text = n.expr.attrs[0]
             if text in ("inf", "-inf", "nan"):
-                return Text({"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "std::nan(\"\")"}[text])
+                return Text({"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": 'std::nan("")'}[text])
             value = exact(text)
             return negative(decimal(value, single=False) if n.dtype == FLOAT else f"{self.number_types['int']}({int(value)})")
         if n.expr.name in ("arg", "size"):
@@ -153,7 +210,11 @@ class CFamily(Backend):
         for o in n.expr.operands:
             text, kind = done[o.name], defs[o.name].dtype
             if n.dtype == FLOAT and kind != FLOAT and not (n.expr.name == "where" and not args):
-                text = Text(decimal(exact(defs[o.name].expr.attrs[0]), single=False)) if defs[o.name].expr.name == "lit" else Text(f"double({text.text})")
+                text = (
+                    Text(decimal(exact(defs[o.name].expr.attrs[0]), single=False))
+                    if defs[o.name].expr.name == "lit"
+                    else Text(f"double({text.text})")
+                )
             args.append(text)
         kinds: Any = n.dtype.kind if n.expr.name not in ("eq", "ne", "lt", "le", "gt", "ge") else "float"
         spell = OPS[n.expr.name].spell("cpp")

@@ -20,7 +20,11 @@ class Cpp(CFamily):
     infinity, not_a_number = "INFINITY", "NAN"
     #: Functions that glibc's vector library serves (2.35 and later), by number of operands.
     vector_library = {
-        **dict.fromkeys("acos acosh asin asinh atan atanh cbrt cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 sin sinh tan tanh".split(), 1),
+        **dict.fromkeys(
+            """acos acosh asin asinh atan atanh cbrt cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 sin sinh tan
+            tanh""".split(),
+            1,
+        ),
         **dict.fromkeys(("atan2", "hypot", "pow"), 2),
     }
 
@@ -30,14 +34,15 @@ class Cpp(CFamily):
         context["vectorised"] = [(f, n) for f, n in sorted(self.vector_library.items()) if f in called]
         context["any_index"] = any(u.indices for u in units)
         for u in context["units"]:
-
             numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
 
             def params(bound: dict[str, str], u: dict[str, Any] = u, numbers: list[str] = numbers) -> list[str]:
                 tensors = []
                 for t in u["tensors"]:
                     const = "" if t.name in u["writable"] else "const "
-                    tensors.append(f"{const}{self.types[bound[t.type]] if t.type in bound else t.type}* {t.name}, const int64_t* {t.name}_stride")
+                    tensors.append(
+                        f"{const}{self.types[bound[t.type]] if t.type in bound else t.type}* {t.name}, const int64_t* {t.name}_stride"
+                    )
                 return ["int rank", "const int64_t* size", *tensors, *numbers]
 
             u["run_head"] = wrapped(f"void {u['name']}_run", params({}), " {")
@@ -46,8 +51,12 @@ class Cpp(CFamily):
             for bound in map(dict, u["bindings"]):
                 chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
                 name = "_".join([u["name"], *bound.values()])
-                u["entries"].append((wrapped(f'extern "C" void {name}', params(bound), " {"), wrapped(f"    {u['name']}_run{chosen}", arguments, ";")))
+                u["entries"].append(
+                    (wrapped(f'extern "C" void {name}', params(bound), " {"), wrapped(f"    {u['name']}_run{chosen}", arguments, ";"))
+                )
             value = {t.name: f"{t.compute}({t.name}_tile[i])" for t in (*u["inputs"], *u["indices"])}
             results = [] if u["single"] else [f"{o.name}_i" for o in u["outputs"]]
-            u["call"] = wrapped(u["element_call"], [*value.values(), *u["scalar_values"], *results], ";", 100).replace("\n", "\n            ")
+            u["call"] = wrapped(u["element_call"], [*value.values(), *u["scalar_values"], *results], ";", 100).replace(
+                "\n", "\n            "
+            )
             u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])

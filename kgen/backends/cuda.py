@@ -92,7 +92,7 @@ class Cuda(CFamily):
         erfcinv erfcx exp10 pow10 fdividef fdivide cyl_bessel_i0 cyl_bessel_i1 llrint llround lrint lround lgamma tgamma fdim fmax
         fmin fmaf frexp ldexp logb ilogb modf nan nearbyint nextafter remquo scalbn scalbln umin umax ullmin ullmax llmin llmax labs
         llabs clock clock64 printf memcpy memset erfinv min max launch_bounds asinf expf logf powf sinf cosf tanf tanhf sqrtf fabsf
-        fmodf floorf ceilf erff surface texture""".split()  # noqa: SIM905
+        fmodf floorf ceilf erff surface texture""".split()
     )
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     infinity, not_a_number = "infinity()", "not_a_number()"
@@ -102,12 +102,6 @@ class Cuda(CFamily):
         """The host part calls the C++ backend's functions, so their names are taken too."""
         found = super().reserved | _identifiers(resource("templates") / "cpp") | _spelled("cpp") | self.integers.keys()
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
-
-    def cast(self, x: Text, source: DType, target: DType, type_name: str) -> Text:
-        made = super().cast(x, source, target, type_name)
-        if made.text.startswith("to<") and not source.is_float and source.name != "i64":
-            return Text(f"to<{type_name}>(i64({x.text}))")
-        return made
 
     # ------------------------------------------------------------------ the source
 

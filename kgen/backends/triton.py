@@ -58,6 +58,13 @@ class Triton(Backend):
 
     # ------------------------------------------------------------------ values
 
+    def launches(self, kernel: Kernel) -> list[dict[str, Any]]:
+        """For each pass the name of its jit function and its operands in order, with whether each has memory."""
+        render = Render(self, kernel)
+        units = [render.unit(p, k) for k, p in enumerate(render.passes)]
+        context = render.context(units)
+        return [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
+
     def function_name(self, kernel: Kernel) -> str:
         """The name of the emitted module's function: the kernel's, where Python lets it have that name."""
         return Render(self, kernel).kernel_name
@@ -175,9 +182,8 @@ class Triton(Backend):
         sources = function_sources(self.template_folder(), code)
         kernel = render.kernel
         fresh = [r for r in kernel.results if not r.state]
-        before = self.before(units)
-        for k, u in enumerate(views):
-            u["launch"] = self.launch(u, render, [s for s in before if s in u["inputs"]] if k else [])
+        for u in views:
+            u["launch"] = self.launch(u, render)
         summary = f"Writes {', '.join(r.state for r in kernel.results if r.state)} in place." if len(fresh) < len(kernel.results) else ""
         context |= {
             "units": views,
@@ -190,18 +196,16 @@ class Triton(Backend):
             "fresh": fresh,
             "summary": [f'"""{summary}"""'] if summary else [],
             "tensors": self.tensors(render),
-            "before": before,
             "generic": bool(render.variables),
             "sizes": [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)],
             "indices": any(u.indices for u in units),
             "writes": _listed([r.state or r.name for r in kernel.results]),
         }
-        context["before"] = _listed(before) if before else ""
 
-    def launch(self, u: dict[str, Any], render: Render, old: list[str]) -> str:
+    def launch(self, u: dict[str, Any], render: Render) -> str:
         """The host function's call of `launch` for a unit."""
         names = [key if is_tensor else f"index[{u['spec'][key]}]" for key, is_tensor in u["operands"]]
-        items = [u["kernel"], f'"{u["dims"]}"', "tensors | old" if old else "tensors", _listed(names), _listed(u["writes"]),
+        items = [u["kernel"], f'"{u["dims"]}"', "tensors", _listed(names), _listed(u["writes"]),
                  f"[{', '.join(u['numbers'])}]", "sizes"]  # fmt: skip
         items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in self.spec_variables(render, u["passed"])) + ")"] if u["passed"] else []
         return wrapped("    launch", items, "")
@@ -226,13 +230,6 @@ class Triton(Backend):
         declared = [(p.name, p.dtype, p.dims) for p in render.kernel.params if p.is_tensor]
         declared += [(r.name, r.dtype, r.dims) for r in render.kernel.results if not r.state]
         return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims or ())) for name, d, dims in declared]
-
-    def before(self, units: list[Unit]) -> list[str]:
-        """Parameters that an earlier pass overwrites and a later one reads: the later one needs them as they were."""
-        found = []
-        for earlier, later in ((a, b) for k, a in enumerate(units) for b in units[k + 1 :]):
-            found += [t.spec_name for t in later.inputs if any(o.state and o.spec_name == t.spec_name for o in earlier.outputs)]
-        return sorted(set(found))
 
     def view(self, render: Render, unit: Unit, p: Map, context: dict[str, Any]) -> dict[str, Any]:
         """A unit's texts: the lines of its functions and what the launch passes on."""

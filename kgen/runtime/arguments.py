@@ -11,6 +11,7 @@ from typing import Any
 
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
+from kgen.runtime.memory import advise
 from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims
 
 _NO_BACKWARD = "kernels have no backward yet: call it under torch.no_grad(), or on x.detach()"
@@ -121,7 +122,11 @@ def _number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
     if isinstance(x, bool) or not isinstance(x, (int, float)):
         if hasattr(x, "item") and getattr(x, "ndim", 0) == 0 and not hasattr(x, "requires_grad"):
             return _number(kernel, p, x.item())  # a NumPy scalar
-        raise _wrong(kernel, f"{p.name} is {_article(type(x).__name__)}, not {_article(p.dtype)}", "pass x.item() for a 0-d tensor" if hasattr(x, "item") else "")
+        raise _wrong(
+            kernel,
+            f"{p.name} is {_article(type(x).__name__)}, not {_article(p.dtype)}",
+            "pass x.item() for a 0-d tensor" if hasattr(x, "item") else "",
+        )
     if p.dtype == "int":
         if not isinstance(x, int):
             raise _wrong(kernel, f"{p.name} is the float {x}, not an int")
@@ -143,11 +148,19 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
         shown = have.name if have is not None else str(t.dtype)
         if p.dtype in DTYPES:
             if shown != p.dtype:
-                raise _wrong(kernel, f"{p.name} is {shown}, not {p.dtype}", f"it is declared `{_declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts")
+                raise _wrong(
+                    kernel,
+                    f"{p.name} is {shown}, not {p.dtype}",
+                    f"it is declared `{_declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts",
+                )
         elif shown not in floats:
             raise _wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}")
         elif binding.setdefault(p.dtype, shown) != shown:
-            raise _wrong(kernel, f"{p.dtype} is {binding[p.dtype]} in {first[p.dtype]} and {shown} in {p.name}", "one dtype variable stands for one dtype")
+            raise _wrong(
+                kernel,
+                f"{p.dtype} is {binding[p.dtype]} in {first[p.dtype]} and {shown} in {p.name}",
+                "one dtype variable stands for one dtype",
+            )
         else:
             first.setdefault(p.dtype, p.name)
     return binding
@@ -171,7 +184,11 @@ def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[s
         if ELLIPSIS in dims:
             joined = _broadcast(batch, tuple(t.shape[:lead]))
             if joined is None:
-                raise _wrong(kernel, f"the leading dims are {list(batch)} in {widest} and {list(t.shape[:lead])} in {p.name}", "they broadcast where they are equal or 1")
+                raise _wrong(
+                    kernel,
+                    f"the leading dims are {list(batch)} in {widest} and {list(t.shape[:lead])} in {p.name}",
+                    "they broadcast where they are equal or 1",
+                )
             widest = p.name if joined != batch or not widest else widest
             batch = joined
     return sizes, batch
@@ -233,8 +250,8 @@ def _allocate(call: Call, r: ResultDecl, tensors: list[tuple[Parameter, Any]]) -
     shape = call.shape(r.dims)
     for p, t in tensors:
         if p.dims == r.dims and tuple(t.shape) == shape:
-            return torch.empty_like(t, dtype=_dtype(call, r), requires_grad=False)
-    return torch.empty(shape, dtype=_dtype(call, r), device=call.device)
+            return advise(torch.empty_like(t, dtype=_dtype(call, r), requires_grad=False))
+    return advise(torch.empty(shape, dtype=_dtype(call, r), device=call.device))
 
 
 def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
@@ -260,7 +277,11 @@ def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
 
 def _check_writable(kernel: Kernel, call: Call, r: ResultDecl, name: str, t: Any) -> None:
     if tuple(t.shape) != call.shape(r.dims):
-        raise _wrong(kernel, f"{name} has shape {list(t.shape)}, but the result {r.name} has {list(call.shape(r.dims))}", "what is written in place does not broadcast")
+        raise _wrong(
+            kernel,
+            f"{name} has shape {list(t.shape)}, but the result {r.name} has {list(call.shape(r.dims))}",
+            "what is written in place does not broadcast",
+        )
     if _shares_elements(t):
         raise _wrong(kernel, f"elements of {name} share memory", f"{name} is written in place; pass a tensor that is not expanded")
     if t.is_inference():

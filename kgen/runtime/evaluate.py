@@ -31,10 +31,18 @@ class Evaluator:
 
         self.torch, self.kernel, self.arguments, self.mode = torch, kernel, arguments, mode
         self.order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-        self.sizes = {d: arguments[p.name].shape[k - len(p.dims)] for p in kernel.params if p.dims is not None for k, d in enumerate(p.dims) if d != ELLIPSIS}
+        self.sizes = {
+            d: arguments[p.name].shape[k - len(p.dims)]
+            for p in kernel.params
+            if p.dims is not None
+            for k, d in enumerate(p.dims)
+            if d != ELLIPSIS
+        }
         self.device = next((a.device for a in arguments.values() if isinstance(a, torch.Tensor)), "cpu")
         self.binding = {p.dtype: arguments[p.name].dtype for p in kernel.params if p.dims is not None and p.dtype not in DTYPES}
-        self.batch = max((arguments[p.name].dim() - len(p.dims) + 1 for p in kernel.params if p.dims is not None and ELLIPSIS in p.dims), default=0)
+        self.batch = max(
+            (arguments[p.name].dim() - len(p.dims) + 1 for p in kernel.params if p.dims is not None and ELLIPSIS in p.dims), default=0
+        )
 
     def run(self) -> tuple:
         """The results in order, each rounded to its dtype and expanded to its dims (primed ones too; nothing is written)."""
@@ -70,13 +78,29 @@ class Evaluator:
     def finish(self, x, dims: Dims, dtype):
         torch = self.torch
         if not isinstance(x, torch.Tensor):
-            x = torch.tensor(x, device=self.device).reshape([1] * len(self.order))
+            x = torch.tensor(x, device=self.device)
         x = self.convert(x, dtype)
+        if x.dim() < len(self.order):  # made of numbers alone
+            x = x.reshape([1] * len(self.order))
         lead = x.dim() - len(self.order)
         named = [d for d in dims if d != ELLIPSIS]
-        x = x.permute((*range(lead), *(lead + self.order.index(d) for d in named), *(lead + k for k, d in enumerate(self.order) if d not in named)))
+        x = x.permute(
+            (*range(lead), *(lead + self.order.index(d) for d in named), *(lead + k for k, d in enumerate(self.order) if d not in named))
+        )
         x = x.reshape(x.shape[: lead + len(named)])
-        batch = tuple(torch.broadcast_shapes(*(self.arguments[p.name].shape[: self.arguments[p.name].dim() - len(p.dims) + 1] for p in self.kernel.params if p.dims and ELLIPSIS in p.dims))) if ELLIPSIS in dims else ()  # fmt: skip
+        batch = (
+            tuple(
+                torch.broadcast_shapes(
+                    *(
+                        self.arguments[p.name].shape[: self.arguments[p.name].dim() - len(p.dims) + 1]
+                        for p in self.kernel.params
+                        if p.dims and ELLIPSIS in p.dims
+                    )
+                )
+            )
+            if ELLIPSIS in dims
+            else ()
+        )
         if ELLIPSIS not in dims and lead:
             x = x.reshape(x.shape[lead:])
         return x.expand((*batch, *(self.sizes[d] for d in named)))
@@ -109,7 +133,11 @@ class Evaluator:
         if isinstance(v.type, Number):
             return host.evaluate(v.op, args, v.type)
         if v.op == "cast":
-            x = args[0] if isinstance(args[0], torch.Tensor) else torch.tensor(args[0], device=self.device, dtype=torch.float64 if isinstance(args[0], float) else None)
+            x = (
+                args[0]
+                if isinstance(args[0], torch.Tensor)
+                else torch.tensor(args[0], device=self.device, dtype=torch.float64 if isinstance(args[0], float) else None)
+            )
             return self.lift(self.convert(x, self.dtype(attr)))
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)
@@ -119,7 +147,11 @@ class Evaluator:
         torch = self.torch
         row = OPS[v.op]
         tensors = [a if isinstance(a, torch.Tensor) else self.number(a, k, v, args) for k, a in enumerate(args)]
-        if row.rule in ("arith", "float", "compare") and len(tensors) > 1 and not (len(tensors) == 2 and row.name in ("add", "sub", "mul", "div") and self.mode == "eager"):
+        if (
+            row.rule in ("arith", "float", "compare")
+            and len(tensors) > 1
+            and not (len(tensors) == 2 and row.name in ("add", "sub", "mul", "div") and self.mode == "eager")
+        ):
             common = tensors[0]
             wanted = self.common(v)
             tensors = [t.to(wanted) for t in tensors] if wanted is not None else [common, *tensors[1:]]
@@ -160,7 +192,12 @@ class Evaluator:
         torch = self.torch
         lead = args[0].dim() - len(self.order)
         dims = [d for name in v.attr for d in (range(lead) if name == ELLIPSIS else [lead + self.order.index(name)])]
-        x = args[0].expand(*(s if k < lead else max(s, self.sizes[self.order[k - lead]]) if self.order[k - lead] in v.attr else s for k, s in enumerate(args[0].shape)))
+        x = args[0].expand(
+            *(
+                s if k < lead else max(s, self.sizes[self.order[k - lead]]) if self.order[k - lead] in v.attr else s
+                for k, s in enumerate(args[0].shape)
+            )
+        )
         if v.op == "pick":
             index = args[1]
             size = self.sizes[v.attr[0]]

@@ -36,7 +36,10 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
             data = file.read(syntax.MAX_BYTES + 1)
     except OSError as error:
         known = resource("specs") / f"{path.name.removesuffix('.k')}.k"
-        raise KgenError(f"cannot read {spec}: {(error.strerror or 'error').lower()}", help=f"`{known.stem}` is a bundled spec" if known.is_file() else "") from None
+        raise KgenError(
+            f"cannot read {spec}: {(error.strerror or 'error').lower()}",
+            help=f"`{known.stem}` is a bundled spec" if known.is_file() else "",
+        ) from None
     except ValueError as error:
         raise KgenError(f"cannot read {str(spec)!r}: {error}") from None
     if len(data) > syntax.MAX_BYTES:
@@ -64,7 +67,7 @@ class Kernel:
     Arguments are the spec's parameters, by position or name: tensors of the declared dtypes and dims (any strides; all on
     one device), Python numbers for `float` and `int`.  `out=` takes the results (a tensor, or a tuple of them) instead of
     new ones; `target=` chooses among "triton" and "cuda" on CUDA tensors, "cpp" and "torch" (operator by operator) on
-    others.  Returns the results that are not primed: one tensor, a tuple, or None.
+    others; a parameter of either name takes that keyword for itself.  Returns the results that are not primed: one tensor, a tuple, or None.
     """
 
     def __init__(self, kernel: checker.Kernel):
@@ -93,7 +96,13 @@ class Kernel:
 
         return str(rewrite(lower(self.kernel, binding or dict.fromkeys(self.kernel.variables, f32))))
 
-    def __call__(self, *args: Any, out: Any = None, target: str | None = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        named = {p.name for p in self.kernel.params}
+        out = None if "out" in named else kwargs.pop("out", None)
+        target = None if "target" in named else kwargs.pop("target", None)
+        return self._run(args, kwargs, out, target)
+
+    def _run(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         from kgen.runtime.arguments import bind
 
         call = bind(self.kernel, args, kwargs, out)
@@ -116,7 +125,10 @@ class Kernel:
         chosen = target or ("triton" if device.type == "cuda" else "cpp")
         runs_on = {"triton": "cuda", "cuda": "cuda", "cpp": "cpu"}
         if chosen not in (*runs_on, "torch"):
-            raise KgenError(f"{self.name}: there is no target {chosen}", help="targets are triton and cuda (CUDA tensors), cpp (CPU tensors), torch (any)")
+            raise KgenError(
+                f"{self.name}: there is no target {chosen}",
+                help="targets are triton and cuda (CUDA tensors), cpp (CPU tensors), torch (any)",
+            )
         if runs_on.get(chosen, device.type) != device.type:
             raise KgenError(f"{self.name}: the target {chosen} does not run on {device}", help=f"it runs on {runs_on[chosen]} tensors")
         if chosen not in self._launchers:
@@ -172,7 +184,7 @@ class _Cpp:
             self.entry(unit, call.binding)(*arguments)
 
     def entry(self, unit: dict[str, Any], binding: dict[str, str]) -> Any:
-        chosen = tuple(binding[t] for t in self._variables(unit))
+        chosen = tuple(binding[v] for v in unit["dtype_variables"])
         name = "_".join((unit["name"], *chosen))
         if name not in self.entries:
             function = getattr(self.library, name)
@@ -181,10 +193,6 @@ class _Cpp:
             function.restype = None
             self.entries[name] = function
         return self.entries[name]
-
-    def _variables(self, unit: dict[str, Any]) -> list[str]:
-        declared = {t.type: t.dtype for t in (*unit["tensors"],)}
-        return [declared[v] for v in unit["variables"]]
 
 
 class _Triton:

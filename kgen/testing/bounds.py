@@ -15,10 +15,15 @@ from typing import Any
 from kgen.check import Kernel, Value
 from kgen.ops import OPS
 from kgen.runtime.evaluate import Evaluator
-from kgen.types import DTYPES, Number, f32, f64, resolve
+from kgen.types import DTYPES, Float, Number, f32, f64, resolve
 
 #: digits after the leading one, least exponent of a normal number, largest finite value
-FORMATS = {"f16": (10, -14, 65504.0), "bf16": (7, -126, 3.3895313892515355e38), "f32": (23, -126, 3.4028234663852886e38), "f64": (52, -1022, 1.7976931348623157e308)}
+FORMATS = {
+    "f16": (10, -14, 65504.0),
+    "bf16": (7, -126, 3.3895313892515355e38),
+    "f32": (23, -126, 3.4028234663852886e38),
+    "f64": (52, -1022, 1.7976931348623157e308),
+}
 
 
 def ulp(x: Any, dtype: str) -> Any:
@@ -64,7 +69,9 @@ class Analysis(Evaluator):
                     e = e + 0.5 * ulp(x.double(), "f64")
                 x = x.double()
             exact = self.finish(x, r.dims, x.dtype)
-            found.append(Bounded(exact, self.finish(e.expand(torch.broadcast_shapes(e.shape, x.shape)), r.dims, torch.float64), stored.name))
+            found.append(
+                Bounded(exact, self.finish(e.expand(torch.broadcast_shapes(e.shape, x.shape)), r.dims, torch.float64), stored.name)
+            )
         return found
 
     def analyse(self) -> tuple[list, list]:
@@ -93,16 +100,44 @@ class Analysis(Evaluator):
         float_result = isinstance(x, torch.Tensor) and x.dtype.is_floating_point
         format_ = self.compute(v)
         entering = [self.entering(v, a) if e is None else e for a, e in zip(args, carried, strict=True)]
+        if v.op in OPS and self.common_format(v) == "f32":
+            for k, of in enumerate(v.args):
+                if isinstance(self.kernel.values[of].type, Float) and self.compute(self.kernel.values[of]) == "f64":  # narrowed, as 0-d tensors are
+                    entering[k] = torch.where(args[k].abs() > FORMATS["f32"][2], torch.inf, entering[k] + 0.5 * ulp(args[k], "f32"))
         moved = self.moved(v, x, args, entering)
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
         if v.op == "cast":
-            digits = str(v.attr) if str(v.attr) in FORMATS else self.bound_dtypes[str(v.attr)].name if str(v.attr) in self.bound_dtypes else format_
+            digits = (
+                str(v.attr)
+                if str(v.attr) in FORMATS
+                else self.bound_dtypes[str(v.attr)].name
+                if str(v.attr) in self.bound_dtypes
+                else format_
+            )
             if digits in ("f16", "bf16"):
                 return moved  # the ends of the interval were rounded too
             return moved + (0.5 * ulp(x, format_) if digits in ("f32",) else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
-        exact_ops = ("where", "max", "min", "clamp", "relu", "abs", "neg", "pos", "sign", "floor", "ceil", "round", "trunc", "copysign", "stop", "add", "sub")
+        exact_ops = (
+            "where",
+            "max",
+            "min",
+            "clamp",
+            "relu",
+            "abs",
+            "neg",
+            "pos",
+            "sign",
+            "floor",
+            "ceil",
+            "round",
+            "trunc",
+            "copysign",
+            "stop",
+            "add",
+            "sub",
+        )
         slack = 2.0 if format_ == "f64" and v.op not in exact_ops else 1.0
         local = 0 if v.op in exact_ops[:-2] else slack * own * ulp(x, format_)
         if v.op == "pow":
@@ -123,7 +158,11 @@ class Analysis(Evaluator):
     def common_format(self, v: Value) -> str:
         dtype = self.common(v) if v.op in OPS else None
         if v.op in OPS and OPS[v.op].rule in ("compare", "test") or dtype is None:
-            floats = [self.compute(self.kernel.values[a]) for a in v.args if not isinstance(self.kernel.values[a].type, Number) and hasattr(self.kernel.values[a].type, "compute")]
+            floats = [
+                self.compute(self.kernel.values[a])
+                for a in v.args
+                if not isinstance(self.kernel.values[a].type, Number) and hasattr(self.kernel.values[a].type, "compute")
+            ]
             return "f64" if "f64" in floats else "f32"
         return self.compute(v)
 

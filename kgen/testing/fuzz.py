@@ -21,8 +21,41 @@ from kgen.types import DTYPES, ELLIPSIS
 HEADS = ("kernel", "target", "cases", "elements", "unbounded", "worst ulp", "of bound", "eager ulp")
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
 MAX_ELEMENTS = 20_000
-FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 6.0, 1e-3, -1e-3, 10.0, -10.0, 88.0, -88.0, 100.0, -104.0, 1e4, -1e4, 6.1e-5, 1e-7, -1e-7,
-          1e-38, -1e-38, 1e-45, 65504.0, -65504.0, 3.3e38, -3.3e38, math.inf, -math.inf, math.nan)  # fmt: skip
+FLOATS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    3.0,
+    -3.0,
+    6.0,
+    1e-3,
+    -1e-3,
+    10.0,
+    -10.0,
+    88.0,
+    -88.0,
+    100.0,
+    -104.0,
+    1e4,
+    -1e4,
+    6.1e-5,
+    1e-7,
+    -1e-7,
+    1e-38,
+    -1e-38,
+    1e-45,
+    65504.0,
+    -65504.0,
+    3.3e38,
+    -3.3e38,
+    math.inf,
+    -math.inf,
+    math.nan,
+)
 
 
 @dataclass
@@ -41,7 +74,16 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
     def row(self) -> tuple[str, ...]:
-        return (self.kernel, self.target, f"{self.cases:,}", f"{self.elements:,}", f"{self.unbounded:,}", f"{self.worst:.2f}", f"{self.fraction:.0%}", f"{self.eager:.3g}")
+        return (
+            self.kernel,
+            self.target,
+            f"{self.cases:,}",
+            f"{self.elements:,}",
+            f"{self.unbounded:,}",
+            f"{self.worst:.2f}",
+            f"{self.fraction:.0%}",
+            f"{self.eager:.3g}",
+        )
 
 
 def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
@@ -89,6 +131,18 @@ def _progress(label: str, total: int, shown: bool) -> Iterator[Any]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda: bar.advance(task)
+
+
+@contextmanager
+def shown_progress(label: str, shown: bool) -> Iterator[None]:
+    """A line that says what is being done, while it is done, on a terminal."""
+    if not shown:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(label):
+        yield
 
 
 def check(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False) -> Report:
@@ -220,7 +274,7 @@ def _case(runnable: Any, kernel: Kernel, target: str, seed: int, number: int, re
         device = "cpu" if target == "cpp" else "cuda"
         given = {k: _same_layout(a, device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
         try:
-            returned = runnable(target=target, **given)
+            returned = runnable._run((), given, None, target)
         except KgenError as error:
             report.failures.append(f"{_where(kernel, target, seed, number, arguments)}: {error}")
             return
@@ -246,7 +300,10 @@ def _same_layout(x: Any, device: str, copy: bool) -> Any:
 
 
 def _where(kernel: Kernel, target: str, seed: int, number: int, arguments: dict[str, Any]) -> str:
-    shown = ", ".join(f"{k}={v if not hasattr(v, 'shape') else f'{str(v.dtype)[6:]}{list(v.shape)} strides {list(v.stride())}'}" for k, v in arguments.items())
+    shown = ", ".join(
+        f"{k}={v if not hasattr(v, 'shape') else f'{str(v.dtype)[6:]}{list(v.shape)} strides {list(v.stride())}'}"
+        for k, v in arguments.items()
+    )
     return f"{kernel.name} on {target}, case {number} of seed {seed} ({shown})"
 
 
@@ -284,5 +341,6 @@ def compare(got: Any, want: Any, eager: Any, report: Report) -> str:
     if bool(bad.any()):
         k = torch.where(bad, units.nan_to_num(torch.inf), -1.0).argmax()
         at = tuple(int(i) for i in torch.unravel_index(k, bad.shape))
-        return f"{y[at].item():.9g} at {list(at)}, exactly {x[at].item():.9g}, bound {want.bound[at].item():.3g} ({float(units[at]):.2f} ulp; {int(bad.sum())} of {bad.numel()} are wrong)"
+        figures = f"bound {want.bound[at].item():.3g}, {float(units[at]):.2f} ulp; {int(bad.sum())} of {bad.numel()} are wrong"
+        return f"{y[at].item():.9g} at {list(at)}, exactly {x[at].item():.9g} ({figures})"
     return ""

@@ -15,8 +15,44 @@ from kgen.ops import OPS, Op
 
 HEADS = ("operator", "target", "f16 ulp", "bf16 ulp", "f32 ulp", "f32 bound")
 FORMATS = ("f16", "bf16", "f32")
-SECOND = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1.5, -2.5, 7.0, 10.0, -10.0, 100.0, 0.1, -0.1, 0.3, 1e-3, 1e-5, -1e-5, 6e-8, 1e-7,
-          1000.0, -1000.0, 20000.0, 65504.0, -65504.0, math.pi, 255.0, 0.9995, 1.001, math.inf, -math.inf, math.nan)  # fmt: skip
+SECOND = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    1.5,
+    -2.5,
+    7.0,
+    10.0,
+    -10.0,
+    100.0,
+    0.1,
+    -0.1,
+    0.3,
+    1e-3,
+    1e-5,
+    -1e-5,
+    6e-8,
+    1e-7,
+    1000.0,
+    -1000.0,
+    20000.0,
+    65504.0,
+    -65504.0,
+    math.pi,
+    255.0,
+    0.9995,
+    1.001,
+    math.inf,
+    -math.inf,
+    math.nan,
+)
 THIRD = (0.0, 1.0, -1.0, 3.0, -0.5, 100.0, math.inf, math.nan)
 #: Where eager itself does not say which zero: maximum(0.0, -0.0).
 ANY_ZERO = ("max", "min", "clamp", "mod", "where", "floordiv", "fma", "sub", "add")
@@ -34,7 +70,21 @@ def groups() -> Iterator[tuple[int, list[Op]]]:
 def spec(arity: int, rows: list[Op]) -> str:
     """A spec with a result for each operator of a group."""
     names = ("a", "b", "c")[:arity]
-    infix = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "^", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    infix = {
+        "add": "+",
+        "sub": "-",
+        "mul": "*",
+        "div": "/",
+        "floordiv": "//",
+        "mod": "%",
+        "pow": "^",
+        "eq": "==",
+        "ne": "!=",
+        "lt": "<",
+        "le": "<=",
+        "gt": ">",
+        "ge": ">=",
+    }
     results, lines = [], []
     for op in rows:
         boolean = op.rule in ("test", "compare")
@@ -103,7 +153,10 @@ def measure(op: Op, got: Any, exact: Any, eager: Any, dtype: str) -> tuple[float
         special |= (x == 0) & (y == 0) & (torch.signbit(x) != torch.signbit(y))
     if bool(special.any()):
         at = int(special.flatten().nonzero()[0])
-        return math.inf, f"{int(special.sum())} special values differ, first {y.flatten()[at].item()} for {x.flatten()[at].item()} (input {at})"
+        return (
+            math.inf,
+            f"{int(special.sum())} special values differ, first {y.flatten()[at].item()} for {x.flatten()[at].item()} (input {at})",
+        )
     finite = torch.isfinite(x) & torch.isfinite(y)
     error = ((y - x).abs() / ulp(x, dtype))[finite]
     return (float(error.max()) if error.numel() else 0.0), ""
@@ -142,5 +195,7 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
                     advance()
     table_rows = []
     for (name, target), worst in found.items():
-        table_rows.append((name, target, *(f"{worst[d]:.2f}" if d in worst else "-" for d in FORMATS), f"{OPS[name].spell(target).ulp[0]:g}"))
+        table_rows.append(
+            (name, target, *(f"{worst[d]:.2f}" if d in worst else "-" for d in FORMATS), f"{OPS[name].spell(target).ulp[0]:g}")
+        )
     return table_rows, failed

@@ -27,7 +27,12 @@ def of(name: str):
     return DTYPES[name] if not DTYPES[name].is_float else Float(frozenset({name}))
 
 
-OPERANDS = [*((of(n), form, n) for n in DTYPES for form in ("dims", "0-d")), (FLOAT, "number", 1.5), (INT, "number", 2), (BOOL, "number", True)]
+OPERANDS = [
+    *((of(n), form, n) for n in DTYPES for form in ("dims", "0-d")),
+    (FLOAT, "number", 1.5),
+    (INT, "number", 2),
+    (BOOL, "number", True),
+]
 
 
 @pytest.mark.parametrize("a", OPERANDS, ids=lambda o: f"{o[2]}-{o[1]}")
@@ -106,7 +111,9 @@ def test_values_are_shared_by_structure():
 
 def test_the_prelude_sees_the_prelude_alone():
     """A helper named like a prelude function replaces it for the writer, not inside other prelude functions."""
-    own = "f(x: T[N]) -> (y: T[N], z: T[N])\n\nshift[D](a) = a * 0\nsoftplus(a) = mish(a)\ny = softmax[N](x) + shift[N](x)\nz = softplus(x)\n"
+    own = (
+        "f(x: T[N]) -> (y: T[N], z: T[N])\n\nshift[D](a) = a * 0\nsoftplus(a) = mish(a)\ny = softmax[N](x) + shift[N](x)\nz = softplus(x)\n"
+    )
     k = kernel(own)
     plain = kernel("f(x: T[N]) -> (y: T[N], z: T[N])\n\ny = softmax[N](x) + x * 0\nz = mish(x)\n")
     assert sorted(v.op for v in k.values) == sorted(v.op for v in plain.values)
@@ -135,7 +142,13 @@ def test_a_dim_may_be_used_for_its_size_alone():
 @pytest.mark.parametrize("count", [2, 64])
 def test_errors_of_a_file_come_together_and_sorted(count):
     with pytest.raises(KgenError) as caught:
-        kernel("f(x: T[N]) -> y: T[N]\n\n" + "".join(f"a{k} = b{k}\n" for k in range(count)) + "y = " + " + ".join(["x", *(f"a{k}" for k in range(count))]) + "\n")
+        kernel(
+            "f(x: T[N]) -> y: T[N]\n\n"
+            + "".join(f"a{k} = b{k}\n" for k in range(count))
+            + "y = "
+            + " + ".join(["x", *(f"a{k}" for k in range(count))])
+            + "\n"
+        )
     assert [d.message for d in caught.value.diagnostics] == [f"`b{k}` is not defined" for k in range(count)]
 
 

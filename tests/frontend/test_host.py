@@ -12,7 +12,30 @@ from kgen.types import BOOL, DTYPES, FLOAT, INT, f32, f64, i8, u8
 
 torch = pytest.importorskip("torch")
 
-FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.0, 2.5, -2.5, 3.0, -7.25, 1e-320, 1e300, -1e300, 710.0, -745.5, 27.0, 0.1, math.inf, -math.inf, math.nan]
+FLOATS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.0,
+    2.5,
+    -2.5,
+    3.0,
+    -7.25,
+    1e-320,
+    1e300,
+    -1e300,
+    710.0,
+    -745.5,
+    27.0,
+    0.1,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
 FEW = [0.0, -0.0, 1.0, -2.5, 3.0, 1e300, -1e300, math.inf, -math.inf, math.nan]
 INTS = [0, 1, -1, 2, -2, 3, 7, -7, 63, 64, -64, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
 
@@ -73,7 +96,14 @@ def test_fma_rounds_once():
 
 
 def test_cube_roots_of_cubes_are_exact():
-    assert [host.evaluate("cbrt", [x], FLOAT) for x in (27.0, -27.0, 1e300, 8e-300, math.inf, 0.0)] == [3.0, -3.0, 1e100, 2e-100, math.inf, 0.0]
+    assert [host.evaluate("cbrt", [x], FLOAT) for x in (27.0, -27.0, 1e300, 8e-300, math.inf, 0.0)] == [
+        3.0,
+        -3.0,
+        1e100,
+        2e-100,
+        math.inf,
+        0.0,
+    ]
     assert math.copysign(1, host.evaluate("cbrt", [-0.0], FLOAT)) == -1
     assert math.isnan(host.evaluate("cbrt", [math.nan], FLOAT))
     assert all(host.evaluate("cbrt", [float(k) ** 3], FLOAT) == k for k in range(-500, 500))
@@ -90,7 +120,9 @@ def test_integers_wrap_as_a_register_does():
     assert host.evaluate("shl", [1, 10**18], INT) == 0
 
 
-@pytest.mark.parametrize("x", [0.0, -0.0, 1.5, -1.5, 1e300, -1e300, math.inf, -math.inf, 3.4028235677973366e38, 1e-46, 127.9, -128.9, 255.5, 0.1])
+@pytest.mark.parametrize(
+    "x", [0.0, -0.0, 1.5, -1.5, 1e300, -1e300, math.inf, -math.inf, 3.4028235677973366e38, 1e-46, 127.9, -128.9, 255.5, 0.1]
+)
 @pytest.mark.parametrize("name", [n for n in DTYPES if n not in ("f16", "bf16")])
 def test_a_number_is_rounded_once_to_its_dtype(name, x):
     """Floats to even; floats to integers truncate and saturate."""

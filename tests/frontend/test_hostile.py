@@ -22,7 +22,7 @@ _WORDS = (
     "x y N M K T U ... T[N] f32[] i32[N] bool[N] u8[...] float int inf nan pi 0 1 -1 2.5 1e-400 1e400 0x1f 9223372036854775807 if else and or not "
     "+ - * / // % ^ ~ & | << >> < <= == != ( ) [ ] , : = -> ' # sum[N] mean[N] max[N] min[...] prod[N](x) any[N] argmax[N] pick[N] index[N] max min "
     "clamp where exp log softmax[N] logsumexp[N] var[N] std[N] norm[N] gelu elu stop i8 u8 i64 f16 bf16 f64 bool x' y' isnan signbit shl shr lgamma "
-    "\n \t \r \x00 \x0c é 𝐱 \ufeff \\ ; { } $ @ ! ? \" ` **"
+    '\n \t \r \x00 \x0c é 𝐱 \ufeff \\ ; { } $ @ ! ? " ` **'
 )
 WORDS = [*_WORDS.split(" "), "\n", "g(a) = a + x\n", "g[D](a) = sum[D](a)\n", "y = x if x > 0 else 0\n", "z = g(x)\n"]
 
@@ -33,7 +33,9 @@ def mutate(rng: random.Random, text: str, other: str) -> str:
         data = bytearray(text.encode(errors="surrogatepass"))
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(data) + 1)
-            data[at : at + rng.choice((0, 0, 1, 1, 5))] = bytes(rng.randrange(256) if rng.random() < 0.3 else rng.randrange(32, 127) for _ in range(rng.randrange(3)))
+            data[at : at + rng.choice((0, 0, 1, 1, 5))] = bytes(
+                rng.randrange(256) if rng.random() < 0.3 else rng.randrange(32, 127) for _ in range(rng.randrange(3))
+            )
         return data.decode(errors=rng.choice(("replace", "ignore", "surrogateescape")))
     tokens = TOKENS.findall(text)
     if kind == 1:  # tokens
@@ -110,14 +112,32 @@ class Writer:
 
         other = rng.choice(("float", "int", "bool"))
         if rng.random() < 0.25:
-            return rng.choice((f"({a()} if {a('bool')} else {a()})", f"stop({a()})", f"max[N]({a()} + x * 0)" if kind == "float" else f"({a()})"))
+            return rng.choice(
+                (f"({a()} if {a('bool')} else {a()})", f"stop({a()})", f"max[N]({a()} + x * 0)" if kind == "float" else f"({a()})")
+            )
         if kind == "bool":
-            return f"({a(other)} {rng.choice(('==', '!='))} {a(other)})" if rng.random() < 0.3 else rng.choice(
-                (f"({a('float')} < {a('int')})", f"(not {a()})", f"({a()} and {a()})", f"({a()} | {a()})", f"bool({a(other)})", f"any[N](b & {a()})", f"isfinite({a('float')})"))
+            return (
+                f"({a(other)} {rng.choice(('==', '!='))} {a(other)})"
+                if rng.random() < 0.3
+                else rng.choice(
+                    (
+                        f"({a('float')} < {a('int')})",
+                        f"(not {a()})",
+                        f"({a()} and {a()})",
+                        f"({a()} | {a()})",
+                        f"bool({a(other)})",
+                        f"any[N](b & {a()})",
+                        f"isfinite({a('float')})",
+                    )
+                )
+            )
         if kind == "int":
             return rng.choice((f"({a()} {rng.choice('+-*%&|^')} {a()})", f"({a()} // {a()})", f"(-{a()})", f"(~{a()})", f"({a()} << {a()})", f"i8({a(other)})", f"u8({a(other)})",
                                f"i64({a(other)})", f"sum[N](n + {a()})", "argmax[N](x)", f"abs({a()})", f"clamp({a()}, 0, {a()})", f"sum[N](b | {a('bool')})", f"sign({a()})"))  # fmt: skip
-        name = rng.choice([n for n, op in OPS.items() if op.rule == "float" and n != "fma"] + ["floor", "round", "relu", "neg", "mod", "floordiv", "max", "clamp", "gelu", "mish"])
+        name = rng.choice(
+            [n for n, op in OPS.items() if op.rule == "float" and n != "fma"]
+            + ["floor", "round", "relu", "neg", "mod", "floordiv", "max", "clamp", "gelu", "mish"]
+        )
         arity = OPS[name].arity if name in OPS else 1
         return rng.choice((f"({a()} {rng.choice('+-*/^%')} {a(rng.choice(('float', 'float', 'int')))})", f"{name}({', '.join(a() for _ in range(arity))})", f"(-{a()})", f"T({a(other)})",
                            f"f16({a(other)})", f"f64({a(other)})", f"{rng.choice(('sum', 'mean', 'prod', 'min', 'logsumexp', 'var'))}[N](x * {a()})", f"({a()} / 8)", f"{a()}^3"))  # fmt: skip

@@ -128,7 +128,10 @@ def test_values_are_shared_by_structure():
 
 def test_a_value_that_no_result_needs_is_left_out():
     p = program("f(x: T[N], like: T[N]) -> y: T[N]\n\ng = exp(like)\ny = x + (g - g) * 0\n", T=f32)
-    assert all(any(let.name in (o.name for o in other.expr.operands) for other in p.lets) or let.name in {s.ref for s in p.stores} for let in p.lets)
+    assert all(
+        any(let.name in (o.name for o in other.expr.operands) for other in p.lets) or let.name in {s.ref for s in p.stores}
+        for let in p.lets
+    )
 
 
 def test_a_cast_by_name_rounds_and_goes_on_in_f32():
@@ -157,7 +160,19 @@ def test_nodes_are_inert():
     assert Op("sub", Op("lit"), Op("lit")).xreplace({}).name == "sub"
 
 
-@pytest.mark.parametrize(("text", "value"), [("0.1", "1/10"), ("1.", "1"), (".5", "1/2"), ("1.e3", "1000"), ("2.E-1", "1/5"), ("0x10", "16"), ("0x1.8p+1", "3"), ("-0x1p-1", "-1/2")])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.1", "1/10"),
+        ("1.", "1"),
+        (".5", "1/2"),
+        ("1.e3", "1000"),
+        ("2.E-1", "1/5"),
+        ("0x10", "16"),
+        ("0x1.8p+1", "3"),
+        ("-0x1p-1", "-1/2"),
+    ],
+)
 def test_literals_are_exact(text, value):
     assert str(exact(text)) == value
 

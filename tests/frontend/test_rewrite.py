@@ -40,7 +40,15 @@ def run(p: Program, inputs: dict[str, float]) -> dict[str, float]:
         elif name == "cast":
             value = args[0]
         else:
-            kind = let.dtype if isinstance(let.dtype, Number) else FLOAT if let.dtype.is_float else Number("bool") if let.dtype.kind == "bool" else INT
+            kind = (
+                let.dtype
+                if isinstance(let.dtype, Number)
+                else FLOAT
+                if let.dtype.is_float
+                else Number("bool")
+                if let.dtype.kind == "bool"
+                else INT
+            )
             value = host.evaluate(name, args, kind)
         values[let.name] = value if isinstance(let.dtype, Number) else host.to_dtype(value, let.dtype)
     return {s.result: values[s.ref] for s in p.stores}
@@ -87,7 +95,23 @@ def test_folding_keeps_the_sign_of_zero(text):
     assert bits(run(rewrite(p), {"x": 1.0})["y"]) == bits(-0.0)
 
 
-special = st.sampled_from([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 5e-324, -5e-324, 1.7976931348623157e308, 2.2250738585072014e-308, 1e-45, 3.4028234663852886e38])
+special = st.sampled_from(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        math.inf,
+        -math.inf,
+        math.nan,
+        5e-324,
+        -5e-324,
+        1.7976931348623157e308,
+        2.2250738585072014e-308,
+        1e-45,
+        3.4028234663852886e38,
+    ]
+)
 floats = st.one_of(special, st.floats())
 
 
@@ -144,4 +168,14 @@ def test_a_folded_numbers_text_means_exactly_it(x):
 
 def test_nothing_is_cancelled_or_reordered():
     after = rewrite(program("f(x: T[N]) -> y: T[N]\n\ny = (x - x) * 0 + x / x + 1 * x + (x + 1 - 1)\n", T=f32))
-    assert [let.expr.name for let in after.lets if not let.is_number and let.expr.name not in ("load", "cast")] == ["sub", "mul", "div", "add", "mul", "add", "add", "sub", "add"]
+    assert [let.expr.name for let in after.lets if not let.is_number and let.expr.name not in ("load", "cast")] == [
+        "sub",
+        "mul",
+        "div",
+        "add",
+        "mul",
+        "add",
+        "add",
+        "sub",
+        "add",
+    ]

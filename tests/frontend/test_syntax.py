@@ -149,7 +149,10 @@ def test_operators_bind_as_written(text):
     assert bracketed(body(text)) == PRECEDENCE[text]
 
 
-@pytest.mark.parametrize("text", ["a < b < c", "a == b == c", "a if b", "a if b else", "not", "a ** b", "a b", "a +", "()", "f(,)", "x[]", "a if b if c else d else e"])
+@pytest.mark.parametrize(
+    "text",
+    ["a < b < c", "a == b == c", "a if b", "a if b else", "not", "a ** b", "a b", "a +", "()", "f(,)", "x[]", "a if b if c else d else e"],
+)
 def test_other_texts_are_refused(text):
     with pytest.raises(KgenError):
         parse(f"y = {text}\n")
@@ -160,7 +163,10 @@ def test_line_ends_inside_brackets_are_white_space():
     assert shape(parse("\r\n# c\r\ny = a\r\n\r\nz = b\r\n").statements) == shape(parse("y = a\nz = b").statements)
 
 
-@pytest.mark.parametrize(("text", "part"), [("y = f(a, b)^2", "f(a, b)"), ("y = (a + b) * c", "(a + b)"), ("y = sum[N](a) + 1", "sum[N](a)"), ("y = index[N] + 1", "index[N]")])
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("y = f(a, b)^2", "f(a, b)"), ("y = (a + b) * c", "(a + b)"), ("y = sum[N](a) + 1", "sum[N](a)"), ("y = index[N] + 1", "index[N]")],
+)
 def test_spans_cover_closing_brackets(text, part):
     node = parse(text).statements[0].body.args[0]
     assert text[node.span.start : node.span.end] == part
@@ -184,7 +190,9 @@ def test_threads_may_parse_at_once():
     def work(k):
         for _ in range(20):
             file = parse(f"# c{k}\ny{k} = " + " + ".join([f"a{k}"] * 50))
-            found.setdefault(k, set()).add((file.statements[0].name.name, file.comments[0][1], len(list(syntax.postorder(file.statements[0].body)))))
+            found.setdefault(k, set()).add(
+                (file.statements[0].name.name, file.comments[0][1], len(list(syntax.postorder(file.statements[0].body))))
+            )
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     [t.start() for t in threads]

@@ -39,7 +39,7 @@ VARIANTS = ("torch.bfloat16", "torch.float64")
 def table(dtype: str) -> str:
     """A spec with a result for every operator of the table on tensors of one dtype."""
     kind = "bool" if dtype == "bool" else "float" if dtype[0] == "f" else "int"
-    infix = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "^", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",  # noqa: E501
+    infix = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "^", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
              "gt": ">", "ge": ">=", "bitand": "&", "bitor": "|", "and": "and", "or": "or", "shl": "<<", "shr": ">>"}  # fmt: skip
     prefix = {"neg": "-", "pos": "+", "not": "not ", "bitnot": "~"}
     results, lines = [], []
@@ -68,21 +68,21 @@ TRICKY = {
     "scaled": "scaled(x: T[...], a: float = 0.1) -> y: T[...]\ny = x * a + 2",
     "adamish": "adamish(p: T[...], g: T[...], m: f64[...], t: int, lr: float, b1: float = 0.9) -> (p': T[...], m': f64[...])\n"
     "m' = b1*m + (1 - b1)*g\np' = T(p - lr*m' / (1 - b1^t))",
-    "middle": "middle(x: T[B, C, ...], w: T[C]) -> y: T[B, C, S]\ny = x * w".replace("[B, C, ...]", "[..., C, S]").replace("T[B, C, S]", "T[..., C, S]"),  # noqa: E501
+    "middle": "middle(x: T[B, C, ...], w: T[C]) -> y: T[B, C, S]\ny = x * w".replace("[B, C, ...]", "[..., C, S]").replace("T[B, C, S]", "T[..., C, S]"),
     "turned": "turned(x: T[M, N]) -> y: T[N, M]\ny = x + 1",
-    "passes": "passes(p: T[N], x: T[..., N]) -> (p': T[N], y: T[..., N], n: i64[..., N])\np' = 2 * p\ny = x * p\nn = (index[N] + 0 * i64(x > 0)) * 2 + N",  # noqa: E501
+    "passes": "passes(p: T[N], x: T[..., N]) -> (p': T[N], y: T[..., N], n: i64[..., N])\np' = 2 * p\ny = x * p\nn = (index[N] + 0 * i64(x > 0)) * 2 + N",
     "position": "position(x: T[..., M, N]) -> y: T[..., M, N]\ny = x + index[N] + 100 * index[M]".replace("M, N]", "M, N]"),
     "bools": "bools(a: bool[N], b: bool[N]) -> (c: bool[N], d: bool[N])\nc = a and not b\nd = a <= b",
     "into": "into(x: f64[N]) -> (i: i8[N], u: u8[N], h: bf16[N])\ni = i8(x)\nu = u8(x)\nh = x",
     "forget": "forget(p: T[...]) -> p': T[...]\np' = 2.5",
-    "nasty": "print(torch: T[N], tl: T[N], n: float, numel: float, x_ptr: T[N]) -> lambda: T[N]\nfirst = torch * n + tl\nsizes = first * numel\nlambda = sizes - x_ptr",  # noqa: E501
-    "nasty2": "offset(x: T[N], x_ptr: T[N], F: float, x_at: T[N], x_0: T[N], s0: float, lane: float, mask: float) -> (out: T[N], tensors: T[N])\n"  # noqa: E501
+    "nasty": "print(torch: T[N], tl: T[N], n: float, numel: float, x_ptr: T[N]) -> lambda: T[N]\nfirst = torch * n + tl\nsizes = first * numel\nlambda = sizes - x_ptr",
+    "nasty2": "offset(x: T[N], x_ptr: T[N], F: float, x_at: T[N], x_0: T[N], s0: float, lane: float, mask: float) -> (out: T[N], tensors: T[N])\n"
     "h = x * F + x_ptr * s0 + x_at ^ 0.5\nout = h * lane\ntensors = x_0 / mask + sqrt(s0 * F)",
-    "two": "two(x: T[..., N], w: U[N], k: i32[N]) -> (y: T[..., N], z: U[..., N], q: u8[N])\ny = x * w + k\nz = U(x) * 0.1\nq = u8(k) + 250",  # noqa: E501
+    "two": "two(x: T[..., N], w: U[N], k: i32[N]) -> (y: T[..., N], z: U[..., N], q: u8[N])\ny = x * w + k\nz = U(x) * 0.1\nq = u8(k) + 250",
     "double": "double(x: f64[N], i: i64[N], c: bool[N]) -> (y: bf16[N], z: f16[N], v: f64[N], w: i64[N])\n"
     "y = x * 0.1\nz = f16(x) + f16(i) + bf16(i)\nv = (0.1 if c else 0.2) + max(x, 0.3)\nw = 3000000000 if c else i + 5000000000",
-    "ints": "ints(a: i8[N], b: u8[N], c: i16[N], d: i32[N], e: i64[N]) -> (p: i8[N], q: u8[N], r: i16[N], s: i32[N], t: i64[N], f: f32[N])\n"  # noqa: E501
-    "p = a * 3 + 100 - (a // 7)\nq = b + 200 if b > 3 else ~b\nr = a + b + (c % -3)\ns = (d << 3) ^ 2\nt = 2 ^ e + (e >> 1) + b\nf = a / b + c",  # noqa: E501
+    "ints": "ints(a: i8[N], b: u8[N], c: i16[N], d: i32[N], e: i64[N]) -> (p: i8[N], q: u8[N], r: i16[N], s: i32[N], t: i64[N], f: f32[N])\n"
+    "p = a * 3 + 100 - (a // 7)\nq = b + 200 if b > 3 else ~b\nr = a + b + (c % -3)\ns = (d << 3) ^ 2\nt = 2 ^ e + (e >> 1) + b\nf = a / b + c",
     "numbers": "numbers(x: T[N], t: int, a: float, j: int = -0x10, k: float = inf, z: float = 010) -> (y: T[N], i: i64[N])\n"
     "y = x * (1 / t) + log(a) * sigmoid(a) + (a if t > 3 else 2) + k + (0.5)^t + z\ni = i64(x) + t * 3 // j - t",
     "literals": "literals(x: T[N], f: f32[N]) -> (y: T[N], z: f32[N], c: T[N])\n"
@@ -221,7 +221,7 @@ INTS = [0, 1, -1, 2, 7, -7, 63, 64, 2**62, -(2**63), 2**63 - 1]
 )
 def test_numbers_agree_with_the_host(op, tmp_path):
     kinds = [("float", FLOATS, FLOAT)] + ([("int", INTS, INT)] if op.rule in ("arith", "same") else [])
-    infix = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "^", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",  # noqa: E501
+    infix = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "^", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
              "gt": ">", "ge": ">="}  # fmt: skip
     for kind, values, number in kinds:
         args = ("a", "b", "c")[: op.arity]
@@ -230,7 +230,7 @@ def test_numbers_agree_with_the_host(op, tmp_path):
         )
         tested = op.rule in ("compare", "test")
         text = f"(1 if {text} else 0)" if tested else text
-        spec = f"k(x: {'f64' if kind == 'float' else 'i64'}[N], {', '.join(f'{a}: {kind}' for a in args)}) -> y: {'f64' if kind == 'float' else 'i64'}[N]\ny = x * ({text})"  # noqa: E501
+        spec = f"k(x: {'f64' if kind == 'float' else 'i64'}[N], {', '.join(f'{a}: {kind}' for a in args)}) -> y: {'f64' if kind == 'float' else 'i64'}[N]\ny = x * ({text})"
         module = emit(spec, tmp_path, f"{op.name}_{kind}")
         seen = {}
         module.launch = lambda kernel, dims, tensors, names, writes, numbers, sizes, constants=(), seen=seen: seen.update(value=numbers[0])

@@ -1,0 +1,162 @@
+"""Source to machine code with a target's own compiler, without a GPU: `kgen compile --build` and the last stages of
+`kgen show`.
+
+In: an emitted source.  Out: a file beside it, or a listing as text; `KgenError` names the tool that is missing.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kgen.backends import backend
+from kgen.check import Kernel
+from kgen.errors import KgenError
+from kgen.types import Binding, DType
+
+#: nvcc's flags, as the emitted file's own header names them.
+NVCC = ("-O3", "-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
+STAGES = {"cpp": ("asm",), "cuda": ("ptx", "sass"), "triton": ("ptx", "sass")}
+_POINTERS = {"f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "bool": "*i1"}
+
+
+def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding, arch: str) -> str:
+    """The PTX, SASS or assembly of a kernel for one choice of dtypes; on GPUs the variant for dense, aligned tensors.
+
+    Raises `KgenError` where the target has no such stage, or a tool is missing.
+    """
+    if stage not in STAGES[target]:
+        other = next(t for t, stages in STAGES.items() if stage in stages)
+        raise KgenError(f"the target {target} has no {stage}", help=f"write `--target {other}`, or `--stage {STAGES[target][0]}`")
+    if target == "cpp":
+        return _assembly(kernel, source)
+    made = _nvcc(kernel, source, bound, arch, stage) if target == "cuda" else _triton(kernel, source, bound, arch, stage)
+    return made if isinstance(made, str) else _disassemble(made)
+
+
+def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
+    """Compile an emitted file with its target's compiler: a shared library beside it, or for Triton a cubin a kernel.
+
+    Raises `KgenError` with the compiler's words where it refuses, or names the tool that is missing.
+    """
+    if target == "cpp":
+        from kgen.runtime.build import build
+
+        made = path.with_suffix(".so")
+        made.write_bytes(build(path.read_text(), path.stem))
+    elif target == "cuda":
+        made = path.with_suffix(".cu.so")
+        _run([_tool("nvcc"), *NVCC, f"-arch={arch}", "-Xcompiler", "-fPIC", "-shared", str(path), "-o", str(made)])
+    else:
+        made = path.with_suffix(".cubin")
+        cubin = _triton(kernel, path.read_text(), dict(kernel.bindings()[0]), arch, "sass")
+        assert isinstance(cubin, bytes)
+        made.write_bytes(cubin)
+    return made
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None and name in ("cuobjdump", "nvdisasm"):
+        import importlib.util
+
+        spec = importlib.util.find_spec("triton")  # Triton's package brings both
+        places = [Path(p) / "backends" / "nvidia" / "bin" / name for p in (spec.submodule_search_locations or [])] if spec else []
+        found = next((str(p) for p in places if p.exists()), None)
+    if found is None:
+        raise KgenError(f"{name} is not installed", help="it comes with the CUDA toolkit")
+    return found
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise KgenError(f"{Path(command[0]).name} failed:\n{(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def _assembly(kernel: Kernel, source: str) -> str:
+    from kgen.runtime.build import FLAGS, compiler
+
+    flags = [f for f in FLAGS if f not in ("-shared", "-fPIC")]
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        path = Path(folder) / f"{kernel.name}.cpp"
+        path.write_text(source)
+        return _run([compiler(), *flags, "-fopenmp-simd", "-S", str(path), "-o", "-"])
+
+
+def _nvcc(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> str | bytes:
+    """PTX or machine code of one instance of each kernel in a CUDA source."""
+    expressions = []
+    dtypes = {name: dtype.name for name, dtype in bound.items()}
+    for unit in backend("cuda").layout(kernel):  # type: ignore[attr-defined]
+        widest = max(_size(o.dtype, bound) for o in unit.operands if o.role != "index")
+        expressions.append(unit.expression(dtypes, 1, 16 // widest, False, 0))
+    instances = "\n".join(f"const void* kgen_instance_{k} = reinterpret_cast<const void*>(&{e});" for k, e in enumerate(expressions))
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        path = Path(folder) / f"{kernel.name}.cu"
+        path.write_text(f"#define __CUDACC_RTC__\n{source}\n{instances}\n")
+        made = path.with_suffix(".ptx" if stage == "ptx" else ".cubin")
+        _run([_tool("nvcc"), *NVCC, f"-arch={arch}", f"-{made.suffix[1:]}", str(path), "-o", str(made)])
+        return made.read_text() if stage == "ptx" else made.read_bytes()
+
+
+def _size(dtype: str, bound: Binding) -> int:
+    from kgen.types import resolve
+
+    return resolve(dtype, bound).bytes
+
+
+def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> str | bytes:
+    """PTX or machine code of the first kernel in a Triton source."""
+    try:
+        import triton
+        import triton.language as tl
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError:
+        raise KgenError("triton is not installed", help="pip install triton") from None
+    from kgen.runtime.modules import import_source
+
+    match = re.fullmatch(r"sm_(\d+)a?", arch)
+    if match is None:
+        raise KgenError(f"{arch} is not an architecture", help="write it as sm_90")
+    module = import_source(source, f"{kernel.name}_triton")
+    unit = backend("triton").launches(kernel)[0]  # type: ignore[attr-defined]
+    function = getattr(module, unit["kernel"])
+    operands = unit["operands"]
+    declared = {p.name: p.dtype for p in kernel.params if p.is_tensor} | {r.name: r.dtype for r in kernel.results}
+    signature: dict[str, str] = {}
+    constants: dict[str, Any] = {}
+    pointers = [name for name, stored in operands if stored]
+    given = {"KINDS": ("flat",) * len(operands), "RANK": 1, "INDEX": tl.uint32, "BLOCK": module.BLOCK}
+    for p in function.params:
+        if p.is_constexpr:
+            signature[p.name] = "constexpr"
+            constants[p.name] = given[p.name] if p.name in given else getattr(tl, _dtype(p.name, bound).torch)
+        elif p.num < len(pointers):
+            dtype = _dtype(declared[pointers[p.num]], bound)
+            signature[p.name] = _POINTERS.get(dtype.name, f"*{dtype.name}")
+        else:
+            signature[p.name] = p.annotation_type
+    aligned = {(k,): [["tt.divisibility", 16]] for k in range(len(pointers))}
+    options = {"num_warps": 4, "enable_fp_fusion": False, "enable_reflect_ftz": False}
+    made = triton.compile(ASTSource(function, signature, constants, aligned), target=GPUTarget("cuda", int(match.group(1)), 32), options=options)
+    return made.asm["ptx"] if stage == "ptx" else made.asm["cubin"]
+
+
+def _dtype(name: str, bound: Binding) -> DType:
+    from kgen.types import resolve
+
+    return resolve(name, bound)
+
+
+def _disassemble(cubin: bytes) -> str:
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        return _run([_tool("cuobjdump"), "--dump-sass", str(path)])
