@@ -173,21 +173,21 @@ class _Checker:
         texts: list[tuple[str, int, str]] = []
         self.later = {e.name.name: e for e in reversed(equations)}
         for equation in equations:
-            name = equation.name.name
+            assigned = equation.name.name
             if not self.may_assign(equation.name, defined, results):
                 self.evaluate(equation.body)
-                self.names.setdefault(name, None)
+                self.names.setdefault(assigned, None)
                 continue
             self.equation = equation
             value = self.evaluate(equation.body)
-            defined[name] = equation
-            self.names[name] = value
+            defined[assigned] = equation
+            self.names[assigned] = value
             if value is not None:
-                texts.append((name, value, f"{name} = {syntax.format_expr(equation.body)}"))
+                texts.append((assigned, value, f"{assigned} = {syntax.format_expr(equation.body)}"))
         decls = [d for r in header.results if (d := self.finish_result(r, results, defined)) is not None]
-        for name, equation in defined.items():
-            if name not in results and name not in self.used:
-                self.error(f"`{name}` is never used", equation.name.span, help="use it in a result, or remove it")
+        for assigned, equation in defined.items():
+            if assigned not in results and assigned not in self.used:
+                self.error(f"`{assigned}` is never used", equation.name.span, help="use it in a result, or remove it")
         self.check_params_used(header, decls)
         self.check_helpers()
         self.errors.raise_any()
@@ -684,13 +684,11 @@ class _Checker:
             return None
         key = (helper, tuple(args), dims)
         if key not in self.memo:
-            names = (
-                {}
-                if dims is None
-                else {helper.dims[0].name: dims}
-                if len(helper.dims) == 1
-                else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
-            )
+            names: dict[str, Dims] = {}
+            if dims is not None:  # a single dim argument stands for all the dims given
+                names = (
+                    {helper.dims[0].name: dims} if len(helper.dims) == 1 else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
+                )
             outside, self.outside = self.outside, self.outside or (None if own else (name, node.span))
             self.expanding.append(helper)
             self.memo[key] = self.evaluate(helper.body, dict(zip((p.name for p in helper.params), args, strict=True)), names)
@@ -743,8 +741,9 @@ class _Checker:
         if rule in ("index",) and is_bool(x.type):
             self.error(f"`{op}` of a bool", node.head, help="cast it, as in `u8(x)`")
             return None
-        t = {"bool": boolean, "index": i64}.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
-        return self.make(op, (args[0],), dims, t, rest, node.span)  # type: ignore[arg-type]
+        kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
+        reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
+        return self.make(op, (args[0],), dims, reduced, rest, node.span)  # type: ignore[arg-type]
 
     def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
         values = [self.values[a] for a in args]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,12 +90,10 @@ class _Commands(click.Group):
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            close = get_close_matches(args[0], self.commands, n=1)
-            if close:
-                error.message += f" Did you mean `{close[0]}`?"
-            elif args[0].endswith(".k"):
-                error.message += f" Did you mean `kgen compile {args[0]}`?"
-            raise
+            close = get_close_matches(args[0], self.commands, n=1) or [f"kgen compile {args[0]}"] * args[0].endswith(".k")
+            if not close:
+                raise
+            raise click.UsageError(f"there is no command `{args[0]}`. Did you mean `{close[0]}`?", ctx) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -197,7 +195,7 @@ def _range(low: int, high: int) -> str:
     return f"{low} B" if low == high else f"{low} to {high} B"
 
 
-def _print_table(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> None:
+def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> None:
     """Columns as wide as their widest cell, two spaces apart; heads dim on a terminal."""
     widths = [max(len(str(row[k])) for row in [heads, *rows]) for k in range(len(heads))]
 
@@ -270,7 +268,9 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
 @spec_argument
 @click.option("--against", default="eager,compile", show_default=True, metavar="PEERS", help="Peers to time beside it: eager, compile.")
 @target_option
-@click.option("--dtype", "dtypes", default="f32", show_default=True, metavar="LIST", help="What the dtype variables stand for: f32,bf16,...")
+@click.option(
+    "--dtype", "dtypes", default="f32", show_default=True, metavar="LIST", help="What the dtype variables stand for: f32,bf16,..."
+)
 @click.option("--elements", default="2^24", show_default=True, metavar="LIST", help="Sizes of the largest operand: 2^20,2^24,...")
 @click.option("--plot", type=click.Path(dir_okay=False), default=None, metavar="FILE.png", help="Draw bandwidth over size.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), default=None, metavar="FILE", help="Keep the figures.")

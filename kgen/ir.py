@@ -260,7 +260,7 @@ def verify(program: Program) -> Program:
         hold(s.ref in defs, s, "a store's value is bound")
         value = defs[s.ref]
         hold(
-            isinstance(value.dtype, DType) and value.dtype.kind == s.dtype.kind or value.dtype.is_int and s.dtype.is_int,
+            isinstance(value.dtype, DType) and (value.dtype.kind == s.dtype.kind or value.dtype.is_int and s.dtype.is_int),
             s,
             "a store changes no kind",
         )  # type: ignore[union-attr]

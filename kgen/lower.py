@@ -44,11 +44,11 @@ class _Lower:
     def program(self) -> Program:
         kernel = self.kernel
         labels: dict[int, str] = {}
-        for name, value, _ in kernel.equations:
-            if kernel.values[value].op != "param":
-                labels.setdefault(value, name)
-        for i, value in enumerate(kernel.values):
-            self.done[i] = self.value(value, labels.get(i, ""))
+        for name, number, _ in kernel.equations:
+            if kernel.values[number].op != "param":
+                labels.setdefault(number, name)
+        for i, v in enumerate(kernel.values):
+            self.done[i] = self.value(v, labels.get(i, ""))
         tensors = tuple(Tensor(p.name, resolve(p.dtype, self.binding), p.dims) for p in kernel.params if p.dims is not None)
         stores = []
         for r in kernel.results:
@@ -86,7 +86,8 @@ class _Lower:
         """The operands of an operator in the dtype that they share."""
         if isinstance(v.type, Number):
             return args
-        rule, common = OPS[v.op].rule, v.type
+        rule = OPS[v.op].rule
+        common: ValueType = v.type
         if rule in ("compare", "test"):
             types = [self.kernel.values[a] for a in v.args]
             common = promote([(t.type, bool(t.dims)) for t in types])

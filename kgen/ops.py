@@ -22,6 +22,7 @@ reflection subtracts, |digamma(1 - x)| and |pi / tan(pi x)|, so near its zeros t
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,8 @@ class Spell:
     int: str = ""
     bool: str = ""
     uint: str = ""
-    infix: int = CALL
-    ulp: tuple[float, float] = (0.5, 0.5)
+    infix: builtins.int = CALL
+    ulp: tuple[builtins.float, builtins.float] = (0.5, 0.5)
 
     def text(self, kind: str) -> str:
         signed = self.int or self.float

@@ -128,7 +128,8 @@ def rewrite(program: Program, rules: tuple[Rule, ...] = RULES) -> Program:
 
 
 def _sweep(program: Program, rule: Rule) -> Program:
-    build, moved = Builder(), {}
+    build = Builder()
+    moved: dict[str, str] = {}
     for let in program.lets:
         expr = Op(let.expr.args[0], *(ref(moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
         here = replace(let, expr=expr)

@@ -84,7 +84,8 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
         lines += [f"  write  {s.result}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else "") for s in p.stores]
         lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
     c = cost(program, passes)
-    lines.append(f"an element: {c.read} bytes read, {c.written} written, about {c.instructions} instructions and {c.special} special functions")
+    work = f"about {c.instructions} instructions and {c.special} special functions"
+    lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     lines.append(f"predicted bound: {predicted_bound(c)}")
     return "\n".join(lines) + "\n"
 

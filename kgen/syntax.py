@@ -173,6 +173,11 @@ class _Lines:
     def __init__(self) -> None:
         self.source = Source("", "")
         self.last = self.previous = None  # the token in the parser's hands, and the one before it
+        self.comments: list = []
+
+    def comment(self, token):
+        self.comments.append(token)
+        return token
 
     def process(self, stream: Iterator) -> Iterator:
         open_brackets: list = []
@@ -308,10 +313,8 @@ def _parser(strict: bool = False):
 
     lines = _Lines()
     grammar = (Path(__file__).parent / "grammar.lark").read_text()
-    parser = lark.Lark(grammar, parser="lalr", lexer="basic", transformer=Build(), postlex=lines, maybe_placeholders=True,
-                       lexer_callbacks={"COMMENT": lambda t: parser.kgen_comments.append(t) or t}, strict=strict)  # fmt: skip
-    parser.kgen_comments = []
-    return parser, lines
+    options = {"parser": "lalr", "lexer": "basic", "maybe_placeholders": True, "lexer_callbacks": {"COMMENT": lines.comment}}
+    return lark.Lark(grammar, transformer=Build(), postlex=lines, strict=strict, **options), lines
 
 
 def _span(node) -> Span:
@@ -351,16 +354,16 @@ def parse(text: str, name: str = "<text>") -> File:
     with _LOCK:
         parser, lines = _parser()
         lines.source = source
-        parser.kgen_comments.clear()
+        lines.comments.clear()
         try:
             statements = parser.parse(text)
         except lark.exceptions.UnexpectedToken as error:
             raise _unexpected(source, error.token, set(error.accepts or error.expected), lines) from None
         except lark.exceptions.UnexpectedCharacters as error:
-            raise _bad_character(source, error.pos_in_stream) from None
+            raise _bad_character(source, error.pos_in_stream or 0) from None
         except lark.exceptions.VisitError as error:
             raise error.orig_exc from None
-        comments = tuple((c.start_pos, str(c)[1:]) for c in parser.kgen_comments)
+        comments = tuple((c.start_pos, str(c)[1:]) for c in lines.comments)
     return File(source, tuple(statements), comments)
 
 
@@ -439,7 +442,7 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
         return _at(source, place, f"`=` cannot stand{after or ' here'}", help="to compare, write `==`; an equation is `name = expression`")
     if str(token) in ("&", "|") and previous is not None and str(previous) == str(token):
         return _at(source, place, f"`{token}{token}` is not an operator", help=f"write `{'and' if str(token) == '&' else 'or'}`")
-    if "ELSE" in accepts and token.type in ("_NL", "RPAR", "RSQB", "COMMA", "EQUAL"):
+    if "ELSE" in accepts and previous is not None and token.type in ("_NL", "RPAR", "RSQB", "COMMA", "EQUAL"):
         return _at(
             source, (previous.start_pos, previous.end_pos), f"`else` is missing after `{previous}`", help="write `a if condition else b`"
         )

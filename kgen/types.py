@@ -146,7 +146,8 @@ def promote(operands: list[tuple[ValueType, bool]]) -> ValueType:
         if result is None:
             result = joined
         elif _category(joined) > _category(result):
-            result = {0: boolean, 1: i64, 2: Float(frozenset({"f32"}))}[_category(joined)] if isinstance(joined, Number) else joined
+            weak: tuple[ValueType, ...] = (boolean, i64, Float(frozenset({"f32"})))
+            result = weak[_category(joined)] if isinstance(joined, Number) else joined
     assert result is not None
     return result
 

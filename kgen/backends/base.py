@@ -364,7 +364,7 @@ class Render:
 
     def scalars(self, p: Map) -> tuple[Argument, ...]:
         """The numbers that a pass takes: an argument as it stands, or an expression of arguments, computed before the launch."""
-        made = []
+        made: list[Argument] = []
         for s in p.scalars:
             if s.number.expr.name in ("arg", "size"):
                 given = self.number_name(s.number.expr.attrs[0])
@@ -443,11 +443,9 @@ class _Body:
         last = operands[-1]
         unsigned = "u64" if last.dtype.bits == 64 else "u32"  # type: ignore[union-attr]
         text = fill(spell, kind, [self.text[o.name] for o in operands], {"F": self.render.type_of(last), "U": unsigned})
-        return (
-            self.backend.narrow(text, let.dtype, self.render.type_of(let))
-            if let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift")
-            else text
-        )  # type: ignore[union-attr]
+        if isinstance(let.dtype, DType) and let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift"):
+            return self.backend.narrow(text, let.dtype, self.render.type_of(let))
+        return text
 
     def number(self, number: Let, let: Let) -> Text:
         text = number.expr.attrs[0]

@@ -9,7 +9,22 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from kgen.backends.base import Argument, Backend, Names, Render, Text, Unit, decimal, enclosed, fill, function_sources, negative, rounds_alike, single_precision, wrapped
+from kgen.backends.base import (
+    Argument,
+    Backend,
+    Names,
+    Render,
+    Text,
+    Unit,
+    decimal,
+    enclosed,
+    fill,
+    function_sources,
+    negative,
+    rounds_alike,
+    single_precision,
+    wrapped,
+)
 from kgen.check import Kernel
 from kgen.ir import Let, Program, exact
 from kgen.ops import CALL, LOOSE, OPS
@@ -48,7 +63,11 @@ class CFamily(Backend):
             return Text(f"{type_name}({sign}{text})")
         if type_name != "double" and math.isinf(single_precision(value)):
             too_large = self.literal("-inf" if value < 0 else "inf", dtype, type_name)
-            return too_large if type_name == "float" else Text(f"{type_name}(sizeof({type_name}) == 4 ? {too_large.text} : {decimal(value, single=False)})")
+            return (
+                too_large
+                if type_name == "float"
+                else Text(f"{type_name}(sizeof({type_name}) == 4 ? {too_large.text} : {decimal(value, single=False)})")
+            )
         if type_name == "float":
             text = decimal(value, single=True)
             return negative(f"{text}f")
@@ -153,7 +172,7 @@ class CFamily(Backend):
             "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
         }
 
-    def layout(self, kernel: Kernel) -> list[dict[str, Any]]:
+    def layout(self, kernel: Kernel) -> Any:
         """The views of a kernel's units, without their text: what a launcher must know of the order of arguments."""
         render = Render(self, kernel)
         units = [render.unit(p, k) for k, p in enumerate(render.passes)]
@@ -206,16 +225,15 @@ class CFamily(Backend):
             return negative(decimal(value, single=False) if n.dtype == FLOAT else f"{self.number_types['int']}({int(value)})")
         if n.expr.name in ("arg", "size"):
             return Text(names.user(n.expr.attrs[0]))
-        args = []
+        args: list[Text] = []
         for o in n.expr.operands:
-            text, kind = done[o.name], defs[o.name].dtype
-            if n.dtype == FLOAT and kind != FLOAT and not (n.expr.name == "where" and not args):
-                text = (
-                    Text(decimal(exact(defs[o.name].expr.attrs[0]), single=False))
-                    if defs[o.name].expr.name == "lit"
-                    else Text(f"double({text.text})")
-                )
-            args.append(text)
+            operand, operand_text = defs[o.name], done[o.name]
+            if n.dtype == FLOAT and operand.dtype != FLOAT and not (n.expr.name == "where" and not args):
+                if operand.expr.name == "lit":
+                    operand_text = negative(decimal(exact(operand.expr.attrs[0]), single=False))
+                else:
+                    operand_text = Text(f"double({operand_text.text})")
+            args.append(operand_text)
         kinds: Any = n.dtype.kind if n.expr.name not in ("eq", "ne", "lt", "le", "gt", "ge") else "float"
         spell = OPS[n.expr.name].spell("cpp")
         return fill(spell, kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from kgen.check import Kernel
@@ -53,7 +54,7 @@ def median_ms(run: Callable[[], Any], device: str, seconds: float = 0.4) -> floa
     run()
     if device == "cuda":
         flush = torch.empty(1 << 26, dtype=torch.int32, device="cuda")
-        pairs = []
+        pairs: list[tuple[Any, Any]] = []
         torch.cuda.synchronize()
         start = time.perf_counter()
         while len(pairs) < 12 or (time.perf_counter() - start < seconds and len(pairs) < 200):
@@ -130,7 +131,7 @@ def bench(kernel: Kernel, targets: list[str], peers: tuple[str, ...], dtype: str
             got = [copies[r.state] if r.state else outs.pop(0) for r in kernel.results]
             _compare(kernel, target, got, results)
             # a fresh result each call, as the peers make one
-            runs[target] = lambda runnable=runnable, copies=copies, target=target: runnable(**copies, target=target)
+            runs[target] = partial(runnable, **copies, target=target)
         for peer in peers:
             function = graph
             if peer == "compile":
@@ -140,7 +141,7 @@ def bench(kernel: Kernel, targets: list[str], peers: tuple[str, ...], dtype: str
             function(*inputs)
             _wait(device)
             first[peer] = time.perf_counter() - start
-            runs[peer] = lambda function=function: function(*inputs)
+            runs[peer] = partial(function, *inputs)
         source = torch.empty(moved // 2, dtype=torch.uint8, device=device).random_(0, 255)
         sink = torch.empty_like(source)
         copy = median_ms(lambda: sink.copy_(source), device)
@@ -166,4 +167,6 @@ def _compare(kernel: Kernel, target: str, got: list[Any], want: list[Any]) -> No
         scale = y.double().abs().nan_to_num(0).max().clamp(min=1.0)
         eps = torch.finfo(y.dtype).eps if y.dtype.is_floating_point else 0
         if not torch.allclose(x.double(), y.double(), rtol=64 * eps, atol=float(64 * eps * scale), equal_nan=True):
-            raise KgenError(f"{kernel.name}: {target} and eager PyTorch differ in {r.name}", help=f"`kgen check` says where ({kernel.name})")
+            raise KgenError(
+                f"{kernel.name}: {target} and eager PyTorch differ in {r.name}", help=f"`kgen check` says where ({kernel.name})"
+            )

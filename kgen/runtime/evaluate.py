@@ -148,7 +148,7 @@ class Evaluator:
         row = OPS[v.op]
         tensors = [a if isinstance(a, torch.Tensor) else self.number(a, k, v, args) for k, a in enumerate(args)]
         if (
-            row.rule in ("arith", "float", "compare")
+            row.rule in ("arith", "float", "compare", "bits", "shift")
             and len(tensors) > 1
             and not (len(tensors) == 2 and row.name in ("add", "sub", "mul", "div") and self.mode == "eager")
         ):
@@ -160,7 +160,19 @@ class Evaluator:
         if row.rule == "where":
             wanted = self.common(v)
             tensors = [tensors[0].to(torch.bool), *(t.to(wanted) for t in tensors[1:])]
+        if row.name in ("floordiv", "mod") and not any(t.dtype.is_floating_point for t in tensors):
+            return self.divide(row.name, *tensors)
+        if row.name == "sub" and self.mode == "eager":  # which refuses bools beside floats
+            tensors = [t.to(torch.uint8) if t.dtype == torch.bool else t for t in tensors]
         return row.reference(torch)(*tensors)
+
+    def divide(self, name: str, x, y):
+        """Integer // and %: by zero 0 and x (torch raises), and the least by -1 wraps (the processor traps)."""
+        torch = self.torch
+        plain = (y != 0) & (y != -1) if y.dtype != torch.uint8 else y != 0
+        found = (torch.floor_divide if name == "floordiv" else torch.remainder)(x, torch.where(plain, y, 1))
+        by_zero, by_minus_one = (0, -x) if name == "floordiv" else (x, 0)
+        return torch.where(plain, found, torch.where(y == 0, by_zero, by_minus_one)).to(found.dtype)
 
     def number(self, a, k: int, v: Value, args: list):
         torch = self.torch

@@ -67,7 +67,8 @@ class Kernel:
     Arguments are the spec's parameters, by position or name: tensors of the declared dtypes and dims (any strides; all on
     one device), Python numbers for `float` and `int`.  `out=` takes the results (a tensor, or a tuple of them) instead of
     new ones; `target=` chooses among "triton" and "cuda" on CUDA tensors, "cpp" and "torch" (operator by operator) on
-    others; a parameter of either name takes that keyword for itself.  Returns the results that are not primed: one tensor, a tuple, or None.
+    others; a parameter of either name takes that keyword for itself.  Returns the results that are not primed: one tensor,
+    a tuple, or None.
     """
 
     def __init__(self, kernel: checker.Kernel):
@@ -167,7 +168,7 @@ class _Cpp:
         self.units = backend("cpp").layout(kernel)  # type: ignore[attr-defined]
         self.library = library(backend("cpp").render(kernel), kernel.name)
         self.params = {p.name: p for p in kernel.params}
-        self.entries: dict[tuple, Any] = {}
+        self.entries: dict[str, Any] = {}
 
     def __call__(self, call: Any) -> None:
         for unit in self.units:

@@ -145,7 +145,8 @@ def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) 
             signature[p.name] = p.annotation_type
     aligned = {(k,): [["tt.divisibility", 16]] for k in range(len(pointers))}
     options = {"num_warps": 4, "enable_fp_fusion": False, "enable_reflect_ftz": False}
-    made = triton.compile(ASTSource(function, signature, constants, aligned), target=GPUTarget("cuda", int(match.group(1)), 32), options=options)
+    where = GPUTarget("cuda", int(match.group(1)), 32)
+    made = triton.compile(ASTSource(function, signature, constants, aligned), target=where, options=options)
     return made.asm["ptx"] if stage == "ptx" else made.asm["cubin"]
 
 

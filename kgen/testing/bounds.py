@@ -102,7 +102,8 @@ class Analysis(Evaluator):
         entering = [self.entering(v, a) if e is None else e for a, e in zip(args, carried, strict=True)]
         if v.op in OPS and self.common_format(v) == "f32":
             for k, of in enumerate(v.args):
-                if isinstance(self.kernel.values[of].type, Float) and self.compute(self.kernel.values[of]) == "f64":  # narrowed, as 0-d tensors are
+                operand = self.kernel.values[of]
+                if isinstance(operand.type, Float) and self.compute(operand) == "f64":  # narrowed, as 0-d tensors are
                     entering[k] = torch.where(args[k].abs() > FORMATS["f32"][2], torch.inf, entering[k] + 0.5 * ulp(args[k], "f32"))
         moved = self.moved(v, x, args, entering)
         if not float_result:
@@ -179,8 +180,14 @@ class Analysis(Evaluator):
             chosen = torch.where(c, errors[1], errors[2])
             either = (a.double() - b.double()).abs() + errors[1] + errors[2]
             return torch.where(errors[0] != 0, either, chosen)
-        # errors near the end of float64 would vanish in the sums below: move further, and scale back
-        far = 2.0**20 if self.compute(v) == "f64" else 1.0
+        # errors near the end of float64 would vanish in the sums below: move further, and scale back (but not where it jumps)
+        far, back = torch.ones((), dtype=torch.float64), 1.0
+        if self.compute(v) == "f64":
+            small = torch.ones((), dtype=torch.bool)
+            for k in carrying:
+                small = small & (errors[k] <= 2.0**-40 * torch.as_tensor(args[k], dtype=torch.float64).abs())
+            far = torch.where(small, 2.0**20, 1.0)
+            back = 1.0 if OPS[v.op].breaks else far
         worst = zero
         for signs in product((-1.0, 1.0), repeat=len(carrying)):
             shifted = list(args)
@@ -192,7 +199,7 @@ class Analysis(Evaluator):
                     return torch.where(errors[k] != 0, torch.inf, 0.0)
             y = self.value(v, shifted)
             same = (y == x) | (torch.isnan(y.double()) & torch.isnan(x.double()))
-            step = torch.where(same, 0.0, (y.double() - x.double()).abs() / far)
+            step = torch.where(same, 0.0, (y.double() - x.double()).abs() / back)
             worst = torch.maximum(worst, step)
         for k in carrying:
             worst = torch.where(torch.isnan(errors[k]), torch.nan, worst)

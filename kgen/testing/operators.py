@@ -194,8 +194,8 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
                             failed.append(f"{op.name} on {target}, {dtype}: {why or f'{worst:.2f} ulp, over {limit}'}")
                     advance()
     table_rows = []
-    for (name, target), worst in found.items():
+    for (name, target), by_dtype in found.items():
         table_rows.append(
-            (name, target, *(f"{worst[d]:.2f}" if d in worst else "-" for d in FORMATS), f"{OPS[name].spell(target).ulp[0]:g}")
+            (name, target, *(f"{by_dtype[d]:.2f}" if d in by_dtype else "-" for d in FORMATS), f"{OPS[name].spell(target).ulp[0]:g}")
         )
     return table_rows, failed
