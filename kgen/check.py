@@ -7,68 +7,36 @@ applies to, a dtype (dtype variables left open) and dims.  Helpers and the prelu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import dataclass
 
-from kgen import syntax
-from kgen.errors import Errors, KgenError, Span
-from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
-from kgen.syntax import Apply, Equation, Expr, File, Header, Helper, Name, Num, Param
+from kgen import syntax, typeset
+from kgen.errors import KgenError, Span
+from kgen.expressions import (
+    MAX_FLOAT,
+    Expressions,
+    Parameter,
+    Value,
+    describe,
+    exact,
+    is_variable,
+    prelude,
+    storable,
+    stored_type,
+)
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Param
 from kgen.types import (
-    BOOL,
     DTYPES,
     ELLIPSIS,
     FLOAT,
-    INT,
     Binding,
     Dims,
-    Float,
     Number,
-    ValueType,
-    boolean,
-    i64,
-    is_bool,
-    is_float,
-    is_int,
-    promote,
     show_type,
-    union,
 )
 
-MAX_VALUES = 2_000
-MAX_NESTED = 64
 MAX_VARIABLES = 4
 MAX_DIMS = 64
-MAX_FLOAT = 2**1024 - 2**970
-CALLS = ("min", "max")  # with square brackets a reduction, without an operator
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value of a kernel: `op` is a row of the table, a reduction, or one of param, lit, const, size, index, cast, pick."""
-
-    op: str
-    args: tuple[int, ...]
-    attr: str | Dims
-    type: ValueType
-    dims: Dims
-    span: Span = field(compare=False)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter: `dims` is None for a number (then `dtype` is "float" or "int"); `default` is its text."""
-
-    name: str
-    dtype: str
-    dims: Dims | None
-    default: str | None
-    span: Span
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.dims is not None
 
 
 @dataclass(frozen=True)
@@ -109,7 +77,7 @@ class Kernel:
         return [dict(zip(self.variables, chosen, strict=True)) for chosen in product(VARIABLE, repeat=len(self.variables))]
 
     def signature(self) -> str:
-        return syntax.format_header(next(s for s in self.file.statements if isinstance(s, Header)), width=100)
+        return typeset.format_header(next(s for s in self.file.statements if isinstance(s, Header)), width=100)
 
 
 def check(file: File) -> Kernel:
@@ -117,32 +85,7 @@ def check(file: File) -> Kernel:
     return _Checker(file).kernel()
 
 
-@lru_cache(maxsize=1)
-def prelude() -> dict[str, Helper]:
-    file = syntax.parse((Path(__file__).parent / "prelude.k").read_text(), "prelude.k")
-    return {s.name.name: s for s in file.statements if isinstance(s, Helper)}
-
-
-class _Checker:
-    def __init__(self, file: File):
-        self.file = file
-        self.errors = Errors(file.source)
-        self.later: dict[str, Equation] = {}  # the first equation of each name
-        self.equation: Equation | None = None  # the one at hand
-        self.values: list[Value] = []
-        self.ids: dict[Value, int] = {}
-        self.params: dict[str, Parameter] = {}
-        self.dims: dict[str, Span] = {}
-        self.names: dict[str, int | None] = {}
-        self.used: set[str] = set()
-        self.helpers: dict[str, Helper] = {}
-        self.expanding: list[Helper] = []
-        self.memo: dict[tuple, int | None] = {}
-        self.variables: set[str] = set()
-        self.outside: tuple[str, Span] | None = None  # the prelude function that the user called, and where: errors inside point there
-
-    # ------------------------------------------------------------------ the file
-
+class _Checker(Expressions):
     def kernel(self) -> Kernel:
         headers = [s for s in self.file.statements if isinstance(s, Header)]
         if not headers:
@@ -183,7 +126,7 @@ class _Checker:
             defined[assigned] = equation
             self.names[assigned] = value
             if value is not None:
-                texts.append((assigned, value, f"{assigned} = {syntax.format_expr(equation.body)}"))
+                texts.append((assigned, value, f"{assigned} = {typeset.format_expr(equation.body)}"))
         decls = [d for r in header.results if (d := self.finish_result(r, results, defined)) is not None]
         for assigned, equation in defined.items():
             if assigned not in results and assigned not in self.used:
@@ -194,11 +137,6 @@ class _Checker:
         return Kernel(
             header.name.name, self.file.doc(), self.file, tuple(self.params.values()), tuple(decls), tuple(self.values), tuple(texts)
         )
-
-    def error(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
-        if self.outside is not None:
-            message, span = f"in `{self.outside[0]}`: {message}", self.outside[1]
-        self.errors.add(message, span, label, help)
 
     def values_of_dims(self, header: Header) -> Iterable[Name]:
         return (d for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
@@ -213,7 +151,7 @@ class _Checker:
         dims = syntax.dim_names(t.dims) if t.dims is not None else None
         if dims is None:
             if t.dtype.name not in ("float", "int"):
-                known = t.dtype.name in DTYPES or _is_variable(t.dtype.name)
+                known = t.dtype.name in DTYPES or is_variable(t.dtype.name)
                 self.error(
                     f"`{t.dtype.name}` is not the type of a number",
                     t.dtype.span,
@@ -227,7 +165,7 @@ class _Checker:
                 self.error("a tensor has no default", p.default_span, help="only numbers (`float`, `int`) have one")
         if dims is None and p.default is not None:
             self.check_default(p)
-        if dims is not None and _is_variable(t.dtype.name):
+        if dims is not None and is_variable(t.dtype.name):
             self.variables.add(t.dtype.name)
             if len(self.variables) > MAX_VARIABLES:
                 self.error(f"a kernel may have at most {MAX_VARIABLES} dtype variables", t.dtype.span)
@@ -237,14 +175,18 @@ class _Checker:
             "param",
             (),
             name,
-            Number(t.dtype.name) if dims is None and t.dtype.name in ("float", "int") else FLOAT if dims is None else _stored(t.dtype.name),
+            Number(t.dtype.name)
+            if dims is None and t.dtype.name in ("float", "int")
+            else FLOAT
+            if dims is None
+            else stored_type(t.dtype.name),
             dims or (),
             p.name.span,
         )
 
     def check_tensor_type(self, t: syntax.Type) -> None:
         name = t.dtype.name
-        if name not in DTYPES and not _is_variable(name):
+        if name not in DTYPES and not is_variable(name):
             known = {
                 "float": "f32",
                 "int": "i64",
@@ -283,7 +225,7 @@ class _Checker:
             self.error(f"the default of the int `{p.name.name}` is not an integer", p.default_span)
         elif p.type.dtype.name == "int" and not -(2**63) <= int(text, 0 if "x" in text.lower() else 10) < 2**63:
             self.error("this number is too large for an i64", p.default_span)
-        elif p.type.dtype.name == "float" and value[0] in ".0123456789" and value[:2].lower() != "0x" and _exact(value.lower()) > MAX_FLOAT:
+        elif p.type.dtype.name == "float" and value[0] in ".0123456789" and value[:2].lower() != "0x" and exact(value.lower()) > MAX_FLOAT:
             self.error("this number is too large for an f64", p.default_span, help="infinity is `inf`")
 
     def declare_helpers(self) -> None:
@@ -330,7 +272,7 @@ class _Checker:
                 self.error(f"result `{name}` is not a tensor", r.type.span, help=f"a 0-d tensor is `{element}[]`")
                 continue
             self.check_tensor_type(r.type)
-            if _is_variable(r.type.dtype.name) and r.type.dtype.name not in self.variables:
+            if is_variable(r.type.dtype.name) and r.type.dtype.name not in self.variables:
                 self.error(
                     f"the dtype variable {r.type.dtype.name} is no parameter's",
                     r.type.dtype.span,
@@ -383,6 +325,8 @@ class _Checker:
         if name in self.params:
             return None
         if name not in defined:
+            if name in self.later:
+                return None  # its equation is an error already
             self.error(f"result `{name}` has no equation", r.name.span, help=f"add `{name} = ...`")
             return None
         value = self.names[name]
@@ -397,16 +341,16 @@ class _Checker:
                 self.error(
                     f"{what} has dim {d}, which `{name}` does not",
                     where,
-                    label=show_type(_shown(leaf), leaf.dims),
+                    label=show_type(describe(leaf), leaf.dims),
                     help=f"add {d} to `{name}: {show_type(r.type.dtype.name, dims)}`, or reduce over {d}",
                 )
                 return None
         stored = r.type.dtype.name
-        if stored not in DTYPES and not _is_variable(stored):
+        if stored not in DTYPES and not is_variable(stored):
             return None
         t = v.type
-        if not _storable(t, _stored(stored)):
-            was = t if isinstance(t, Number) else _shown(v)
+        if not storable(t, stored_type(stored)):
+            was = t if isinstance(t, Number) else describe(v)
             self.error(f"`{name}` is {stored} but its value is {was}", span, help=f"write `{stored}(...)` around it")
             return None
         return ResultDecl(name, stored, dims, name[:-1] if r.primed else None, value, r.name.span)
@@ -455,397 +399,6 @@ class _Checker:
                 seen.add(v)
                 stack.extend(self.values[v].args)
         return seen
-
-    # ------------------------------------------------------------------ expressions
-
-    def make(self, op: str, args: tuple[int, ...], attr: str | Dims, t: ValueType, dims: Dims, span: Span) -> int:
-        value = Value(op, args, attr, t, dims, self.outside[1] if self.outside else span)
-        if value not in self.ids:
-            if len(self.values) >= MAX_VALUES:
-                self.error(f"the kernel has more than {MAX_VALUES:,} operations", span, help="split it into several kernels")
-                self.errors.raise_any()
-            self.ids[value] = len(self.values)
-            self.values.append(value)
-        return self.ids[value]
-
-    def evaluate(self, root: Expr, env: dict[str, int | None] | None = None, dims: dict[str, Dims] | None = None) -> int | None:
-        """The value of an expression; None (after an error) poisons what it enters, so that each mistake is told once.
-
-        `env` and `dims` are a helper's arguments; without them names are the kernel's own.
-        """
-        done: dict[int, int | None] = {}
-        for node in syntax.postorder(root):
-            if isinstance(node, Num):
-                done[id(node)] = self.number(node)
-            elif isinstance(node, Name):
-                done[id(node)] = self.lookup(node, env, dims)
-            else:
-                done[id(node)] = self.apply(node, [done[id(a)] for a in node.args], dims, env is not None)
-        return done[id(root)]
-
-    def number(self, node: Num) -> int | None:
-        text = node.text.lower()
-        integer = text.startswith("0x") or text.isdigit()
-        if integer and int(text, 16 if text.startswith("0x") else 10) >= 2**63:
-            self.error("this number is too large for an i64", node.span, help="write it with a decimal point to make it a float")
-            return None
-        if not integer and _exact(text) > MAX_FLOAT:
-            self.error("this number is too large for an f64", node.span, help="infinity is `inf`")
-            return None
-        return self.make("lit", (), str(int(text, 16)) if text.startswith("0x") else text, INT if integer else FLOAT, (), node.span)
-
-    def lookup(self, node: Name, env: dict[str, int | None] | None, dims: dict[str, Dims] | None) -> int | None:
-        name = node.name
-        if env is not None:
-            if name in env:
-                return env[name]
-            if dims is not None and name in dims:
-                return self.size(dims[name], node.span)
-        elif name in self.names:
-            self.used.add(name)
-            return self.names[name]
-        elif name in self.dims:
-            return self.size((name,), node.span)
-        if name in CONSTANTS:
-            return self.make("const", (), name, FLOAT, (), node.span)
-        self.unknown_name(node, env)
-        return None
-
-    def size(self, dims: Dims, span: Span) -> int:
-        value = self.make("size", (), dims[0], INT, (), span)
-        for d in dims[1:]:
-            value = self.make("mul", (value, self.make("size", (), d, INT, (), span)), "", INT, (), span)
-        return value
-
-    def unknown_name(self, node: Name, env: dict[str, int | None] | None) -> None:
-        name = node.name
-        if env is not None:
-            self.error(f"`{name}` is not an argument of this helper", node.span, help="a helper sees its own arguments only")
-        elif name in self.later and self.later[name] is not self.equation:
-            row = self.file.source.place(self.later[name].span.start)[0]
-            if name not in self.used:
-                self.error(f"`{name}` is used before its equation", node.span, help=f"move line {row} up")
-            self.used.add(name)
-        elif self.is_function(name):
-            self.error(f"`{name}` is a function", node.span, help=f"call it: `{name}(...)`")
-        elif self.later.get(name) is self.equation:
-            self.error(
-                f"`{name}` stands in its own equation", node.span, help="a name has one value: give the value used here another name"
-            )
-        elif name in ("True", "False"):
-            self.error(f"`{name}` is not defined", node.span, help="bools come from comparisons, as in `1 > 0`")
-        else:
-            found = _closest(name, [*self.names, *self.dims, *CONSTANTS])
-            self.used.add(found)
-            self.error(f"`{name}` is not defined", node.span, help=_did_you_mean(found))
-
-    def is_function(self, name: str) -> bool:
-        return (
-            name in OPS
-            or name in REDUCTIONS
-            or name in self.helpers
-            or name in prelude()
-            or name in DTYPES
-            or name in self.variables
-            or name in ("pick",)
-        )
-
-    def unknown_function(self, node: Apply) -> None:
-        known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
-        alias = {
-            "float": "f32(x)",
-            "int": "i64(x)",
-            "maximum": "max(a, b)",
-            "minimum": "min(a, b)",
-            "square": "x^2",
-            "abs_": "abs(x)",
-            "ln": "log(x)",
-        }
-        self.error(
-            f"there is no function `{node.op}`",
-            node.head,
-            help=f"write `{alias[node.op]}`" if node.op in alias else _did_you_mean(_closest(node.op, known)),
-        )
-
-    def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
-        op = node.op
-        if op == "index" and not node.args:
-            return self.index(node, env_dims)
-        dims = self.dims_of(node, env_dims)
-        if node.dims is not None and dims is None:
-            return None
-        if node.dims is not None and not node.args and op in self.names:
-            names = ", ".join(d.name for d in node.dims)
-            self.error(
-                f"`{op}` cannot be indexed",
-                node.span,
-                help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`",
-            )
-            return None
-        if op == "index":
-            self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
-            return None
-        if node.dims is not None and not node.args:
-            self.error(f"`{op}[...]` lacks its operand", node.span, help=f"write `{op}[{', '.join(d.name for d in node.dims)}](x)`")
-            return None
-        if node.written == "call" and op in self.helpers or (op in prelude() and op not in OPS):
-            return self.call_helper(node, args, dims)
-        if node.written == "call" and (op in DTYPES or op in self.variables):
-            return self.cast(node, args)
-        if op in ("pick", *REDUCTIONS) and (dims is not None or op not in CALLS):
-            return self.reduce(node, args, dims)
-        if op not in OPS or node.written == "call" and op == "pos":
-            self.unknown_function(node)
-            return None
-        if dims is not None:
-            self.error(f"`{op}` takes no dims", node.head, help=f"write `{op}(...)`")
-            return None
-        row = OPS[op]
-        if op in CALLS and len(args) > 2:  # max(a, b, c) is max(max(a, b), c)
-            value = args[0]
-            for other in args[1:]:
-                value = None if value is None or other is None else self.operate(row, node, [value, other])
-            return value
-        if len(args) != row.arity:
-            self.wrong_count(
-                node, op, row.args, "over a dim it is `max[N](x)`" if op == "max" else "over a dim it is `min[N](x)`" if op == "min" else ""
-            )
-            return None
-        return None if None in args else self.operate(row, node, [a for a in args if a is not None])
-
-    def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "") -> None:
-        plural = "argument" if len(wanted) == 1 else "arguments"
-        dims = f"[{', '.join(d.name for d in node.dims)}]" if node.dims else ""
-        self.error(
-            f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help or f"write `{op}{dims}({', '.join(wanted)})`"
-        )
-
-    def dims_of(self, node: Apply, env: dict[str, Dims] | None) -> Dims | None:
-        """The dims in a call's square brackets, a helper's own ones replaced; None without brackets or after an error."""
-        if node.dims is None:
-            return None
-        names: list[str] = []
-        for d in node.dims:
-            if env is not None and d.name in env:
-                names.extend(env[d.name])
-            elif d.name == ELLIPSIS or d.name in self.dims:
-                names.append(d.name)
-            else:
-                self.error(
-                    f"there is no dim {d.name}",
-                    d.span,
-                    help=_did_you_mean(_closest(d.name, list(self.dims))) or "dims are those of the parameters",
-                )
-                return None
-        if len(set(names)) != len(names):
-            self.error("a dim stands twice here", node.head)
-            return None
-        return tuple(names)
-
-    def index(self, node: Apply, env: dict[str, Dims] | None) -> int | None:
-        dims = self.dims_of(node, env)
-        if dims is None:
-            if node.dims is None:
-                self.error("`index` takes one dim", node.head, help="write `index[N]`")
-            return None
-        if len(dims) != 1 or dims[0] == ELLIPSIS:
-            self.error("`index` takes one named dim", node.span)
-            return None
-        return self.make("index", (), dims[0], i64, dims, node.span)
-
-    def call_helper(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
-        name = node.op
-        own = name in self.helpers and self.outside is None  # the prelude's functions see the prelude alone
-        helper = self.helpers[name] if own else prelude()[name]
-        if own:
-            self.used.add(name)
-        if helper in self.expanding:
-            self.error(f"helper `{name}` calls itself", node.head, help="a kernel has no recursion")
-            return None
-        if len(self.expanding) >= MAX_NESTED:
-            self.error(f"helpers call one another more than {MAX_NESTED} deep", node.head, help="give a part of it a name in an equation")
-            self.errors.raise_any()
-        if len(args) != len(helper.params):
-            self.wrong_count(node, name, tuple(p.name for p in helper.params))
-            return None
-        if (dims is None) != (not helper.dims):
-            seen = self.values[args[0]].dims if args and args[0] is not None else ()
-            sample = seen[-1] if seen and len(helper.dims) == 1 else ", ".join(d.name for d in helper.dims)
-            self.error(
-                f"`{name}` takes {'dims' if helper.dims else 'no dims'}",
-                node.head,
-                help=f"write `{name}{f'[{sample}]' if sample else ''}(...)`",
-            )
-            return None
-        if dims is not None and len(helper.dims) not in (1, len(dims)):
-            self.error(f"`{name}` takes {len(helper.dims)} dims, not {len(dims)}", node.head)
-            return None
-        if None in args:
-            return None
-        key = (helper, tuple(args), dims)
-        if key not in self.memo:
-            names: dict[str, Dims] = {}
-            if dims is not None:  # a single dim argument stands for all the dims given
-                names = (
-                    {helper.dims[0].name: dims} if len(helper.dims) == 1 else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
-                )
-            outside, self.outside = self.outside, self.outside or (None if own else (name, node.span))
-            self.expanding.append(helper)
-            self.memo[key] = self.evaluate(helper.body, dict(zip((p.name for p in helper.params), args, strict=True)), names)
-            self.expanding.pop()
-            self.outside = outside
-        return self.memo[key]
-
-    def cast(self, node: Apply, args: list[int | None]) -> int | None:
-        if len(args) != 1:
-            self.wrong_count(node, node.op, ("x",))
-            return None
-        if args[0] is None:
-            return None
-        v = self.values[args[0]]
-        return self.make("cast", (args[0],), node.op, _stored(node.op), v.dims, node.span)
-
-    def reduce(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
-        op = node.op
-        wanted = ("x", "t") if op == "pick" else ("x",)
-        if dims is None:
-            self.error(f"`{op}` reduces over dims", node.head, help=f"write `{op}[N]({', '.join(wanted)})`")
-            return None
-        if len(args) != len(wanted):
-            self.wrong_count(node, op, wanted)
-            return None
-        if None in args:
-            return None
-        x = self.values[args[0]]  # type: ignore[index]
-        for d in dims:
-            if d not in x.dims:
-                shown = node.args[0]
-                what = f"`{shown.name}`" if isinstance(shown, Name) else "its operand"
-                self.error(f"`{op}` reduces over {d}, which {what} does not have", node.head, label=show_type(_shown(x), x.dims))
-                return None
-        rest = tuple(d for d in x.dims if d not in dims)
-        if op == "pick":
-            t = self.values[args[1]]  # type: ignore[index]
-            if not is_int(t.type) or isinstance(t.type, Number) or dims[0] in t.dims or len(dims) != 1:
-                self.error(
-                    f"`pick` needs an integer tensor without dim {dims[0]} for its second argument",
-                    node.head,
-                    label=show_type(_shown(t), t.dims),
-                )
-                return None
-            return self.make("pick", (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span)  # type: ignore[arg-type]
-        rule = REDUCTIONS[op].rule
-        if rule == "float" and not is_float(x.type):
-            self.error(f"`{op}` needs a float, its operand is {_shown(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
-            return None
-        if rule in ("index",) and is_bool(x.type):
-            self.error(f"`{op}` of a bool", node.head, help="cast it, as in `u8(x)`")
-            return None
-        kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
-        reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
-        return self.make(op, (args[0],), dims, reduced, rest, node.span)  # type: ignore[arg-type]
-
-    def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
-        values = [self.values[a] for a in args]
-        if row.name in ("div", "floordiv", "mod") and values[1].op == "lit" and _exact(str(values[1].attr)) == 0:
-            self.error(
-                "this divides by zero",
-                node.args[-1].span if self.outside is None else node.span,
-                help="infinity is `inf`" if row.name == "div" else "",
-            )
-            return None
-        t = self.result_type(row, node, values)
-        return None if t is None else self.make(row.name, tuple(args), "", t, union(*(v.dims for v in values)), node.span)
-
-    def result_type(self, row: Op, node: Apply, values: list[Value]) -> ValueType | None:
-        kinds = [(v.type, bool(v.dims)) for v in values]
-        shown = (
-            node.op
-            if node.written == "call"
-            else next(s for s, (o, _) in (*syntax.INFIX.items(), *syntax.PREFIX.items(), ("if", ("where", 0))) if o == row.name)
-        )
-        numbers = all(isinstance(t, Number) for t, _ in kinds)
-        if row.rule == "where":
-            if not is_bool(values[0].type):
-                self.error(
-                    f"the condition is {_shown(values[0])}, not a bool",
-                    node.args[0].span if node.args else node.span,
-                    help="compare it, as in `c != 0`",
-                )
-                return None
-            t = promote(kinds[1:])
-            if isinstance(t, Number) and not isinstance(
-                values[0].type, Number
-            ):  # numbers chosen element by element, as torch.where types them
-                return {"bool": boolean, "int": i64}.get(t.kind, Float(frozenset({"f32"})))
-            return t
-        if row.rule == "logical":
-            for v, arg in zip(values, node.args, strict=False):
-                if not is_bool(v.type):
-                    self.error(f"`{shown}` needs bools, this is {_shown(v)}", arg.span, help="compare it, as in `x != 0`")
-                    return None
-            return BOOL if numbers else boolean
-        t = promote(kinds)
-        if not row.bools and is_bool(t) and row.rule in ("arith", "same", "float"):
-            self.error(
-                f"`{shown}` of a bool",
-                node.head,
-                help="use `not`, `!=`, or cast it, as in `f32(x)`" if shown == "-" else "cast it, as in `f32(x)`",
-            )
-            return None
-        if row.rule in ("bits", "shift") and (is_float(t) or row.rule == "shift" and is_bool(t)):
-            self.error(f"`{shown}` needs integers, not {_shown_type(t)}", node.head, help="cast it, as in `i32(x)`")
-            return None
-        if row.rule in ("compare", "test"):
-            return BOOL if numbers else boolean
-        if row.rule == "float" and not is_float(t):
-            return FLOAT if numbers else Float(frozenset({"f32"}))
-        return t
-
-
-def _exact(text: str):
-    """A literal's exact value (caps on digits and exponents have held before)."""
-    from fractions import Fraction
-
-    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e"))
-
-
-def _is_variable(name: str) -> bool:
-    return len(name) == 1 and name.isupper()
-
-
-def _stored(name: str) -> ValueType:
-    return DTYPES[name] if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
-
-
-def _storable(t: ValueType, stored: ValueType) -> bool:
-    """Whether a value may be stored without a cast: float to float rounds; integers and bools only where nothing is lost."""
-    if is_float(stored):
-        return is_float(t) or t == INT
-    if is_float(t):
-        return False
-    if isinstance(t, Number):
-        return is_bool(t) == is_bool(stored)
-    return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
-
-
-def _shown(v: Value) -> str:
-    return _shown_type(v.type)
-
-
-def _shown_type(t: ValueType) -> str:
-    return str(t)
-
-
-def _closest(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
-    return found[0] if found else ""
-
-
-def _did_you_mean(name: str) -> str:
-    return f"did you mean `{name}`?" if name else ""
 
 
 __all__ = ["Kernel", "KgenError", "Parameter", "ResultDecl", "Value", "check", "prelude"]

@@ -357,7 +357,7 @@ def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str,
 @click.option("--check", "check_only", is_flag=True, help="Write nothing; exit with 1 if a file is not well set.")
 def fmt(specs: tuple[str, ...], check_only: bool) -> None:
     """Set spec files well: spaces, aligned equations, comments kept.  `-` reads stdin and writes stdout."""
-    from kgen import syntax
+    from kgen import syntax, typeset
     from kgen.runtime.kernel import read_spec
 
     changed: list[str] = []
@@ -369,7 +369,7 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
             if not Path(spec).exists():
                 raise KgenError(f"cannot read {spec}: no such file or directory")
             text, name = read_spec(spec)
-        new = syntax.format_file(syntax.parse(text, name))
+        new = typeset.format_file(syntax.parse(text, name))
         if spec == "-":
             click.echo(new, nl=False)
         elif new != text:

@@ -14,8 +14,8 @@ Dtype rules (`check.py` applies them):
 
 Error bounds are in units in the last place (ulp) of the exact result, for f32 and f64; 0.5 is correct rounding.  CUDA's and
 Triton's (libdevice) are those of the CUDA programming guide's tables, which count from the correctly rounded result, plus
-0.5; C++'s are the 4 ulp that glibc states for its vector library.  `kgen check --operators` measures them.  Two f64 bounds
-are wider or hold less than that: sin, cos and tan on C++, whose vector library is 8 (tan: 14) ulp off at the f64 nearest to a
+0.5; C++'s are the 4 ulp that glibc states for its vector library.  `kgen check --operators` measures them.  Some f64 bounds
+are wider or hold less: lgamma's on C++ (glibc's is 11 ulp off between its negative zeros); sin, cos and tan on C++, whose vector library is 8 (tan: 14) ulp off at the f64 nearest to a
 multiple of pi/2, about 5.3e255; and digamma's for x < 0, which is relative to the greatest of 1 and the two terms that the
 reflection subtracts, |digamma(1 - x)| and |pi / tan(pi x)|, so near its zeros there no bound on the result itself holds.
 """
@@ -120,6 +120,20 @@ REDUCTIONS: dict[str, Reduction] = {r.name: r for r in (
 
 CONSTANTS = ("pi", "inf", "nan")
 
+
+def _sigmoid(torch: Any, x: Any) -> Any:
+    """torch's own is 0 where exp(-x) overflows, though f64 has denormals there."""
+    return torch.where(x < -700, torch.exp(x.clamp(max=0)), torch.sigmoid(x))
+
+
+def _cube_root(torch: Any, x: Any) -> Any:
+    """torch has none: a power, whose rounded exponent leaves up to 400 ulp of f64, and one step of Newton's."""
+    x, stored = x.double(), x.dtype
+    y = torch.copysign(x.abs() ** (1 / 3), x)
+    better = y + (x / (y * y) - y) / 3
+    return torch.where(torch.isfinite(better), better, y).to(stored)
+
+
 _ROWS = (
     Op("add", ("a", "b"), "arith", "add", ("dy", "dy"), "a + b", (1, 0),
        cpp=Spell("{0} + {1}", bool="{0} || {1}", infix=SUM),
@@ -217,7 +231,7 @@ _ROWS = (
        cpp=Spell("{F}(1) / std::sqrt({0})", infix=PRODUCT, ulp=(1.5, 1.5)),
        cuda=Spell("rsqrt({0})", ulp=(2.5, 1.5)),
        triton=Spell("libdevice.rsqrt({0})", ulp=(2.5, 1.5))),
-    Op("cbrt", ("x",), "float", lambda t, x: t.copysign(x.double().abs() ** (1 / 3), x.double()).to(x.dtype), ("dy / (3 * y^2)",), "x**Rational(1,3)", (12, 2),
+    Op("cbrt", ("x",), "float", _cube_root, ("dy / (3 * y^2)",), "x**Rational(1,3)", (12, 2),
        cpp=Spell("std::cbrt({0})", ulp=(4, 4)),
        cuda=Spell("cbrt({0})", ulp=(1.5, 1.5)),
        triton=Spell("cube_root({0})", ulp=(1.5, 1.5))),
@@ -273,7 +287,7 @@ _ROWS = (
        cpp=Spell("std::atanh({0})", ulp=(4, 4)),
        cuda=Spell("atanh({0})", ulp=(3.5, 2.5)),
        triton=Spell("libdevice.atanh({0})", ulp=(3.5, 2.5))),
-    Op("sigmoid", ("x",), "float", "sigmoid", ("dy * y * (1 - y)",), "1/(1 + exp(-x))", (18, 2),
+    Op("sigmoid", ("x",), "float", _sigmoid, ("dy * y * (1 - y)",), "1/(1 + exp(-x))", (18, 2),
        cpp=Spell("sigmoid({0})", ulp=(3.5, 4)),
        cuda=Spell("sigmoid({0})", ulp=(4.5, 3.5)),
        triton=Spell("sigmoid({0})", ulp=(4.5, 3.5))),
@@ -290,7 +304,7 @@ _ROWS = (
        cuda=Spell("erfinv({0})", ulp=(2.5, 5.5)),
        triton=Spell("libdevice.erfinv({0})", ulp=(2.5, 5.5))),
     Op("lgamma", ("x",), "float", "lgamma", ("dy * digamma(x)",), "loggamma(x)", (90, 2),
-       cpp=Spell("log_gamma({0})", ulp=(0.51, 4)),
+       cpp=Spell("log_gamma({0})", ulp=(0.51, 12)),
        cuda=Spell("log_gamma({0})", ulp=(1.5, 16.5)),
        triton=Spell("log_gamma({0})", ulp=(1.5, 4.5))),
     Op("digamma", ("x",), "float", "digamma", (None,), "digamma(x)", (120, 2),

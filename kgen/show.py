@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgen import syntax
+from kgen import typeset
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.lower import lower
@@ -54,7 +54,7 @@ def syntax_tree(kernel: Kernel) -> str:
     lines: list[str] = []
     for s in kernel.file.statements:
         if isinstance(s, Header):
-            lines.append(f"header {syntax.format_header(s)}")
+            lines.append(f"header {typeset.format_header(s)}")
             continue
         head = f"helper {s.name.name}({', '.join(p.name for p in s.params)})" if isinstance(s, Helper) else f"equation {s.name.name}"
         lines.append(head)

@@ -105,6 +105,7 @@ class Names:
 
     taken: set[str]
     given: dict[str, str] = field(default_factory=dict)
+    macros: re.Pattern[str] | None = None  # names of these forms are not free either
 
     def user(self, name: str) -> str:
         """The name for one of the writer's; names that end as the templates end theirs (`x_stride`) get a `_` too."""
@@ -114,6 +115,8 @@ class Names:
         return self.given[name]
 
     def fresh(self, wanted: str) -> str:
+        if self.macros is not None and self.macros.fullmatch(wanted):
+            wanted += "_"
         while wanted in self.taken:
             wanted += "_"
         self.taken.add(wanted)
@@ -130,6 +133,7 @@ class Backend:
     types: dict[str, str] = {}
     number_types: dict[str, str] = {}
     keywords: frozenset[str] = frozenset()
+    macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
 
     # ------------------------------------------------------------------ spelled by each target
@@ -221,10 +225,12 @@ class Render:
         bindings = kernel.bindings()
         self.program = rewrite(lower(kernel, bindings[0]))
         self.passes = schedule(self.program, kernel.file.source)
-        self.global_names = Names(set(backend.reserved))
+        self.global_names = Names(set(backend.reserved), macros=backend.macros)
         self.variables = {v: self.global_names.fresh(v) for v in kernel.variables}
         self.kernel_name = self.global_names.fresh(kernel.name)
         self.generics = self._generics()
+        for name in (*(p.name for p in kernel.params), *(r.name for r in kernel.results)):
+            self.global_names.user(name)  # before the names that kgen makes: those give way
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in."""
@@ -400,7 +406,7 @@ class _Body:
         )  # already declared, as references
         self.render, self.backend = render, render.backend
         self.defs = {let.name: let for let in render.program.lets}
-        self.names = Names(set(render.global_names.taken), dict(render.global_names.given))
+        self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
         self.lines: list[str] = []
         self.text: dict[str, Text] = {}
         self.equations = {name: text for name, _, text in render.kernel.equations}

@@ -41,10 +41,30 @@ KEYWORDS = frozenset(
     div abs time round floor ceil remainder truncate abort exit free malloc rand remove rename signal raise system getenv""".split()
 )
 
+#: C's functions of the headers in use: an entry with C linkage may not have their names.
+FUNCTIONS = frozenset(
+    [f"{name}{end}" for end in ("", "f", "l") for name in """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh drem erf
+    erfc exp exp10 exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb ldexp lgamma llrint llround log log10
+    log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow pow10 remainder remquo rint round scalb scalbln scalbn
+    significand sin sincos sinh sqrt tan tanh tgamma trunc""".split()]
+) | frozenset(
+    """aligned_alloc at_quick_exit atexit atof atoi atol atoll bsearch calloc clearenv labs ldiv llabs lldiv mblen mbstowcs mbtowc memccpy
+    memchr memcmp memcpy memmem memmove mempcpy memset putenv qsort quick_exit random realloc setenv srand strcat strchr strcmp strcoll
+    strcpy strcspn strdup strerror strlen strncat strncmp strncpy strndup strpbrk strrchr strsep strsignal strspn strstr strtod strtof
+    strtok strtol strtold strtoll strtoul strtoull strxfrm unsetenv valloc wcstombs wctomb bcmp bcopy bzero ffs rindex swab alloca
+    select""".split()
+)  # fmt: skip
+
 
 class CFamily(Backend):
     comment = "//"
-    keywords = KEYWORDS
+    keywords = KEYWORDS | FUNCTIONS
+    #: What the headers in use define, and what C++ keeps for itself.
+    macros = re.compile(
+        r"_[A-Z_]\w*|\w*__\w+|(M|FP|FD|EXIT|MATH|CUDA|CUDART|CU)_\w+|(HUGE_VAL|SNAN)\w*|[A-Z0-9_]+_(MAX|MIN|WIDTH|BIT|ENDIAN)|U?INT\w*_C|cuda\w+"
+        r"|BYTE_ORDER|MAXFLOAT|MAX_CANON|MAX_INPUT|NFDBITS|NZERO|PIPE_BUF|W(NOHANG|UNTRACED|STOPPED|EXITED|CONTINUED|NOWAIT|EXITSTATUS|TERMSIG|STOPSIG)"
+        r"|WIF(EXITED|SIGNALED|STOPPED|CONTINUED)|NL_\w+|offsetof|issubnormal|math_errhandling|strn?dupa|[bl]e(16|32|64)toh|hto[bl]e(16|32|64)"
+    )
     infinity = not_a_number = ""
 
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:

@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kgen.backends.base import Names, Render, Tensor, Text, Unit, _identifiers, _spelled, function_sources, resource, wrapped
-from kgen.backends.c_family import KEYWORDS, CFamily
+from kgen.backends.base import Names, Render, Tensor, Unit, _identifiers, _spelled, function_sources, resource, wrapped
+from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.check import Kernel
 from kgen.ir import Let
 from kgen.schedule import Scalar
-from kgen.types import DTYPES, INT, Dims, DType
+from kgen.types import DTYPES, INT, Dims
 
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
@@ -86,13 +86,17 @@ class Cuda(CFamily):
         "u64": "unsigned long long",
     }
     #: What CUDA's headers declare at global scope, where a kernel's entry may not have the same name.
-    keywords = KEYWORDS | frozenset(
-        """__noinline__ __forceinline__ __constant__ __managed__ __restrict__ dim3 uint3 float2 float3 float4 double2 int2 int3 int4
+    keywords = (
+        KEYWORDS
+        | FUNCTIONS
+        | frozenset(
+            """__noinline__ __forceinline__ __constant__ __managed__ __restrict__ dim3 uint3 float2 float3 float4 double2 int2 int3 int4
         long2 char1 short1 norm norm3d norm4d rnorm rnorm3d rnorm4d rhypot rcbrt sinpi cospi sincos sincospi normcdf normcdfinv
         erfcinv erfcx exp10 pow10 fdividef fdivide cyl_bessel_i0 cyl_bessel_i1 llrint llround lrint lround lgamma tgamma fdim fmax
         fmin fmaf frexp ldexp logb ilogb modf nan nearbyint nextafter remquo scalbn scalbln umin umax ullmin ullmax llmin llmax labs
         llabs clock clock64 printf memcpy memset erfinv min max launch_bounds asinf expf logf powf sinf cosf tanf tanhf sqrtf fabsf
         fmodf floorf ceilf erff surface texture""".split()
+        )
     )
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     infinity, not_a_number = "infinity()", "not_a_number()"

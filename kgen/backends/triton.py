@@ -48,7 +48,7 @@ class Triton(Backend):
         "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "bool": "tl.int1",
     }  # fmt: skip
     number_types = {"float": "tl.float64", "int": "tl.int64", "bool": "tl.int64"}
-    keywords = frozenset(keyword.kwlist)
+    keywords = frozenset(keyword.kwlist) | {"__debug__"}
     storage_names: frozenset[str] = frozenset()
 
     def render(self, kernel: Kernel) -> str:
@@ -144,7 +144,7 @@ class Triton(Backend):
         inside = ", ".join(a.text for a in args)
         if op in HOST_FLOAT:
             return Text(f"{HOST_FLOAT[op]}({inside})")
-        return Text(f"host_f64(torch.{OPS[op].torch}, {inside})")
+        return Text(f"host_f64(torch.{op if callable(OPS[op].torch) else OPS[op].torch}, {inside})")
 
     def _int_number(self, op: str, args: list[Text], kind: Number) -> Text:
         if kind != INT and op in ON_BOOLS:

@@ -71,8 +71,23 @@ def _function(op: str) -> Any:
 
     import torch
 
-    signs = {"add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "pow": "pow", "neg": "neg", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge",
-             "eq": "eq", "ne": "ne", "abs": "abs", "floordiv": "floordiv", "mod": "mod"}  # fmt: skip
+    signs = {
+        "add": "add",
+        "sub": "sub",
+        "mul": "mul",
+        "div": "truediv",
+        "pow": "pow",
+        "neg": "neg",
+        "lt": "lt",
+        "le": "le",
+        "gt": "gt",
+        "ge": "ge",
+        "eq": "eq",
+        "ne": "ne",
+        "abs": "abs",
+        "floordiv": "floordiv",
+        "mod": "mod",
+    }
     if op in signs:
         return getattr(operator, signs[op])
     if op in ("max", "min"):

@@ -64,8 +64,12 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any) -> Call:
     for p, t in tensors:
         if t.device != device:
             raise _wrong(kernel, f"{tensors[0][0].name} is on {device} and {p.name} is on {t.device}", "move them to one device")
-        if t.layout is not torch.strided or t.is_quantized:
+        if t.layout is not torch.strided or t.is_quantized or t.is_nested:
             raise _wrong(kernel, f"{p.name} is not a dense strided tensor")
+        _check_memory(kernel, p.name, t)
+        if t.is_neg() and not any(r.state == p.name for r in kernel.results):
+            given[p.name] = t.resolve_neg()
+    tensors = [(p, given[p.name]) for p, _ in tensors]
     for p in kernel.params:
         if not p.is_tensor:
             given[p.name] = _number(kernel, p, given[p.name])
@@ -73,6 +77,16 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any) -> Call:
     call = Call(given, binding, sizes, batch, {}, device)
     _results(kernel, call, tensors, out)
     return call
+
+
+def _check_memory(kernel: Kernel, name: str, t: Any) -> None:
+    """Refuse tensors that stand for others (fake ones, those inside vmap and grad) or whose storage was freed."""
+    import torch
+
+    if type(t).__torch_dispatch__ != torch.Tensor.__torch_dispatch__ or torch._C._functorch.is_functorch_wrapped_tensor(t):
+        raise _wrong(kernel, f"{name} is {_article(type(t).__name__)} without memory of its own", "kernels run on plain tensors")
+    if t.device.type != "meta" and t.numel() and not t.data_ptr():
+        raise _wrong(kernel, f"{name} has no memory", "its storage was freed")
 
 
 def _wrong(kernel: Kernel, message: str, help: str = "") -> KgenError:
@@ -221,7 +235,12 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
             result = _take_out(kernel, call, r, given[r.name])
         else:
             result = _allocate(call, r, tensors)
+        if r.state is None:
+            _check_memory(kernel, "the result" if given[r.name] is None else "out", result)
+        if result.is_neg():
+            raise _wrong(kernel, f"{r.state or 'out'} is a negated view", "pass its resolve_neg()")
         call.results[r.name] = result
+    several = len({frozenset(r.dims) for r in kernel.results}) > 1  # a pass each: what one writes the next may read
     written = {name: t for name, t in call.results.items()}
     for name, t in written.items():
         if t.numel() == 0:
@@ -230,7 +249,7 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if state is None and given.get(name) is None:
             continue  # just allocated: nothing overlaps it
         for p, other in tensors:
-            if p.name != state and _overlap(t, other) and not _same_place(t, other):
+            if p.name != state and _overlap(t, other) and (several or not _same_place(t, other)):
                 raise _wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
         for other_name, other in written.items():
             if other_name != name and _overlap(t, other):
@@ -260,6 +279,8 @@ def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
     if not isinstance(out, torch.Tensor):
         raise _wrong(kernel, f"out is {_article(type(out).__name__)}, not a tensor")
     shape, dtype = call.shape(r.dims), _dtype(call, r)
+    if out.layout is not torch.strided or out.is_nested:
+        raise _wrong(kernel, "out is not a dense strided tensor")
     if out.requires_grad:
         raise _wrong(kernel, "out requires grad", "results written to `out` are not differentiable; pass out.detach()")
     if out.dtype != dtype:

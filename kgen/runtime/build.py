@@ -49,6 +49,18 @@ def _identity() -> str:
     return f"{real} {status.st_size} {status.st_mtime_ns} {platform.machine()} {platform.processor()} {features}"
 
 
+def _loaded(path: str) -> ctypes.CDLL:
+    """A library, on one thread in processes forked from here: OpenMP's threads do not live on there, and it would wait for them."""
+    loaded = ctypes.CDLL(path)
+    if not _openmp and hasattr(loaded, "omp_set_num_threads") and hasattr(os, "register_at_fork"):
+        _openmp.append(loaded)
+        os.register_at_fork(after_in_child=lambda: loaded.omp_set_num_threads(1))
+    return loaded
+
+
+_openmp: list[ctypes.CDLL] = []
+
+
 @cache
 def library(source: str, name: str) -> ctypes.CDLL:
     """The library built from a C++ source.  Raises `NoCompiler` where nothing can build it."""
@@ -56,17 +68,17 @@ def library(source: str, name: str) -> ctypes.CDLL:
     found = disk.read(entry, ".so")
     if found is not None:
         try:
-            return ctypes.CDLL(str(found[0]))
+            return _loaded(str(found[0]))
         except OSError:
             pass  # built for another C library, say: build again
     payload = build(source, name)
     path = disk.write(entry, ".so", payload)
     if path is not None:
-        return ctypes.CDLL(str(path))
+        return _loaded(str(path))
     with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
         place = Path(folder) / f"{name}.so"
         place.write_bytes(payload)
-        return ctypes.CDLL(str(place))
+        return _loaded(str(place))
 
 
 _working: list[tuple[str, ...]] = []

@@ -77,6 +77,9 @@ class Kernel:
         self.doc = self.__doc__ = "\n\n".join(part for part in (kernel.doc, kernel.signature()) if part)
         self._launchers: dict[str, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_launchers": {}}  # what is loaded stays in this process
+
     def __repr__(self) -> str:
         return f"<kgen kernel {self.kernel.signature()}>"
 
@@ -188,9 +191,10 @@ class _Cpp:
         chosen = tuple(binding[v] for v in unit["dtype_variables"])
         name = "_".join((unit["name"], *chosen))
         if name not in self.entries:
-            function = getattr(self.library, name)
+            function = self.library[name]
             numbers = [ctypes.c_double if a.kind == "float" else ctypes.c_int64 for a in unit["numbers"]]
-            function.argtypes = [ctypes.c_int, _INT64, *[ctypes.c_void_p, _INT64] * len(unit["tensors"]), *numbers]
+            tensors: list[Any] = [ctypes.c_void_p, _INT64] * len(unit["tensors"])
+            function.argtypes = [ctypes.c_int, _INT64, *tensors, *numbers]
             function.restype = None
             self.entries[name] = function
         return self.entries[name]

@@ -32,7 +32,7 @@ def ulp(x: Any, dtype: str) -> Any:
 
     digits, least, _ = FORMATS[dtype]
     _, exponent = torch.frexp(x.abs())
-    return torch.ldexp(torch.ones_like(x), (exponent - 1).clamp(min=least) - digits)
+    return torch.ldexp(torch.ones_like(x), torch.where(x == 0, least, exponent - 1).clamp(min=least) - digits)
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,10 @@ class Analysis(Evaluator):
         )
         slack = 2.0 if format_ == "f64" and v.op not in exact_ops else 1.0
         local = 0 if v.op in exact_ops[:-2] else slack * own * ulp(x, format_)
+        if v.op == "digamma" and format_ == "f64":  # its bound is relative to what it subtracts: see ops.py
+            terms = torch.maximum(torch.digamma(1 - args[0]).abs(), (torch.pi / torch.tan(torch.pi * args[0])).abs())
+            terms = torch.where((args[0] < 0) & torch.isfinite(terms), terms, 1.0).clamp(min=1)
+            local = slack * own * ulp(torch.maximum(x.abs(), terms), format_)
         if v.op == "pow":
             local = 2 * local  # small powers may be written as products: 1.5 ulp
         total = moved + local
@@ -154,6 +158,8 @@ class Analysis(Evaluator):
         if not torch.isfinite(x) or not isinstance(number, float):
             return torch.zeros((), dtype=torch.float64)
         format_ = self.common_format(v)
+        if format_ == "f32" and x.to(torch.float32).double() == x:  # a literal such as 0.5
+            return torch.zeros((), dtype=torch.float64)
         return 0.5 * ulp(x, format_) if abs(number) <= FORMATS[format_][2] else torch.full((), torch.inf, dtype=torch.float64)
 
     def common_format(self, v: Value) -> str:
@@ -187,7 +193,7 @@ class Analysis(Evaluator):
             for k in carrying:
                 small = small & (errors[k] <= 2.0**-40 * torch.as_tensor(args[k], dtype=torch.float64).abs())
             far = torch.where(small, 2.0**20, 1.0)
-            back = 1.0 if OPS[v.op].breaks else far
+            back = 1.0 if v.op in OPS and OPS[v.op].breaks else far
         worst = zero
         for signs in product((-1.0, 1.0), repeat=len(carrying)):
             shifted = list(args)

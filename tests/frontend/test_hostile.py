@@ -13,7 +13,8 @@ from kgen.errors import KgenError
 from kgen.lower import lower
 from kgen.ops import OPS
 from kgen.rewrite import rewrite
-from kgen.syntax import format_file, parse
+from kgen.syntax import parse
+from kgen.typeset import format_file
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.k"))
 WRONG = sorted((Path(__file__).parents[1] / "errors").glob("*.k"))

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kgen import host
@@ -134,13 +134,14 @@ def test_other_divisions_stay(divisor):
 
 @settings(max_examples=150, deadline=None)
 @given(st.floats(-1e60, 1e60), st.integers(1, 4))
+@example(0.1, 4)
 def test_small_powers_keep_their_bound(x, n):
-    """Exact for 1, half an ulp for 2, at most 1.5 ulp for 3 and 4."""
+    """Exact for 1, half an ulp for 2, at most 1.5 ulp for 3, 2.5 for 4: (x^2)^2 doubles the first rounding."""
     after = rewrite(program(f"f(x: f64[]) -> y: f64[]\n\ny = x^{n}\n"))
     assert not any(let.expr.name == "pow" for let in after.lets)
     got, want = run(after, {"x": x})["y"], Fraction(x) ** n
     if abs(want) > Fraction(2) ** -900 or n == 1:
-        assert abs(Fraction(got) - want) <= {1: Fraction(0), 2: Fraction(1, 2)}.get(n, Fraction(3, 2)) * Fraction(math.ulp(got))
+        assert abs(Fraction(got) - want) <= Fraction((0, 1, 3, 5)[n - 1], 2) * Fraction(math.ulp(got))
 
 
 @pytest.mark.parametrize("n", range(1, 5))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kgen import syntax
 from kgen.check import check
 from kgen.errors import KgenError, Span
-from kgen.syntax import Apply, Equation, Header, Name, Num, format_file, parse
+from kgen.syntax import Apply, Equation, Header, Name, Num, parse
+from kgen.typeset import format_file
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.k"))
 HEADER = "f(x: T[..., N], a: T[N], s: float) -> y: T[..., N]\n\n"

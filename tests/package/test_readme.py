@@ -63,17 +63,20 @@ def test_python_runs_and_its_comments_are_its_output(body: str, folder: Path) ->
 @pytest.mark.parametrize("body", [b for kind, _, b in BLOCKS if kind == "cpp"])
 def test_source_shown_is_source_made(body: str, folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kgen", "compile", "leaky_square.k", "--target", "cuda", "-o", "-"], cwd=folder, capture_output=True, text=True
+        [sys.executable, "-m", "kgen", "compile", "leaky_square.k", "--target", "cuda", "-o", "-"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
     assert body in done.stdout
 
 
 def test_specs_in_the_readme_are_well_set(folder: Path) -> None:
-    from kgen import syntax
+    from kgen import syntax, typeset
 
     for kind, name, body in BLOCKS:
         if kind == "kgen":
-            assert syntax.format_file(syntax.parse(body, name)) == body
+            assert typeset.format_file(syntax.parse(body, name)) == body
 
 
 def test_the_two_commands_are_what_ci_runs() -> None:

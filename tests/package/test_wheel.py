@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT
 
 #: DESIGN.md's order: a module imports only what stands before it.
-ORDER = ("errors", "types", "syntax", "ops", "check", "ir", "host", "lower", "trace", "grad", "rewrite", "precision", "schedule",
+ORDER = ("errors", "types", "syntax", "typeset", "ops", "expressions", "check", "ir", "host", "lower", "trace", "grad", "rewrite", "precision", "schedule",
          "backends", "runtime", "show", "torch_op", "testing", "bench", "cli")  # fmt: skip
 
 

@@ -1,0 +1,488 @@
+"""The expressions of a kernel: names resolved, helpers and the prelude expanded, dtypes and dims worked out.
+
+In: an expression's tree and the names that it sees.  Out: the number of a `Value` in a graph shared by structure, or
+None after an error, which poisons what it enters, so that each mistake is told once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from kgen import syntax
+from kgen.errors import Errors, Span
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
+from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
+from kgen.types import (
+    BOOL,
+    DTYPES,
+    ELLIPSIS,
+    FLOAT,
+    INT,
+    Dims,
+    Float,
+    Number,
+    ValueType,
+    boolean,
+    i64,
+    is_bool,
+    is_float,
+    is_int,
+    promote,
+    show_type,
+    union,
+)
+
+MAX_VALUES = 2_000
+MAX_NESTED = 64
+MAX_FLOAT = 2**1024 - 2**970
+CALLS = ("min", "max")  # with square brackets a reduction, without an operator
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a kernel: `op` is a row of the table, a reduction, or one of param, lit, const, size, index, cast, pick."""
+
+    op: str
+    args: tuple[int, ...]
+    attr: str | Dims
+    type: ValueType
+    dims: Dims
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: `dims` is None for a number (then `dtype` is "float" or "int"); `default` is its text."""
+
+    name: str
+    dtype: str
+    dims: Dims | None
+    default: str | None
+    span: Span
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.dims is not None
+
+
+@lru_cache(maxsize=1)
+def prelude() -> dict[str, Helper]:
+    file = syntax.parse((Path(__file__).parent / "prelude.k").read_text(), "prelude.k")
+    return {s.name.name: s for s in file.statements if isinstance(s, Helper)}
+
+
+class Expressions:
+    """The values of one file as they are made; `check.py` adds the header, the results and what holds of them."""
+
+    def __init__(self, file: File):
+        self.file = file
+        self.errors = Errors(file.source)
+        self.later: dict[str, Equation] = {}  # the first equation of each name
+        self.equation: Equation | None = None  # the one at hand
+        self.values: list[Value] = []
+        self.ids: dict[Value, int] = {}
+        self.params: dict[str, Parameter] = {}
+        self.dims: dict[str, Span] = {}
+        self.names: dict[str, int | None] = {}
+        self.used: set[str] = set()
+        self.helpers: dict[str, Helper] = {}
+        self.expanding: list[Helper] = []
+        self.memo: dict[tuple, int | None] = {}
+        self.variables: set[str] = set()
+        self.outside: tuple[str, Span] | None = None  # the prelude function that the user called, and where: errors inside point there
+
+    def error(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
+        if self.outside is not None:
+            message, span = f"in `{self.outside[0]}`: {message}", self.outside[1]
+        self.errors.add(message, span, label, help)
+
+    def make(self, op: str, args: tuple[int, ...], attr: str | Dims, t: ValueType, dims: Dims, span: Span) -> int:
+        value = Value(op, args, attr, t, dims, self.outside[1] if self.outside else span)
+        if value not in self.ids:
+            if len(self.values) >= MAX_VALUES:
+                self.error(f"the kernel has more than {MAX_VALUES:,} operations", span, help="split it into several kernels")
+                self.errors.raise_any()
+            self.ids[value] = len(self.values)
+            self.values.append(value)
+        return self.ids[value]
+
+    def evaluate(self, root: Expr, env: dict[str, int | None] | None = None, dims: dict[str, Dims] | None = None) -> int | None:
+        """The value of an expression; None (after an error) poisons what it enters, so that each mistake is told once.
+
+        `env` and `dims` are a helper's arguments; without them names are the kernel's own.
+        """
+        done: dict[int, int | None] = {}
+        for node in syntax.postorder(root):
+            if isinstance(node, Num):
+                done[id(node)] = self.number(node)
+            elif isinstance(node, Name):
+                done[id(node)] = self.lookup(node, env, dims)
+            else:
+                done[id(node)] = self.apply(node, [done[id(a)] for a in node.args], dims, env is not None)
+        return done[id(root)]
+
+    def number(self, node: Num) -> int | None:
+        text = node.text.lower()
+        integer = text.startswith("0x") or text.isdigit()
+        if integer and int(text, 16 if text.startswith("0x") else 10) >= 2**63:
+            self.error("this number is too large for an i64", node.span, help="write it with a decimal point to make it a float")
+            return None
+        if not integer and exact(text) > MAX_FLOAT:
+            self.error("this number is too large for an f64", node.span, help="infinity is `inf`")
+            return None
+        return self.make("lit", (), str(int(text, 16)) if text.startswith("0x") else text, INT if integer else FLOAT, (), node.span)
+
+    def lookup(self, node: Name, env: dict[str, int | None] | None, dims: dict[str, Dims] | None) -> int | None:
+        name = node.name
+        if env is not None:
+            if name in env:
+                return env[name]
+            if dims is not None and name in dims:
+                return self.size(dims[name], node.span)
+        elif name in self.names:
+            self.used.add(name)
+            return self.names[name]
+        elif name in self.dims:
+            return self.size((name,), node.span)
+        if name in CONSTANTS:
+            return self.make("const", (), name, FLOAT, (), node.span)
+        self.unknown_name(node, env)
+        return None
+
+    def size(self, dims: Dims, span: Span) -> int:
+        value = self.make("size", (), dims[0], INT, (), span)
+        for d in dims[1:]:
+            value = self.make("mul", (value, self.make("size", (), d, INT, (), span)), "", INT, (), span)
+        return value
+
+    def unknown_name(self, node: Name, env: dict[str, int | None] | None) -> None:
+        name = node.name
+        if env is not None:
+            self.error(f"`{name}` is not an argument of this helper", node.span, help="a helper sees its own arguments only")
+        elif name in self.later and self.later[name] is not self.equation:
+            row = self.file.source.place(self.later[name].span.start)[0]
+            if name not in self.used:
+                self.error(f"`{name}` is used before its equation", node.span, help=f"move line {row} up")
+            self.used.add(name)
+        elif self.is_function(name):
+            self.error(f"`{name}` is a function", node.span, help=f"call it: `{name}(...)`")
+        elif self.later.get(name) is self.equation:
+            self.error(
+                f"`{name}` stands in its own equation", node.span, help="a name has one value: give the value used here another name"
+            )
+        elif name in ("True", "False"):
+            self.error(f"`{name}` is not defined", node.span, help="bools come from comparisons, as in `1 > 0`")
+        else:
+            found = closest(name, [*self.names, *self.dims, *CONSTANTS])
+            self.used.add(found)
+            self.error(f"`{name}` is not defined", node.span, help=did_you_mean(found))
+
+    def is_function(self, name: str) -> bool:
+        return (
+            name in OPS
+            or name in REDUCTIONS
+            or name in self.helpers
+            or name in prelude()
+            or name in DTYPES
+            or name in self.variables
+            or name in ("pick",)
+        )
+
+    def unknown_function(self, node: Apply) -> None:
+        known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
+        alias = {
+            "float": "f32(x)",
+            "int": "i64(x)",
+            "maximum": "max(a, b)",
+            "minimum": "min(a, b)",
+            "square": "x^2",
+            "abs_": "abs(x)",
+            "ln": "log(x)",
+        }
+        self.error(
+            f"there is no function `{node.op}`",
+            node.head,
+            help=f"write `{alias[node.op]}`" if node.op in alias else did_you_mean(closest(node.op, known)),
+        )
+
+    def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
+        op = node.op
+        if op == "index" and not node.args:
+            return self.index(node, env_dims)
+        dims = self.dims_of(node, env_dims)
+        if node.dims is not None and dims is None:
+            return None
+        if node.dims is not None and not node.args and op in self.names:
+            names = ", ".join(d.name for d in node.dims)
+            self.error(
+                f"`{op}` cannot be indexed",
+                node.span,
+                help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`",
+            )
+            return None
+        if op == "index":
+            self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
+            return None
+        if node.dims is not None and not node.args:
+            self.error(f"`{op}[...]` lacks its operand", node.span, help=f"write `{op}[{', '.join(d.name for d in node.dims)}](x)`")
+            return None
+        if node.written == "call" and op in self.helpers or (op in prelude() and op not in OPS):
+            return self.call_helper(node, args, dims)
+        if node.written == "call" and (op in DTYPES or op in self.variables):
+            return self.cast(node, args)
+        if op in ("pick", *REDUCTIONS) and (dims is not None or op not in CALLS):
+            return self.reduce(node, args, dims)
+        if op not in OPS or node.written == "call" and op == "pos":
+            self.unknown_function(node)
+            return None
+        if dims is not None:
+            self.error(f"`{op}` takes no dims", node.head, help=f"write `{op}(...)`")
+            return None
+        row = OPS[op]
+        if op in CALLS and len(args) > 2:  # max(a, b, c) is max(max(a, b), c)
+            value = args[0]
+            for other in args[1:]:
+                value = None if value is None or other is None else self.operate(row, node, [value, other])
+            return value
+        if len(args) != row.arity:
+            self.wrong_count(
+                node, op, row.args, "over a dim it is `max[N](x)`" if op == "max" else "over a dim it is `min[N](x)`" if op == "min" else ""
+            )
+            return None
+        return None if None in args else self.operate(row, node, [a for a in args if a is not None])
+
+    def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "") -> None:
+        plural = "argument" if len(wanted) == 1 else "arguments"
+        dims = f"[{', '.join(d.name for d in node.dims)}]" if node.dims else ""
+        self.error(
+            f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help or f"write `{op}{dims}({', '.join(wanted)})`"
+        )
+
+    def dims_of(self, node: Apply, env: dict[str, Dims] | None) -> Dims | None:
+        """The dims in a call's square brackets, a helper's own ones replaced; None without brackets or after an error."""
+        if node.dims is None:
+            return None
+        names: list[str] = []
+        for d in node.dims:
+            if env is not None and d.name in env:
+                names.extend(env[d.name])
+            elif d.name == ELLIPSIS or d.name in self.dims:
+                names.append(d.name)
+            else:
+                self.error(
+                    f"there is no dim {d.name}",
+                    d.span,
+                    help=did_you_mean(closest(d.name, list(self.dims))) or "dims are those of the parameters",
+                )
+                return None
+        if len(set(names)) != len(names):
+            self.error("a dim stands twice here", node.head)
+            return None
+        return tuple(names)
+
+    def index(self, node: Apply, env: dict[str, Dims] | None) -> int | None:
+        dims = self.dims_of(node, env)
+        if dims is None:
+            if node.dims is None:
+                self.error("`index` takes one dim", node.head, help="write `index[N]`")
+            return None
+        if len(dims) != 1 or dims[0] == ELLIPSIS:
+            self.error("`index` takes one named dim", node.span)
+            return None
+        return self.make("index", (), dims[0], i64, dims, node.span)
+
+    def call_helper(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
+        name = node.op
+        own = name in self.helpers and self.outside is None  # the prelude's functions see the prelude alone
+        helper = self.helpers[name] if own else prelude()[name]
+        if own:
+            self.used.add(name)
+        if helper in self.expanding:
+            self.error(f"helper `{name}` calls itself", node.head, help="a kernel has no recursion")
+            return None
+        if len(self.expanding) >= MAX_NESTED:
+            self.error(f"helpers call one another more than {MAX_NESTED} deep", node.head, help="give a part of it a name in an equation")
+            self.errors.raise_any()
+        if len(args) != len(helper.params):
+            self.wrong_count(node, name, tuple(p.name for p in helper.params))
+            return None
+        if (dims is None) != (not helper.dims):
+            seen = self.values[args[0]].dims if args and args[0] is not None else ()
+            sample = seen[-1] if seen and len(helper.dims) == 1 else ", ".join(d.name for d in helper.dims)
+            self.error(
+                f"`{name}` takes {'dims' if helper.dims else 'no dims'}",
+                node.head,
+                help=f"write `{name}{f'[{sample}]' if sample else ''}(...)`",
+            )
+            return None
+        if dims is not None and len(helper.dims) not in (1, len(dims)):
+            self.error(f"`{name}` takes {len(helper.dims)} dims, not {len(dims)}", node.head)
+            return None
+        if None in args:
+            return None
+        key = (helper, tuple(args), dims)
+        if key not in self.memo:
+            names: dict[str, Dims] = {}
+            if dims is not None:  # a single dim argument stands for all the dims given
+                names = (
+                    {helper.dims[0].name: dims} if len(helper.dims) == 1 else {d.name: (x,) for d, x in zip(helper.dims, dims, strict=True)}
+                )
+            outside, self.outside = self.outside, self.outside or (None if own else (name, node.span))
+            self.expanding.append(helper)
+            self.memo[key] = self.evaluate(helper.body, dict(zip((p.name for p in helper.params), args, strict=True)), names)
+            self.expanding.pop()
+            self.outside = outside
+        return self.memo[key]
+
+    def cast(self, node: Apply, args: list[int | None]) -> int | None:
+        if len(args) != 1:
+            self.wrong_count(node, node.op, ("x",))
+            return None
+        if args[0] is None:
+            return None
+        v = self.values[args[0]]
+        return self.make("cast", (args[0],), node.op, stored_type(node.op), v.dims, node.span)
+
+    def reduce(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
+        op = node.op
+        wanted = ("x", "t") if op == "pick" else ("x",)
+        if dims is None:
+            self.error(f"`{op}` reduces over dims", node.head, help=f"write `{op}[N]({', '.join(wanted)})`")
+            return None
+        if len(args) != len(wanted):
+            self.wrong_count(node, op, wanted)
+            return None
+        if None in args:
+            return None
+        x = self.values[args[0]]  # type: ignore[index]
+        for d in dims:
+            if d not in x.dims:
+                shown = node.args[0]
+                what = f"`{shown.name}`" if isinstance(shown, Name) else "its operand"
+                self.error(f"`{op}` reduces over {d}, which {what} does not have", node.head, label=show_type(describe(x), x.dims))
+                return None
+        rest = tuple(d for d in x.dims if d not in dims)
+        if op == "pick":
+            t = self.values[args[1]]  # type: ignore[index]
+            if not is_int(t.type) or isinstance(t.type, Number) or dims[0] in t.dims or len(dims) != 1:
+                self.error(
+                    f"`pick` needs an integer tensor without dim {dims[0]} for its second argument",
+                    node.head,
+                    label=show_type(describe(t), t.dims),
+                )
+                return None
+            return self.make("pick", (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span)  # type: ignore[arg-type]
+        rule = REDUCTIONS[op].rule
+        if rule == "float" and not is_float(x.type):
+            self.error(f"`{op}` needs a float, its operand is {describe(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
+            return None
+        if rule in ("index",) and is_bool(x.type):
+            self.error(f"`{op}` of a bool", node.head, help="cast it, as in `u8(x)`")
+            return None
+        kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
+        reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
+        return self.make(op, (args[0],), dims, reduced, rest, node.span)  # type: ignore[arg-type]
+
+    def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
+        values = [self.values[a] for a in args]
+        if row.name in ("div", "floordiv", "mod") and values[1].op == "lit" and exact(str(values[1].attr)) == 0:
+            self.error(
+                "this divides by zero",
+                node.args[-1].span if self.outside is None else node.span,
+                help="infinity is `inf`" if row.name == "div" else "",
+            )
+            return None
+        t = self.result_type(row, node, values)
+        return None if t is None else self.make(row.name, tuple(args), "", t, union(*(v.dims for v in values)), node.span)
+
+    def result_type(self, row: Op, node: Apply, values: list[Value]) -> ValueType | None:
+        kinds = [(v.type, bool(v.dims)) for v in values]
+        shown = (
+            node.op
+            if node.written == "call"
+            else next(s for s, (o, _) in (*syntax.INFIX.items(), *syntax.PREFIX.items(), ("if", ("where", 0))) if o == row.name)
+        )
+        numbers = all(isinstance(t, Number) for t, _ in kinds)
+        if row.rule == "where":
+            if not is_bool(values[0].type):
+                self.error(
+                    f"the condition is {describe(values[0])}, not a bool",
+                    node.args[0].span if node.args else node.span,
+                    help="compare it, as in `c != 0`",
+                )
+                return None
+            t = promote(kinds[1:])
+            if isinstance(t, Number) and not isinstance(
+                values[0].type, Number
+            ):  # numbers chosen element by element, as torch.where types them
+                return {"bool": boolean, "int": i64}.get(t.kind, Float(frozenset({"f32"})))
+            return t
+        if row.rule == "logical":
+            for v, arg in zip(values, node.args, strict=False):
+                if not is_bool(v.type):
+                    self.error(f"`{shown}` needs bools, this is {describe(v)}", arg.span, help="compare it, as in `x != 0`")
+                    return None
+            return BOOL if numbers else boolean
+        t = promote(kinds)
+        if not row.bools and is_bool(t) and row.rule in ("arith", "same", "float"):
+            self.error(
+                f"`{shown}` of a bool",
+                node.head,
+                help="use `not`, `!=`, or cast it, as in `f32(x)`" if shown == "-" else "cast it, as in `f32(x)`",
+            )
+            return None
+        if row.rule in ("bits", "shift") and (is_float(t) or row.rule == "shift" and is_bool(t)):
+            self.error(f"`{shown}` needs integers, not {describe_type(t)}", node.head, help="cast it, as in `i32(x)`")
+            return None
+        if row.rule in ("compare", "test"):
+            return BOOL if numbers else boolean
+        if row.rule == "float" and not is_float(t):
+            return FLOAT if numbers else Float(frozenset({"f32"}))
+        return t
+
+
+def exact(text: str):
+    """A literal's exact value (caps on digits and exponents have held before)."""
+    from fractions import Fraction
+
+    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e"))
+
+
+def is_variable(name: str) -> bool:
+    return len(name) == 1 and name.isupper()
+
+
+def stored_type(name: str) -> ValueType:
+    return DTYPES[name] if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
+
+
+def storable(t: ValueType, stored: ValueType) -> bool:
+    """Whether a value may be stored without a cast: float to float rounds; integers and bools only where nothing is lost."""
+    if is_float(stored):
+        return is_float(t) or t == INT
+    if is_float(t):
+        return False
+    if isinstance(t, Number):
+        return is_bool(t) == is_bool(stored)
+    return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
+
+
+def describe(v: Value) -> str:
+    return describe_type(v.type)
+
+
+def describe_type(t: ValueType) -> str:
+    return str(t)
+
+
+def closest(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
+    return found[0] if found else ""
+
+
+def did_you_mean(name: str) -> str:
+    return f"did you mean `{name}`?" if name else ""

@@ -1,0 +1,138 @@
+"""Syntax tree to well-set text: the layout of `kgen fmt`, and the equations that generated sources carry as comments."""
+
+from __future__ import annotations
+
+from kgen.syntax import ATOM, INFIX, PREFIX, WHERE, Apply, Equation, Expr, File, Header, Helper, Num, Param, Statement, Type
+
+_SYMBOL = {op: (symbol, level) for symbol, (op, level) in INFIX.items()}
+_PREFIX_SYMBOL = {op: (symbol, level) for symbol, (op, level) in PREFIX.items()}
+
+
+def format_expr(root: Expr) -> str:
+    """An expression as text with canonical spaces; the writer's own brackets are kept, others appear where needed."""
+    out: list[str] = []
+    todo: list[str | tuple[Expr, int]] = [(root, WHERE)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            out.append(item)
+            continue
+        node, wanted = item
+        parts = _parts(node)
+        if node is not root and (node.parens or _level(node) < wanted):
+            parts = ["(", *parts, ")"]
+        todo.extend(reversed(parts))
+    return "".join(out)
+
+
+def _level(node: Expr) -> int:
+    """How tightly a node's text binds, its own brackets left aside."""
+    if not isinstance(node, Apply) or node.written == "call":
+        return ATOM
+    return WHERE if node.written == "where" else (_PREFIX_SYMBOL if node.written == "prefix" else _SYMBOL)[node.op][1]
+
+
+def _parts(node: Expr) -> list[str | tuple[Expr, int]]:
+    """A node's text, its operands left as nodes, each with the level it must have to stand without brackets."""
+    if not isinstance(node, Apply):
+        return [node.text if isinstance(node, Num) else node.name]
+    args, level = node.args, _level(node)
+    if node.written == "where":
+        return [(args[1], 2), " if ", (args[0], 2), " else ", (args[2], WHERE)]
+    if node.written == "prefix":
+        return [_PREFIX_SYMBOL[node.op][0] + (" " if node.op == "not" else ""), (args[0], level)]
+    if node.op == "pow" and node.written == "infix":
+        return [(args[0], ATOM), "^", (args[1], 11)]
+    if node.written == "infix":
+        return [(args[0], level + (level == 5)), f" {_SYMBOL[node.op][0]} ", (args[1], level + 1)]  # comparisons do not chain
+    head = node.op + (f"[{', '.join(d.name for d in node.dims)}]" if node.dims is not None else "")
+    if not args and node.dims is not None:
+        return [head]
+    return [head, "(", *(p for k, a in enumerate(args) for p in ([", "] if k else []) + [(a, WHERE)]), ")"]
+
+
+def format_type(t: Type) -> str:
+    return t.dtype.name if t.dims is None else f"{t.dtype.name}[{', '.join(d.name for d in t.dims)}]"
+
+
+def format_param(p: Param) -> str:
+    return f"{p.name.name}: {format_type(p.type)}" + (f" = {p.default}" if p.default is not None else "")
+
+
+def format_header(header: Header, width: int = 110) -> str:
+    params = [format_param(p) for p in header.params]
+    results = ", ".join(f"{r.name.name}: {format_type(r.type)}" for r in header.results)
+    tail = f") -> ({results})" if len(header.results) > 1 else f") -> {results}"
+    line = f"{header.name.name}({', '.join(params)}{tail}"
+    if len(line) <= width:
+        return line
+    lines, indent = [header.name.name + "("], " " * (len(header.name.name) + 1)
+    for i, param in enumerate(params):
+        piece = param + (", " if i + 1 < len(params) else "")
+        if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1].strip():
+            lines.append(indent)
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines) + tail
+
+
+def _format_statement(s: Statement, pad: int) -> str:
+    if isinstance(s, Header):
+        return format_header(s)
+    if isinstance(s, Helper):
+        dims = f"[{', '.join(d.name for d in s.dims)}]" if s.dims else ""
+        return f"{s.name.name}{dims}({', '.join(p.name for p in s.params)}) = {format_expr(s.body)}"
+    return f"{s.name.name:<{pad}} = {format_expr(s.body)}"
+
+
+def format_file(file: File) -> str:
+    """The whole file, well set: one space around operators, `=` aligned within a block, every comment kept.
+
+    A comment on a line of its own stays above what followed it, one behind a statement stays behind it; a
+    comment inside a statement of several lines moves above that statement.
+    """
+    place = file.source.place
+    rows = [(place(s.span.start)[0], place(max(s.span.start, s.span.end - 1))[0]) for s in file.statements]
+    comments = [(place(at)[0], text.rstrip(), file._alone(at)) for at, text in file.comments]
+    blank = {n for n, line in enumerate(file.source.text.split("\n"), 1) if not line.strip()}
+    pads = _pads(file, rows, comments)
+    out: list[str] = []
+    taken = 0
+    for k, (statement, (first, last)) in enumerate(zip(file.statements, rows, strict=True)):
+        above: list[tuple[int, str]] = []
+        behind = ""
+        while taken < len(comments) and comments[taken][0] <= last:
+            row, text, alone = comments[taken]
+            if row == last and not alone:
+                behind = f"  #{text}"
+            else:
+                above.append((row, f"#{text}"))
+            taken += 1
+        group = above + [(first, "")]
+        for (row, text), before in zip(group, [rows[k - 1][1] if k else 0] + [row for row, _ in group], strict=False):
+            gap = any(n in blank for n in range(before + 1, row))
+            if out and out[-1] and (gap or (not above and k and isinstance(file.statements[k - 1], Header))):
+                out.append("")
+            if text:
+                out.append(text)
+        out.append(_format_statement(statement, pads[k]) + behind)
+    for row, text, _ in comments[taken:]:
+        if out and out[-1] and (row - 1) in blank:
+            out.append("")
+        out.append(f"#{text}")
+    return "\n".join(out) + "\n"
+
+
+def _pads(file: File, rows: list[tuple[int, int]], comments: list[tuple[int, str, bool]]) -> list[int]:
+    """For each statement the width of the names in the block of equations (on adjoining lines) that it stands in."""
+    own_line = {row for row, _, alone in comments if alone}
+    pads = [len(s.name.name) if isinstance(s, Equation) else 0 for s in file.statements]
+
+    def joined(a: int, b: int) -> bool:
+        return pads[a] > 0 and pads[b] > 0 and all(n in own_line for n in range(rows[a][1] + 1, rows[b][0]))
+
+    links = [joined(k, k + 1) for k in range(len(rows) - 1)]
+    for order in (range(len(links)), reversed(range(len(links)))):
+        for k in order:
+            if links[k]:
+                pads[k] = pads[k + 1] = max(pads[k], pads[k + 1])
+    return pads
