@@ -192,6 +192,12 @@ class CFamily(Backend):
             "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
         }
 
+    @staticmethod
+    def doubles(render: Render) -> bool:
+        """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
+        named = {let.dtype.name for let in render.program.lets if not let.is_number and not let.generic}  # type: ignore[union-attr]
+        return "f64" in named or len(render.variables) > 1
+
     def layout(self, kernel: Kernel) -> Any:
         """The views of a kernel's units, without their text: what a launcher must know of the order of arguments."""
         render = Render(self, kernel)

@@ -32,6 +32,7 @@ class Cpp(CFamily):
         super().extend(render, units, context)
         called = set(re.findall(r"std::(\w+)\(", context["code"]))
         context["vectorised"] = [(f, n) for f, n in sorted(self.vector_library.items()) if f in called]
+        context["doubles"] = self.doubles(render) or "to<" in context["code"] + str([u["rounded"] for u in context["units"]])
         context["any_index"] = any(u.indices for u in units)
         for u in context["units"]:
             numbers = [f"{a.type} {a.name}" for a in u["numbers"]]

@@ -117,24 +117,18 @@ class Cuda(CFamily):
         calls = "\n".join(call for v in views for call in v["arguments"])
         made = function_sources(self.template_folder(), f"{body}\n{calls}")
         half = {"f16", "bf16"} & context["dtypes"]
-        doubles = self.doubles(render) and bool(half)
+        doubles = bool(half) and (self.doubles(render) or any(_stored(s) for p in render.passes for s in p.scalars))
         casts = "to<" in body + calls
         context["round_odd"] = made.pop("round_odd", "")
         if casts and half or doubles and "bf16" in half:
             context["round_odd"] = (self.template_folder() / "functions" / "round_odd.cu").read_text()
         context.update(doubles=doubles, casts=casts, function_sources=list(made.values()), functions=list(made))
-        numbers = "\n".join(s.text for u in units for s in u.scalars)
+        numbers = "\n".join(text for u in views for text in (*u["rounded"].values(), *u["launch"].split("\n")))
         host = function_sources(resource("templates") / "cpp", numbers)
         context.update(host_functions=list(host.values()), host_code="\n".join([numbers, *host.values()]))
         stored = " ".join(t.type for u in units for t in (*u.inputs, *u.outputs))
         used = set(re.findall(r"\w+", " ".join([body, calls, stored, *made.values(), *(s.type for u in units for s in u.scalars)])))
         context["integers"] = {name: of for name, of in self.integers.items() if name in used | {"i64", "u64"}}
-
-    @staticmethod
-    def doubles(render: Render) -> bool:
-        """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
-        named = {let.dtype.name for let in render.program.lets if not let.is_number and not let.generic}  # type: ignore[union-attr]
-        return "f64" in named or len(render.variables) > 1 or any(_stored(s) for p in render.passes for s in p.scalars)
 
     def launch_view(
         self, render: Render, unit: Unit, u: dict[str, Any], given: tuple[Scalar, ...], context: dict[str, Any]
@@ -176,6 +170,7 @@ class Cuda(CFamily):
         read = [t.name not in u["writable"] and not set(unit.dims[-1:]) <= set(t.dims) for t in u["operands"][:SPLATS]]
         splat = sum(1 << i for i, still in enumerate(read) if still)
         computed = {s.name for s, _ in u["computed"]}
+        given_values = [(s, u["rounded"][s.name]) for s, _ in u["computed"]]
         passed = [
             v if s.name in computed or kind[s.name] == s.type else s.text for s, v in zip(unit.scalars, u["scalar_values"], strict=True)
         ]
@@ -197,7 +192,7 @@ class Cuda(CFamily):
             loads=loads, stores=stores, body=[line for text in body for line in text.split("\n")], arguments=values, splat=splat,
             operand_names=[f"index[{t.spec_name}]" if t in unit.indices else t.name for t in u["operands"]],
             run_head=wrapped(f"cudaError_t {run}", params({}), " {"), entries=entries,
-            computed=[(replace(s, type=kind[s.name]), v) for s, v in u["computed"]],
+            computed=[(replace(s, type=kind[s.name]), v if "saturate" in v else f"{kind[s.name]}({s.text})") for s, v in given_values],
             host_operands=[(t.name, strides[t.name], t.type, t in memory) for t in u["operands"]], index_strides=index_strides,
             width=self.widest(unit), launch=self.indented(launch, 8), chosen=chosen,
             host_aliases={a: of for a, of in u["aliases"].items() if a in host},

@@ -24,7 +24,7 @@ CHOICES = (("-fopenmp", "-lmvec"), ("-fopenmp",), ("-fopenmp-simd", "-lmvec"), (
 
 
 class NoCompiler(KgenError):
-    """There is no C++ compiler, or it builds nothing."""
+    """There is no C++ compiler."""
 
 
 @cache
@@ -63,7 +63,7 @@ _openmp: list[ctypes.CDLL] = []
 
 @cache
 def library(source: str, name: str) -> ctypes.CDLL:
-    """The library built from a C++ source.  Raises `NoCompiler` where nothing can build it."""
+    """The library built from a C++ source.  Raises `NoCompiler` where there is none, `KgenError` where it refuses."""
     entry = disk.key("cpp", source, " ".join(FLAGS), _identity())
     found = disk.read(entry, ".so")
     if found is not None:
@@ -99,4 +99,7 @@ def build(source: str, name: str) -> bytes:
                 _working[:] = [extra]
                 return target.read_bytes()
             said = said or done.stderr
-    raise NoCompiler(f"{compiler()} does not build this kernel", help=said.strip().splitlines()[0] if said.strip() else "")
+    errors = [line for line in said.splitlines() if "error" in line] or said.splitlines() or ["it said nothing"]
+    raise KgenError(
+        f"{compiler()} does not build the kernel {name}: {errors[0].strip()}", help='target="torch" evaluates it without a compiler'
+    )

@@ -35,13 +35,6 @@ namespace {
 inline uint32_t to_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 inline float from_bits(uint32_t u) { return __builtin_bit_cast(float, u); }
 
-// A double to float by rounding to odd: to round that once more, to 16 bits, is to round once.
-inline float round_odd(double x) {
-    float r = float(x);
-    uint32_t u = to_bits(r), away = std::fabs(double(r)) > std::fabs(x);
-    return double(r) == x || !(std::fabs(r) <= 3.4028234e38f) ? r : from_bits((u - away) | 1);
-}
-
 struct f16 {
     uint16_t bits;
 
@@ -58,7 +51,6 @@ struct f16 {
         m = a >= 0x47800000 ? 0x7c00 : m;
         bits = uint16_t(sign | (a > 0x7f800000 ? 0x7e00 : m));
     }
-    void operator=(double x) { *this = round_odd(x); }
 };
 
 struct bf16 {
@@ -69,7 +61,6 @@ struct bf16 {
         uint32_t u = to_bits(x), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
         bits = uint16_t((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40 : rounded);
     }
-    void operator=(double x) { *this = round_odd(x); }
 };
 
 // What T is computed in: double for double, else float.
