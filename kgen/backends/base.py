@@ -152,9 +152,20 @@ class Backend:
         """An integer result of an operator brought back to its own width, where the target widens it."""
         return x
 
-    def host_number(self, program: Program, let: Let, names: Names) -> Text:
-        """A number's expression in the target's host language."""
+    def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+        """One operator on numbers in the target's host language; `done` has the texts of its operands."""
         raise NotImplementedError
+
+    def host_number(self, program: Program, let: Let, names: Names) -> Text:
+        """A number's whole expression in the target's host language."""
+        defs = program.by_name
+        done: dict[str, Text] = {}
+        for n in program.lets:
+            if n.is_number:
+                done[n.name] = self.number(n, defs, done, names)
+            if n is let:
+                break
+        return done[let.name]
 
     def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
         """Add to a template's context what only this target needs."""

@@ -26,7 +26,7 @@ from kgen.backends.base import (
     wrapped,
 )
 from kgen.check import Kernel
-from kgen.ir import Let, Program, exact
+from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS
 from kgen.types import DTYPES, FLOAT, DType, Number, f32, f64, i64
 
@@ -230,18 +230,8 @@ class CFamily(Backend):
 
     # ------------------------------------------------------------------ host numbers
 
-    def host_number(self, program: Program, let: Let, names: Names) -> Text:
-        """A number's expression in C++'s double and 64-bit integers."""
-        defs = program.by_name
-        done: dict[str, Text] = {}
-        for n in program.lets:
-            if n.is_number:
-                done[n.name] = self._number(n, defs, done, names)
-            if n is let:
-                break
-        return done[let.name]
-
-    def _number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+    def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+        """C++'s double and 64-bit integers."""
         assert isinstance(n.dtype, Number)
         if n.expr.name == "lit":
             text = n.expr.attrs[0]

@@ -13,7 +13,7 @@ from typing import Any
 from kgen import host
 from kgen.backends.base import Argument, Backend, Names, Render, Tensor, Text, Unit, decimal, function_sources, negative
 from kgen.check import Kernel
-from kgen.ir import Let, Program, exact
+from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
 from kgen.schedule import Map
 from kgen.types import DTYPES, FLOAT, INT, DType, Number
@@ -110,18 +110,8 @@ class Triton(Backend):
 
     # ------------------------------------------------------------------ numbers
 
-    def host_number(self, program: Program, let: Let, names: Names) -> Text:
-        """A number's expression in Python, with IEEE's special values where Python would raise."""
-        defs = program.by_name
-        done: dict[str, Text] = {}
-        for n in program.lets:
-            if n.is_number:
-                done[n.name] = self._number(n, defs, done, names)
-            if n is let:
-                break
-        return done[let.name]
-
-    def _number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+    def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
+        """Python's numbers, with IEEE's special values where Python would raise."""
         op = n.expr.name
         if op == "lit":
             return _python(n.expr.attrs[0], n.dtype)  # type: ignore[arg-type]
