@@ -129,7 +129,6 @@ class Backend:
     name = ""
     suffix = ""
     comment = "//"
-    end = ";"
     types: dict[str, str] = {}
     number_types: dict[str, str] = {}
     keywords: frozenset[str] = frozenset()
@@ -247,9 +246,8 @@ class Render:
         """A name for each dtype that depends on the variables: `F` for what T is computed in."""
         written = set(re.findall(r"\w+", " ".join([self.kernel.signature(), *(text for _, _, text in self.kernel.equations)])))
         free = (a for a in self.backend.aliases if a not in self.global_names.taken | written)
-        return {
-            g: next(free) for g in dict.fromkeys(let.generic for let in self.program.lets) if g and not g.startswith("=")
-        }  # one letter each
+        found = dict.fromkeys(let.generic for let in self.program.lets)
+        return {g: next(free) for g in found if g and not g.startswith("=")}
 
     def type_of(self, let: Let) -> str:
         """The name of a value's dtype in the source."""
@@ -286,14 +284,9 @@ class Render:
             "units": units,
             "variables": list(self.variables.values()),
             "generics": {self.generics[g]: [self.variables[v] for v in g.split("+")] for g in self.generics},
-            "bindings": self.bindings(tuple(self.variables.values())),
             "numbers": self.givens(),
             "params": kernel.params,
-            "results": kernel.results,
             "dtypes": concrete,
-            "types": self.backend.types,
-            "user": self.global_names.user,
-            "backend": self.backend,
             "source_name": Path(kernel.file.source.name).name,
         }
 
@@ -412,9 +405,8 @@ class _Body:
     """The lines of an element function."""
 
     def __init__(self, render: Render, p: Map, loads: dict[str, str], indices: dict[str, str], scalars: dict[str, str]):
-        outputs = (
-            {s.result: render.global_names.user(s.result) for s in p.stores} if len(p.stores) > 1 else {}
-        )  # already declared, as references
+        # several results are references, already declared
+        outputs = {s.result: render.global_names.user(s.result) for s in p.stores} if len(p.stores) > 1 else {}
         self.render, self.backend = render, render.backend
         self.defs = {let.name: let for let in render.program.lets}
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
@@ -424,6 +416,7 @@ class _Body:
         uses = Counter(o.name for let in p.lets for o in let.expr.operands)
         uses.update(s.ref for s in p.stores)
         told: set[str] = set()
+        temporaries = 0
         ahead = [let.label for let in p.lets]
         for k, let in enumerate(p.lets):
             if let.expr.name in ("load", "index"):
@@ -441,7 +434,11 @@ class _Body:
             if label and label not in told:
                 told.add(label)
                 self.lines.append(f"{self.backend.comment} {self.equations[label]}")
-            name = self.names.user(let.label) if let.label else self.names.fresh(f"t{sum(n[0] == 't' for n in self.text)}")
+            if let.label:
+                name = self.names.user(let.label)
+            else:
+                name = self.names.fresh(f"t{temporaries}")
+                temporaries += 1
             declared = outputs.get(let.label, "") == name
             self.lines.append(self.backend.assign("" if declared else render.type_of(let), name, text.text))
             self.text[let.name] = Text(name)
