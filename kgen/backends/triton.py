@@ -167,7 +167,9 @@ class Triton(Backend):
             render.global_names.user(name)
         views = [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
         code = "\n".join(
-            line for u in views for line in (*u["lines"], *u["loads"], *u["stores"], *u["rounded"], *(t for _, t, _ in u["computed"]))
+            line
+            for u in views
+            for line in (*u["lines"], u["returns"], *u["loads"], *u["stores"], *u["rounded"], *(t for _, t, _ in u["computed"]))
         )
         sources = function_sources(self.template_folder(), code)
         kernel = render.kernel

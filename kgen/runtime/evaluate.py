@@ -113,6 +113,8 @@ class Evaluator:
             y = torch.nan_to_num(x.to(torch.float64), nan=0.0, posinf=float(high), neginf=float(low)).clamp(float(low), float(high))
             top = y >= float(high)
             return torch.where(top, torch.full((), high, dtype=dtype), torch.where(top, torch.zeros((), dtype=y.dtype), y).to(dtype))
+        if x.dtype == torch.float64 and dtype in (torch.float16, torch.bfloat16) and self.mode != "eager":
+            return _round_odd(x).to(dtype)  # torch goes by way of f32 and rounds twice
         return x.to(dtype)
 
     def value(self, v: Value, args: list) -> Any:
@@ -233,3 +235,14 @@ class Evaluator:
                 x = function(x, dim=d, keepdim=True)
             return x
         return function(x, dim=dims, keepdim=True)
+
+
+def _round_odd(x: Any) -> Any:
+    """f64 to f32 by rounding to odd: rounding that once more, to 16 bits, is rounding once."""
+    import torch
+
+    single = x.to(torch.float32)
+    back = single.double()
+    bits = single.view(torch.int32)
+    odd = (bits - (back.abs() > x.abs()).to(torch.int32)) | 1
+    return torch.where((back != x) & torch.isfinite(x) & torch.isfinite(single), odd, bits).view(torch.float32)

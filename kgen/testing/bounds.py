@@ -15,7 +15,7 @@ from typing import Any
 from kgen.check import Kernel, Value
 from kgen.ops import OPS
 from kgen.runtime.evaluate import Evaluator
-from kgen.types import DTYPES, Float, Number, f32, f64, resolve
+from kgen.types import DTYPES, DType, Float, Number, f32, f64, is_float, resolve
 
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {
@@ -103,7 +103,11 @@ class Analysis(Evaluator):
         if v.op in OPS and self.common_format(v) == "f32":
             for k, of in enumerate(v.args):
                 operand = self.kernel.values[of]
-                if isinstance(operand.type, Float) and self.compute(operand) == "f64":  # narrowed, as 0-d tensors are
+                integer = isinstance(operand.type, DType) and operand.type.is_int and OPS[v.op].rule != "test"
+                if integer and (float_result or self.meets_float(v)):  # an integer of more than 24 bits rounds on its way to f32
+                    wide = args[k].double()
+                    entering[k] = torch.where(wide.float().double() != wide, 0.5 * ulp(wide, "f32"), entering[k])
+                elif isinstance(operand.type, Float) and self.compute(operand) == "f64":  # narrowed, as 0-d tensors are
                     entering[k] = torch.where(args[k].abs() > FORMATS["f32"][2], torch.inf, entering[k] + 0.5 * ulp(args[k], "f32"))
         moved = self.moved(v, x, args, entering)
         if not float_result:
@@ -160,7 +164,13 @@ class Analysis(Evaluator):
         format_ = self.common_format(v)
         if format_ == "f32" and x.to(torch.float32).double() == x:  # a literal such as 0.5
             return torch.zeros((), dtype=torch.float64)
+        if format_ == "f32" and x.to(torch.float32) == 0:  # what divides by it is infinite, or NaN
+            return torch.full((), torch.nan, dtype=torch.float64)
         return 0.5 * ulp(x, format_) if abs(number) <= FORMATS[format_][2] else torch.full((), torch.inf, dtype=torch.float64)
+
+    def meets_float(self, v: Value) -> bool:
+        """Whether one of an operator's operands is a float, so that its integers become floats."""
+        return any(is_float(self.kernel.values[a].type) for a in v.args)
 
     def common_format(self, v: Value) -> str:
         dtype = self.common(v) if v.op in OPS else None
@@ -178,6 +188,9 @@ class Analysis(Evaluator):
         torch = self.torch
         zero = torch.zeros((), dtype=torch.float64)
         carrying = [k for k, e in enumerate(errors) if bool((e != 0).any())]
+        if v.op == "signbit":  # whose sign a NaN has is not said
+            a = args[0].double()
+            return torch.where(torch.isnan(a) | (errors[0] != 0) & ~(a.abs() > errors[0]), torch.inf, 0.0)
         if not carrying:
             return zero
         if v.op == "where":
@@ -186,6 +199,10 @@ class Analysis(Evaluator):
             chosen = torch.where(c, errors[1], errors[2])
             either = (a.double() - b.double()).abs() + errors[1] + errors[2]
             return torch.where(errors[0] != 0, either, chosen)
+        if v.op in ("eq", "ne", "lt", "le", "gt", "ge"):  # a tie may lie anywhere within the intervals
+            a, b = (t.double() if isinstance(t, torch.Tensor) else torch.tensor(float(t), dtype=torch.float64) for t in args)
+            reach = errors[0] + errors[1]
+            return torch.where((reach != 0) & ~((a - b).abs() > reach) | torch.isnan(reach), torch.inf, 0.0)
         # errors near the end of float64 would vanish in the sums below: move further, and scale back (but not where it jumps)
         far, back = torch.ones((), dtype=torch.float64), 1.0
         if self.compute(v) == "f64":
@@ -199,8 +216,8 @@ class Analysis(Evaluator):
             shifted = list(args)
             for k, sign in zip(carrying, signs, strict=True):
                 base = args[k] if isinstance(args[k], torch.Tensor) else torch.tensor(args[k], dtype=torch.float64)
-                if base.dtype.is_floating_point:
-                    shifted[k] = base + sign * far * errors[k]
+                if base.dtype.is_floating_point or x.dtype.is_floating_point:
+                    shifted[k] = base.double() + sign * far * errors[k]
                 else:
                     return torch.where(errors[k] != 0, torch.inf, 0.0)
             y = self.value(v, shifted)

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import kgen
+from kgen.check import check
 from kgen.ops import OPS
+from kgen.syntax import parse
 from kgen.testing import fuzz
 from kgen.testing.bounds import FORMATS, Analysis, Bounded, ulp
 
@@ -244,3 +246,28 @@ def test_a_planted_bug_is_found_and_its_message_names_case_seed_and_place(name: 
     want = Analysis(kernel, arguments, "cpp").results()[0]
     wrong = kgen.runtime.kernel.Kernel(kernel)(**arguments, target="cpp")
     assert fuzz.compare(wrong, want, wrong, fuzz.Report("planted", "cpp"))
+
+
+CASES = {  # found by fuzzing: a tie inside the interval only, a NaN's sign, a cast by name of an f64, a function inside a return
+    "tie": "tie(x: T[...]) -> y: bool[...]\ny = x != -1e-310",
+    "sign": "sign_of_nan(x: T[...]) -> y: bool[...]\ny = signbit(x^0.5)",
+    "twice": "twice(x: f64[...]) -> (y: f64[...], z: f64[...])\ny = bf16(x)\nz = f16(x * 1000)",
+    "integers": "integers(i: i32[...], s: T[]) -> (y: f64[...], z: bool[...])\ny = i / s\nz = i < s * 1e6",
+    "underflow": "underflow(x: T[...]) -> y: T[...]\ny = x * (sin(x) / 1e-310)",
+    "inside": "inside(x: f32[...]) -> y: i16[...]\ny = i16(i16(x))",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_that_fuzzing_found(name: str) -> None:
+    report = fuzz.check(check(parse(CASES[name])), "cpp", examples=40)
+    assert not report.failures, report.failures[0]
+
+
+def test_the_exact_reading_rounds_a_double_to_16_bits_once() -> None:
+    from kgen.runtime.evaluate import _round_odd
+
+    tie = torch.tensor([1 + 2**-8 + 2**-40, 1 + 2**-8, 1 + 2**-8 - 2**-40, -(1 + 3 * 2**-8) + 2**-40, 65519.999999], dtype=torch.float64)
+    want = [1 + 2**-7, 1.0, 1.0, -(1 + 2**-7)]
+    assert _round_odd(tie[:4]).to(torch.bfloat16).double().tolist() == want
+    assert _round_odd(tie[4:]).to(torch.float16).item() == 65504.0

@@ -64,6 +64,7 @@ def table(dtype: str) -> str:
 
 
 TRICKY = {
+    "inside": "inside(x: f32[..., M, N], a: i32[M, N]) -> (q: i16[..., M, N], r: f32[..., M, N])\nq = i16(i16(x))\nr = f32(~bool(x)) + f32(a)",
     "affine": "affine(x: T[..., N], b: T[N]) -> y: T[..., N]\ny = x * 2 + b",
     "scaled": "scaled(x: T[...], a: float = 0.1) -> y: T[...]\ny = x * a + 2",
     "adamish": "adamish(p: T[...], g: T[...], m: f64[...], t: int, lr: float, b1: float = 0.9) -> (p': T[...], m': f64[...])\n"
