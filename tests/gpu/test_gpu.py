@@ -135,3 +135,25 @@ def test_a_changed_size_or_number_compiles_nothing(target: str, monkeypatch: pyt
     for n in (1, 2, 16, 1000, 1001, 4096, 99_999):
         kernel(torch.randn(n, device="cuda"), 1.0 * n, 2, target=target)
     assert len(counted) <= 1  # an odd size may take the variant without vectors, once
+
+
+NARROW = """
+narrow(x: DT[N]) -> (a: DT[N], b: DT[N], c: DT[N], d: DT[N], e: DT[N], f: DT[N], g: i32[N])
+a = x // 3
+b = x % 5
+c = x >> 2
+d = x << 1
+e = x // 2
+f = x * x - x
+g = i32((DT(100) != x) * i32(bool(1.0) + i32(N)))
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16"])
+def test_narrow_integers_out_of_vectors(target: str, dtype: str) -> None:
+    text = NARROW.replace("DT", dtype)
+    kernel = kgen.loads(text.replace("x // ", "x // -") if dtype != "u8" else text)
+    x = torch.arange(4096, dtype=torch.int32).to(getattr(torch, {"i8": "int8", "u8": "uint8", "i16": "int16"}[dtype]))
+    for got, want in zip(kernel(x.cuda(), target=target), kernel(x, target="torch"), strict=True):
+        assert torch.equal(got.cpu(), want)

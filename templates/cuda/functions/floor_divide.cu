@@ -11,8 +11,9 @@ template <typename F> __device__ inline F floor_divide_float(F a, F b) {
 __device__ inline float floor_divide(float a, float b) { return floor_divide_float(a, b); }
 __device__ inline double floor_divide(double a, double b) { return floor_divide_float(a, b); }
 // Integers: 0 where b is 0; the least over -1 wraps.
-__device__ inline u8 floor_divide(u8 a, u8 b) { return b == 0 ? u8(0) : u8(a / b); }
+__device__ inline u8 floor_divide(u8 a, u8 b) { return b == 0 ? u8(0) : u8(opaque(a) / b); }
 template <typename I> __device__ inline I floor_divide(I a, I b) {
+    if constexpr (sizeof(I) < 4) return I(floor_divide(opaque(a), int(b)));
     if (b == 0) return 0;
     if (b == -1) return I(0 - u64(a));
     I q = I(a / b);
