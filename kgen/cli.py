@@ -16,6 +16,7 @@ import click
 
 from kgen import __version__
 from kgen.errors import KgenError
+from kgen.ops import REDUCTIONS
 
 if TYPE_CHECKING:
     from kgen.check import Kernel
@@ -185,7 +186,7 @@ def _compiled_row(kernel: Kernel, path: Path, source: str) -> tuple[str, ...]:
     figures = []
     for binding in kernel.bindings():
         program = rewrite(lower(kernel, binding))
-        figures.append(cost(program, schedule(program)))
+        figures.append(cost(schedule(program)))
     low, high = min(f.read for f in figures), max(f.read for f in figures)
     out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
     return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
@@ -218,7 +219,12 @@ def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right:
 @click.option(
     "--examples", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="Random cases for each target and dtype choice."
 )
-@click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target (default: all that run here).")
+@click.option(
+    "--target",
+    type=click.Choice([*TARGETS, "torch", "all"]),
+    default=None,
+    help="Only this target (default: all that run here); torch evaluates the formula itself.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
 @click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
 def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool) -> None:
@@ -272,10 +278,11 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
     "--dtype", "dtypes", default="f32", show_default=True, metavar="LIST", help="What the dtype variables stand for: f32,bf16,..."
 )
 @click.option("--elements", default="2^24", show_default=True, metavar="LIST", help="Sizes of the largest operand: 2^20,2^24,...")
+@click.option("--row", default="4096", show_default=True, metavar="LIST", help="Elements along what is reduced: 1024,4096,...")
 @click.option("--plot", type=click.Path(dir_okay=False), default=None, metavar="FILE.png", help="Draw bandwidth over size.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), default=None, metavar="FILE", help="Keep the figures.")
 def bench(
-    specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, plot: str | None, json_file: str | None
+    specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, row: str, plot: str | None, json_file: str | None
 ) -> None:
     """Time a spec's kernels beside eager PyTorch, torch.compile and a copy, in one run; results are compared first."""
     from kgen.bench import timing
@@ -284,6 +291,7 @@ def bench(
     if unknown := [p for p in peers if p not in timing.PEERS]:
         raise click.UsageError(f"there is no peer {unknown[0]}; peers are {', '.join(timing.PEERS)}")
     sizes = [_elements(text) for text in elements.split(",")]
+    lengths = [_elements(text) for text in row.split(",")]
     chosen = [d for d in dtypes.split(",") if d]
     if unknown := [d for d in chosen if d not in ("f16", "bf16", "f32", "f64")]:
         raise click.UsageError(f"{unknown[0]} is not a float dtype")
@@ -297,18 +305,24 @@ def bench(
     able = [t for t in able if (t == "cpp") == (device == "cpu")]
     rows: list[Any] = []
 
+    def rows_of(kernel: Any) -> list[int]:
+        """The row lengths that matter to a kernel: one, where nothing is reduced."""
+        reduces = any(v.op in REDUCTIONS and v.attr for v in kernel.values)
+        return lengths if reduces else lengths[:1]
+
     def work(spec: str) -> None:
         kernel = _load(spec)
         for dtype in chosen if kernel.variables else chosen[:1]:
             for size in sizes:
-                with fuzz.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
-                    rows.extend(timing.bench(kernel, able, peers, dtype, size, device))
+                for row in rows_of(kernel):
+                    with fuzz.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
+                        rows.extend(timing.bench(kernel, able, peers, dtype, size, device, row))
 
     try:
         _each(specs, work)
     finally:
         if rows:
-            _print_table((*timing.HEADS, *(f"vs {p}" for p in peers)), [r.row() for r in rows], right=tuple(range(4, 8 + len(peers))))
+            _print_table((*timing.HEADS, *(f"vs {p}" for p in peers)), [r.row() for r in rows], right=tuple(range(5, 9 + len(peers))))
     if json_file:
         import json
 

@@ -200,6 +200,8 @@ class Expressions:
             "square": "x^2",
             "abs_": "abs(x)",
             "ln": "log(x)",
+            "amax": "max[N](x)",
+            "amin": "min[N](x)",
         }
         self.error(
             f"there is no function `{node.op}`",
@@ -271,15 +273,19 @@ class Expressions:
             elif d.name == ELLIPSIS or d.name in self.dims:
                 names.append(d.name)
             else:
+                same = next((known for known in self.dims if known.lower() == d.name.lower()), "")
                 self.error(
                     f"there is no dim {d.name}",
                     d.span,
-                    help=did_you_mean(closest(d.name, list(self.dims))) or "dims are those of the parameters",
+                    help=f"{d.name} is a dtype"
+                    if d.name in self.variables
+                    else did_you_mean(same or closest(d.name, list(self.dims))) or "dims are those of the parameters",
                 )
                 return None
-        if len(set(names)) != len(names):
-            self.error("a dim stands twice here", node.head)
-            return None
+        for k, d in enumerate(node.dims):
+            if d.name in [other.name for other in node.dims[:k]]:
+                self.error(f"dim {d.name} stands twice here", d.span)
+                return None
         return tuple(names)
 
     def index(self, node: Apply, env: dict[str, Dims] | None) -> int | None:
@@ -322,6 +328,8 @@ class Expressions:
             return None
         if None in args:
             return None
+        if not own and dims is not None and not self.has_dims(node, args[0], dims):  # all of the prelude's reduce over theirs
+            return None
         key = (helper, tuple(args), dims)
         if key not in self.memo:
             names: dict[str, Dims] = {}
@@ -357,23 +365,12 @@ class Expressions:
         if None in args:
             return None
         x = self.values[args[0]]  # type: ignore[index]
-        for d in dims:
-            if d not in x.dims:
-                shown = node.args[0]
-                what = f"`{shown.name}`" if isinstance(shown, Name) else "its operand"
-                self.error(f"`{op}` reduces over {d}, which {what} does not have", node.head, label=show_type(describe(x), x.dims))
-                return None
+        if not self.has_dims(node, args[0], dims):
+            return None
         rest = tuple(d for d in x.dims if d not in dims)
         if op == "pick":
             t = self.values[args[1]]  # type: ignore[index]
-            if not is_int(t.type) or isinstance(t.type, Number) or dims[0] in t.dims or len(dims) != 1:
-                self.error(
-                    f"`pick` needs an integer tensor without dim {dims[0]} for its second argument",
-                    node.head,
-                    label=show_type(describe(t), t.dims),
-                )
-                return None
-            return self.make("pick", (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span)  # type: ignore[arg-type]
+            return self.make(op, (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None  # type: ignore[arg-type]
         rule = REDUCTIONS[op].rule
         if rule == "float" and not is_float(x.type):
             self.error(f"`{op}` needs a float, its operand is {describe(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
@@ -384,6 +381,38 @@ class Expressions:
         kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
         reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
         return self.make(op, (args[0],), dims, reduced, rest, node.span)  # type: ignore[arg-type]
+
+    def has_dims(self, node: Apply, operand: int | None, dims: Dims) -> bool:
+        """Whether an operand has the dims that a call reduces it over; an error if not."""
+        x = self.values[operand]  # type: ignore[index]
+        for d in dims:
+            if d not in x.dims:
+                shown = node.args[0]
+                what = f"`{shown.name}`" if isinstance(shown, Name) else "its operand"
+                self.error(
+                    f"`{node.op}` reduces over {'`...`' if d == ELLIPSIS else d}, which {what} does not have",
+                    node.head,
+                    label=show_value(x),
+                    help="a number has no dims" if isinstance(x.type, Number) else "",
+                )
+                return False
+        return True
+
+    def picks(self, node: Apply, t: Value, dims: Dims) -> bool:
+        """Whether `pick` can take its element at `t`; an error if not."""
+        if len(dims) != 1 or dims[0] == ELLIPSIS:
+            self.error("`pick` takes one named dim", node.head, label=f"[{', '.join(dims)}]", help="write `pick[N](x, t)`")
+            return False
+        message = help = ""
+        if isinstance(t.type, Number) or not is_int(t.type):
+            message = "`pick` needs an integer tensor for its second argument"
+            help = "declare it as a tensor, `t: i64[]`" if isinstance(t.type, Number) else "cast it, as in `i64(t)`"
+        elif dims[0] in t.dims:
+            message = f"the second argument of `pick[{dims[0]}]` has dim {dims[0]} itself"
+            help = f"it says which element along {dims[0]} is taken, and has the other dims"
+        if message:
+            self.error(message, node.args[1].span, label=show_value(t), help=help)
+        return not message
 
     def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
         values = [self.values[a] for a in args]
@@ -467,6 +496,11 @@ def storable(t: ValueType, stored: ValueType) -> bool:
     if isinstance(t, Number):
         return is_bool(t) == is_bool(stored)
     return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
+
+
+def show_value(v: Value) -> str:
+    """A value's type as errors name it."""
+    return describe(v) if isinstance(v.type, Number) else show_type(describe(v), v.dims)
 
 
 def describe(v: Value) -> str:

@@ -39,7 +39,8 @@ class Op(sympy.Expr):
     """An operator applied to values: `Op("add", a, b)`.  Inert: nothing simplifies, reorders or evaluates it.
 
     Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
-    `lit 0.5`, `const pi`, `size N`, `index N`; and `cast` (to the dtype of its Let) and `pick`.
+    `lit 0.5`, `const pi`, `size N`, `index N`; and `cast` (to the dtype of its Let), `pick`, and `gather[N] x t` (one element
+    of x along N, 0 outside).
     """
 
     def __new__(cls, name: str | Str, *operands):
@@ -250,6 +251,10 @@ def verify(program: Program) -> Program:
             hold(let.dtype is i64 and let.dims == let.expr.attrs, let, "an index is an i64 along its dim")
         elif name == "cast":
             hold(isinstance(let.dtype, DType) and let.dims == args[0].dims, let, "a cast has a dtype and keeps the dims")
+        elif name == "gather":
+            rest = tuple(d for d in args[0].dims if d not in let.expr.attrs)
+            hold(let.expr.attrs[0] in args[0].dims, let, "a gather's dim is its operand's")
+            hold(let.dims == union(rest, args[1].dims) and args[1].dtype is i64, let, "a gather has an i64 index in place of its dim")
         elif name == "pick" or name in REDUCTIONS and let.expr.attrs:
             hold(all(d in args[0].dims for d in let.expr.attrs), let, "a reduction's dims are its operand's")
         else:

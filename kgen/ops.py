@@ -120,6 +120,17 @@ REDUCTIONS: dict[str, Reduction] = {r.name: r for r in (
     Reduction("argmin", "index", "argmin", "inf"),
 )}  # fmt: skip
 
+
+def tree_depth(n: int) -> int:
+    """The most additions (or multiplications) that one of `n` reduced elements passes through on any target.
+
+    The skeletons keep it, and the bounds of `testing/bounds.py` rest on it: floats are accumulated in f32 (f64 where one of
+    them is f64) in an order fixed by `n` alone, a tree of at most this depth.  Partials from 0 (from 1 in a product) count
+    no addition, since adding 0 rounds nothing.
+    """
+    return max(0, min(n - 1, 64 + (n - 1).bit_length()))
+
+
 CONSTANTS = ("pi", "inf", "nan")
 
 

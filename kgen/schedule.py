@@ -1,17 +1,22 @@
 """How the loops run, apart from how they are spelled.
 
-In: a program.  Out: its passes over memory.  For now there is one schedule, `map`: each element of the iteration
-dims is computed alone.  Results with other dims than the rest get a pass of their own; the order of dims is no matter.
+In: a program.  Out: its passes over memory, in order.  A `Map` computes each element of its dims alone.  A `Reduce` walks the
+rows of its dims and reads each as often as its reductions feed one another; what follows in the same dims is stored on the
+last reading.  What a later pass needs of an earlier one goes through a workspace: a tensor of the reduction's dims, in the
+dtype computed in.
+
+A row's order of accumulation is a fixed tree that depends on its length and layout alone: see `tree_depth`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field, replace
 
-from kgen.errors import Diagnostic, KgenError, Source
-from kgen.ir import Let, Program, Store, Tensor, live
-from kgen.ops import OPS, REDUCTIONS
-from kgen.types import Dims
+from kgen.expand import expand, is_reduction
+from kgen.ir import Let, Program, Store, Tensor, leaf, live
+from kgen.ops import OPS
+from kgen.types import Dims, DType
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,27 @@ class Scalar:
 
     let: Let
     number: Let
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims."""
+
+    name: str
+    let: Let
+
+    @property
+    def dims(self) -> Dims:
+        return self.let.dims
+
+    def dtype(self, binding: dict[str, str]) -> str:
+        """Its dtype for dtype variables bound by name (`{"T": "bf16"}`)."""
+        assert isinstance(self.let.dtype, DType)
+        if self.let.generic.startswith("="):
+            return binding[self.let.generic[1:]]
+        if self.let.generic:
+            return "f64" if any(binding[v] == "f64" for v in self.let.generic.split("+")) else "f32"
+        return self.let.dtype.name
 
 
 @dataclass(frozen=True)
@@ -34,57 +60,361 @@ class Map:
     stores: tuple[Store, ...]
 
 
-def schedule(program: Program, source: Source | None = None) -> tuple[Map, ...]:
-    """The passes of a program, in the order of its results as far as what they write in place allows.
+@dataclass(frozen=True)
+class Phase:
+    """Straight-line code of a `Reduce`: once for each element of a row (`element`), or once a row.
 
-    Raises `KgenError` at the first reduction: programs with reductions are checked and printed, not yet scheduled.
+    `lets` is what it computes, in order; it also reads loads, indices, scalars and what row phases before it gave.
+    `gives` names the row values that later phases take from a row phase; `reductions` are what an element phase
+    accumulates (their operands are its values); `stores` what it writes.
     """
-    for let in program.lets:
-        if let.expr.name in REDUCTIONS and let.expr.attrs or let.expr.name == "pick":
-            message = f"`{let.expr.name}[{', '.join(let.expr.attrs)}]` is a reduction, and no code is generated for reductions yet"
-            raise KgenError(Diagnostic(message, let.span, help="`kgen check` and `kgen show` work up to --stage program"), source)
-    groups: dict[frozenset[str], list[Store]] = {}
-    for store in program.stores:
-        groups.setdefault(frozenset(store.dims), []).append(store)
-    return _ordered([_map(program, stores[0].dims, tuple(stores)) for stores in groups.values()])
+
+    element: bool
+    lets: tuple[Let, ...] = ()
+    gives: tuple[str, ...] = ()
+    reductions: tuple[Let, ...] = ()
+    stores: tuple[Store, ...] = ()
 
 
-def _ordered(passes: list[Map]) -> tuple[Map, ...]:
+@dataclass(frozen=True)
+class Reduce:
+    """A pass over the rows of `dims`: `rows` are the dims that stay, `inner` those that are reduced (none where every row is one
+    element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
+    second reading, and so on; the last reading, if there is one, stores elements.
+    """
+
+    rows: Dims
+    inner: Dims
+    loads: tuple[Tensor, ...]
+    indices: tuple[str, ...]
+    scalars: tuple[Scalar, ...]
+    lets: tuple[Let, ...]
+    stores: tuple[Store, ...]
+    phases: tuple[Phase, ...]
+
+    @property
+    def dims(self) -> Dims:
+        return (*self.rows, *self.inner)
+
+    @property
+    def readings(self) -> int:
+        """How often a row is gone through: each time feeds the next."""
+        return sum(1 for p in self.phases if p.element)
+
+    @property
+    def gathers(self) -> tuple[Let, ...]:
+        return tuple(let for let in self.lets if let.expr.name == "gather")
+
+    def is_row(self, dims: Dims) -> bool:
+        """Whether a value of these dims is the same all along a row."""
+        return not set(dims) & set(self.inner)
+
+
+Pass = Map | Reduce
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program's passes in order, and what they leave for one another."""
+
+    program: Program
+    passes: tuple[Pass, ...]
+    workspaces: tuple[Workspace, ...] = ()
+
+
+def schedule(program: Program) -> Plan:
+    """The passes of a program, as few as what feeds what and the dims allow; results in place are written when all have read."""
+    return _Scheduler(expand(program)).plan()
+
+
+@dataclass(eq=False)
+class _Stage:
+    """A pass in the making: `depth` orders passes, `nodes` are the reductions (or gathers) that it computes."""
+
+    depth: int
+    rows: frozenset[str]
+    inner: frozenset[str]
+    nodes: list[Let] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+
+
+class _Scheduler:
+    def __init__(self, program: Program):
+        self.program = program
+        self.defs = program.by_name
+        self.states = {s.state for s in program.stores if s.state}
+        self.stages: list[_Stage] = []
+        self.home: dict[str, _Stage] = {}  # the stage of each node
+        self.cones: dict[str, tuple[list[Let], set[str], set[str]]] = {}
+
+    # ------------------------------------------------------------------ what feeds what
+
+    def cone(self, name: str) -> tuple[list[Let], set[str], set[str]]:
+        """What a value is made of down to memory: the lets, the nodes among them, and those nodes that must lie in memory."""
+        lets: dict[str, Let] = {}
+        nodes: set[str] = set()
+        stored: set[str] = set()
+        todo = deque([name])
+        while todo:
+            let = self.defs[todo.popleft()]
+            if let.name in lets or let.is_number:
+                continue
+            lets[let.name] = let
+            if let.name in self.home:
+                nodes.add(let.name)
+                continue
+            for k, o in enumerate(let.expr.operands):
+                todo.append(o.name)
+                if let.expr.name == "gather" and k == 0 and self.defs[o.name].expr.name != "load":
+                    stored.add(o.name)
+        return list(lets.values()), nodes, stored
+
+    def place(self, let: Let, rows: frozenset[str], inner: frozenset[str], roots: list[str]) -> None:
+        """Put a node into the first stage of its dims behind all that feeds it."""
+        depth = 0
+        for root in roots:
+            _, nodes, stored = self.cone(root)
+            for n in nodes:
+                home = self.home[n]
+                same = (home.rows, home.inner) == (rows, inner) and n not in stored
+                depth = max(depth, home.depth + (not same))
+        stage = next((s for s in self.stages if (s.depth, s.rows, s.inner) == (depth, rows, inner)), None)
+        if stage is None:
+            stage = _Stage(depth, rows, inner)
+            self.stages.append(stage)
+        stage.nodes.append(let)
+        self.home[let.name] = stage
+
+    def cut(self, roots: list[str], rows: frozenset[str] | None = None, inner: frozenset[str] | None = None) -> None:
+        """Keep what a pass behind others needs of them as far along as they can compute it: one value a row, not its parts."""
+        todo = [self.defs[r] for r in roots]
+        seen: set[str] = set()
+        while todo:
+            let = todo.pop()
+            if let.name in seen or let.name in self.home or let.is_number:
+                continue
+            seen.add(let.name)
+            lets, nodes, stored = self.cone(let.name)
+            for stage in sorted(self.stages, key=self.rank, reverse=True):
+                if (stage.rows, stage.inner) == (rows, inner) or frozenset(let.dims) != stage.rows or not stage.inner:
+                    continue
+                here = {n for n in nodes if self.home[n] is stage and n not in stored}
+                before = all(self.rank(self.home[n]) < self.rank(stage) for n in nodes - here)
+                if here and before and not self.spreads(lets, nodes, stage.inner):
+                    stage.nodes.append(let)
+                    self.home[let.name] = stage
+                    break
+            else:
+                todo += [self.defs[o.name] for o in let.expr.operands]
+
+    def spreads(self, lets: list[Let], nodes: set[str], inner: frozenset[str]) -> bool:
+        """Whether any of the lets outside the nodes differs along a row; what is only gathered from does not count."""
+        code = [x for x in lets if x.name not in nodes]
+        read = {o.name for x in code for k, o in enumerate(x.expr.operands) if x.expr.name != "gather" or k > 0}
+        gathered = {x.expr.operands[0].name for x in code if x.expr.name == "gather"} - read
+        return any(set(x.dims) & inner for x in code if x.name not in gathered)
+
+    def rank(self, stage: _Stage) -> tuple[int, bool, int]:
+        """Where a stage stands among all: those along a tensor's last dim, which store best, behind others of their depth."""
+        along = any(set(t.dims[-1:]) & stage.inner for t in self.program.tensors)
+        return stage.depth, along, self.stages.index(stage)
+
+    def keep_gathers(self, roots: list[str], inner: frozenset[str]) -> None:
+        """Gathers that differ along a row get a pass of their own (one element a row), as those of what is written in place."""
+        for root in roots:
+            for let in sorted(self.cone(root)[0], key=lambda x: int(x.name[1:])):
+                if let.expr.name == "gather" and let.name not in self.home:
+                    of = self.defs[let.expr.operands[0].name]
+                    if set(let.dims) & inner or of.expr.name == "load" and of.expr.attrs[0] in self.states:
+                        self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
+
+    # ------------------------------------------------------------------ stages
+
+    def plan(self) -> Plan:
+        gathered = {let.expr.operands[0].name for let in self.program.lets if let.expr.name == "gather"}
+        for let in self.program.lets:
+            roots = [o.name for o in let.expr.operands]
+            if is_reduction(let):
+                inner = frozenset(let.expr.attrs)
+                self.cut(roots, frozenset(let.dims), inner)
+                self.keep_gathers(roots, inner)
+                self.place(let, frozenset(let.dims), inner, roots)
+            elif let.expr.name == "gather" and let.name in gathered:
+                self.place(let, frozenset(let.dims), frozenset(), roots)
+        for store in self.program.stores:
+            self.keep_gathers([store.ref], frozenset())
+        finals: list[Store] = []
+        for store in sorted(self.program.stores, key=lambda s: s.state is not None):
+            stage = self.fitting(store, finals)
+            if stage is None:
+                self.cut([store.ref])
+                finals.append(store)
+            else:
+                stage.stores.append(store)
+        groups: dict[frozenset[str], list[Store]] = {}
+        for store in self.program.stores:
+            if store in finals:
+                groups.setdefault(frozenset(store.dims), []).append(store)
+        order = {s.result: k for k, s in enumerate(self.program.stores)}
+        ordered: list[tuple[list[Store], _Stage | None]] = []
+        for stage in sorted(self.stages, key=self.rank):
+            ordered.append((sorted(stage.stores, key=lambda s: order[s.result]), stage))
+        ordered += [(stores, None) for stores in groups.values()]
+        needed: set[str] = set()
+        for stores, stage in ordered:
+            for root in self.roots(stores, stage):
+                needed |= {n for n in self.cone(root)[1] if self.home[n] is not stage or n in self.cone(root)[2]}
+        kept = {let.name: Workspace(let.name, let) for let in self.program.lets if let.name in needed}
+        passes = [self.build(stores, stage, kept) for stores, stage in ordered]
+        split = len(passes) - len(groups)
+        return Plan(self.program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values()))
+
+    def roots(self, stores: list[Store], stage: _Stage | None) -> list[str]:
+        nodes = stage.nodes if stage else ()
+        return [s.ref for s in stores] + [o.name for n in nodes for o in n.expr.operands if not self.defs[o.name].is_number]
+
+    def fitting(self, store: Store, finals: list[Store]) -> _Stage | None:
+        """The stage on whose way a store lies: the last that has its dims and computes or follows what it needs."""
+        lets, nodes, stored = self.cone(store.ref)
+        loads = {x.expr.attrs[0] for x in lets if x.expr.name == "load"}
+        dims = frozenset(store.dims)
+        found, follows = None, False
+        for stage in sorted(self.stages, key=self.rank):
+            element = bool(stage.inner) and dims == stage.rows | stage.inner
+            if not element and dims != stage.rows:
+                continue
+            here = {n for n in nodes if self.home[n] is stage and n not in stored}
+            if any(self.rank(self.home[n]) >= self.rank(stage) for n in nodes - here):
+                continue
+            if any(x.expr.name == "gather" and x.name not in self.home and set(x.dims) & stage.inner for x in lets):
+                continue
+            if not element and self.spreads(lets, nodes, stage.inner):
+                continue
+            mine = {x.expr.attrs[0] for root in self.roots(stage.stores, stage) for x in self.cone(root)[0] if x.expr.name == "load"}
+            if not here and not loads & mine:
+                continue  # nothing in common: a pass of its own costs no more
+            if store.state and not self.last_reader(store.state, stage, finals):
+                continue
+            if here or not follows:
+                found, follows = stage, bool(here)
+        return found
+
+    def last_reader(self, tensor: str, stage: _Stage, finals: list[Store]) -> bool:
+        """Whether no pass from `stage` on reads a tensor but `stage` itself."""
+
+        def reads(root: str) -> bool:
+            return any(x.expr.name == "load" and x.expr.attrs[0] == tensor for x in self.cone(root)[0])
+
+        later = [s for s in self.stages if self.rank(s) > self.rank(stage)]
+        return not any(reads(r) for s in later for r in self.roots(s.stores, s)) and not any(reads(s.ref) for s in finals)
+
+    # ------------------------------------------------------------------ passes
+
+    def build(self, stores: list[Store], stage: _Stage | None, kept: dict[str, Workspace]) -> Pass:
+        own = {n.name for n in stage.nodes} if stage else set()
+        writes = [*stores, *(Store(n, n, self.defs[n].dtype, self.defs[n].dims, None) for n in own if n in kept)]  # type: ignore[arg-type]
+        writes[len(stores) :] = sorted(writes[len(stores) :], key=lambda s: int(s.ref[1:]))
+        lets = []
+        for let in self.program.lets:
+            if let.name in kept and let.name not in own:
+                let = replace(let, expr=leaf("load", let.name))
+            lets.append(let)
+        lets = list(live(lets, writes))
+        defs = {let.name: let for let in lets}
+        values = tuple(let for let in lets if not let.is_number)
+        loaded = {let.expr.attrs[0] for let in values if let.expr.name == "load"}
+        tensors = [t for t in self.program.tensors if t.name in loaded]
+        tensors += [Tensor(w.name, w.let.dtype, w.dims) for w in kept.values() if w.name in loaded]  # type: ignore[arg-type]
+        scalars = []
+        for let in values:
+            if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
+                scalars.append(Scalar(let, number))
+        indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
+        common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))
+        if stage is None and not any(let.expr.name == "gather" for let in values):
+            return Map(stores[0].dims, *common)
+        if stage is not None and stage.inner:
+            node = next(n for n in stage.nodes)
+            rows, inner = node.dims, self.along(stage)
+        else:
+            rows, inner = (stores[0].dims if stores else stage.nodes[0].dims), ()  # type: ignore[union-attr]
+        return Reduce(rows, inner, *common, _phases(frozenset(inner), values, tuple(writes), defs))
+
+    def along(self, stage: _Stage) -> Dims:
+        """The reduced dims in the order in which an operand has them."""
+        dims = self.defs[stage.nodes[0].expr.operands[0].name].dims
+        return tuple(d for d in dims if d in stage.inner)
+
+
+def _phases(inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let]) -> tuple[Phase, ...]:
+    """The lets of a pass by when they can be computed: `level` counts the readings of a row that come before."""
+
+    def constant(let: Let) -> bool:
+        return let.expr.name == "cast" and defs[let.expr.operands[0].name].is_number
+
+    def row(let: Let) -> bool:
+        return not set(let.dims) & inner
+
+    level: dict[str, int] = {}
+    for let in lets:
+        below = [level[o.name] for o in let.expr.operands if o.name in level]
+        level[let.name] = max(below, default=0) + (1 if is_reduction(let) and inner else 0)
+    reductions = [let for let in lets if is_reduction(let)] if inner else []
+    element_stores = tuple(s for s in stores if inner & set(s.dims))
+    row_stores = tuple(s for s in stores if not inner & set(s.dims))
+    last = max(level.values(), default=0)
+    readings: list[tuple[tuple[Let, ...], tuple[Let, ...], tuple[Store, ...]]] = []
+    for k in range(last + bool(element_stores)):
+        reduced = tuple(r for r in reductions if level[r.name] == k + 1)
+        roots = {o.name for r in reduced for o in r.expr.operands}
+        ends = element_stores if k == last else ()
+        roots |= {s.ref for s in ends}
+        needed = set(roots)
+        for let in reversed(lets):
+            if let.name in needed and not (row(let) and not constant(let)):
+                needed.update(o.name for o in let.expr.operands)
+        code = tuple(let for let in lets if let.name in needed and (not row(let) or constant(let)))
+        readings.append((code, reduced, ends))
+    phases: list[Phase] = []
+    for k in range(last + 1):
+        mine = [x for x in lets if row(x) and not constant(x) and not (is_reduction(x) and inner) and level[x.name] == k]
+        ends = row_stores if k == last else ()
+        later: set[str] = {s.ref for s in row_stores} if k < last else set()
+        for code, reduced, stored in readings[k:]:
+            later |= {o.name for let in (*code, *reduced) for o in let.expr.operands} | {s.ref for s in stored}
+        later |= {o.name for x in lets if row(x) and level[x.name] > k for o in x.expr.operands}
+        ready = {x.name for x in mine} | {r.name for r in reductions if level[r.name] == k}
+        gives = tuple(x.name for x in mine if x.name in later)
+        needed = set(gives) | {s.ref for s in ends}
+        for x in reversed(mine):
+            if x.name in needed:
+                needed.update(o.name for o in x.expr.operands)
+        constants = [x for x in lets if constant(x) and x.name in needed]
+        made = tuple(x for x in lets if x in constants or x in mine and x.name in needed and x.name in ready)
+        phases.append(Phase(False, made, gives, (), ends))
+        if k < len(readings):
+            code, reduced, stored = readings[k]
+            phases.append(Phase(True, code, (), reduced, stored))
+    return tuple(phases)
+
+
+def _ordered(passes: list[Pass]) -> list[Pass]:
     """The passes, each behind those that read what it writes in place: every pass finds the parameters as the call gave them.
 
     There is always such an order: what a pass reads has no dims but its own, so two passes that read each other's
     parameters would have the same dims, and be one.
     """
 
-    def overwrites(p: Map, other: Map) -> bool:
+    def overwrites(p: Pass, other: Pass) -> bool:
         states = {store.state for store in p.stores}
         return other is not p and any(t.name in states for t in other.loads)
 
-    ordered: list[Map] = []
+    ordered: list[Pass] = []
     while passes:
         ready = next(p for p in passes if not any(overwrites(p, other) for other in passes))
         ordered.append(ready)
         passes = [p for p in passes if p is not ready]
-    return tuple(ordered)
-
-
-def _map(program: Program, dims: Dims, stores: tuple[Store, ...]) -> Map:
-    lets = live(program.lets, stores)
-    defs = {let.name: let for let in lets}
-    values = tuple(let for let in lets if not let.is_number)
-    loaded = {let.expr.attrs[0] for let in values if let.expr.name == "load"}
-    scalars = []
-    for let in values:
-        if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
-            scalars.append(Scalar(let, number))
-    return Map(
-        dims,
-        tuple(t for t in program.tensors if t.name in loaded),
-        tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index")),
-        tuple(scalars),
-        values,
-        stores,
-    )
+    return ordered
 
 
 @dataclass(frozen=True)
@@ -98,12 +428,16 @@ class Cost:
     special: int
 
 
-def cost(program: Program, passes: tuple[Map, ...]) -> Cost:
-    largest = max(passes, key=lambda p: len(p.dims))
-    work = [OPS[let.expr.name].cost for let in largest.lets if let.expr.name in OPS and let.dims]
+def cost(plan: Plan) -> Cost:
+    largest = max(plan.passes, key=lambda p: len(p.dims))
+    if isinstance(largest, Reduce):  # each reading computes what it needs
+        work = [OPS[let.expr.name].cost for p in largest.phases if p.element for let in p.lets if let.expr.name in OPS and let.dims]
+        work += [(1, 0) for p in largest.phases for _ in p.reductions]
+    else:
+        work = [OPS[let.expr.name].cost for let in largest.lets if let.expr.name in OPS and let.dims]
     return Cost(
         sum(t.dtype.bytes for t in largest.loads if set(t.dims) == set(largest.dims)),
-        sum(s.dtype.bytes for s in largest.stores),
+        sum(s.dtype.bytes for s in largest.stores if set(s.dims) == set(largest.dims)),
         sum(c[0] for c in work),
         sum(c[1] for c in work),
     )
@@ -119,3 +453,4 @@ def predicted_bound(c: Cost) -> str:
     moved = max(1, c.read + c.written)
     over = max(c.special / (SPECIAL_PER_BYTE * moved), c.instructions / (OTHER_PER_BYTE * moved))
     return "memory" if over <= 1 else f"arithmetic, {over:.1f} x memory"
+

@@ -7,7 +7,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.lower import lower
 from kgen.rewrite import rewrite
-from kgen.schedule import cost, predicted_bound, schedule
+from kgen.schedule import Reduce, cost, predicted_bound, schedule
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.types import VARIABLE, Binding, f32
 
@@ -74,16 +74,24 @@ def syntax_tree(kernel: Kernel) -> str:
 def schedules(kernel: Kernel, bound: Binding) -> str:
     """The passes over memory: what each reads, takes and writes, and what it costs an element."""
     program = rewrite(lower(kernel, bound))
-    passes = schedule(program, kernel.file.source)
+    plan = schedule(program)
+    kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
     lines = []
-    for k, p in enumerate(passes):
-        lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
-        lines += [f"  read   {t.name}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
+    for k, p in enumerate(plan.passes):
+        if isinstance(p, Reduce):
+            lines.append(f"pass {k}: rows over [{', '.join(p.rows)}], each of [{', '.join(p.inner)}]")
+        else:
+            lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
+        lines += [f"  read   {kept.get(t.name, t.name)}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
         lines += [f"  index  {d}" for d in p.indices]
         lines += [f"  number {s.let.name}: {s.let.dtype} = {s.number.expr}" for s in p.scalars]
-        lines += [f"  write  {s.result}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else "") for s in p.stores]
+        if isinstance(p, Reduce):
+            for n, phase in enumerate(f for f in p.phases if f.element):
+                lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]
+        for s in p.stores:
+            lines.append(f"  write  {kept.get(s.result, s.result)}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else ""))
         lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
-    c = cost(program, passes)
+    c = cost(plan)
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     lines.append(f"predicted bound: {predicted_bound(c)}")

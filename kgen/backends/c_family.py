@@ -10,10 +10,12 @@ from fractions import Fraction
 from typing import Any
 
 from kgen.backends.base import (
+    Accumulator,
     Argument,
     Backend,
     Names,
     Render,
+    RowUnit,
     Text,
     Unit,
     decimal,
@@ -28,7 +30,7 @@ from kgen.backends.base import (
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS
-from kgen.types import DTYPES, FLOAT, DType, Number, f32, f64, i64
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, DType, Number, f32, f64, i64
 
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
@@ -120,10 +122,11 @@ class CFamily(Backend):
     #: Names under which a storage dtype (not what it is computed in) may appear: the kernel's dtype variables.
     storage_names: frozenset[str] = frozenset()
 
-    def render(self, kernel: Kernel) -> str:
+    def render(self, kernel: Kernel, only: dict[str, str] | None = None) -> str:
+        """The source; `only` leaves entries for one choice of the dtype variables (`{"T": "bf16"}`), which compiles sooner."""
         mine = copy(self)
         mine.storage_names = frozenset(kernel.variables)
-        return Render(mine, kernel).source()
+        return Render(mine, kernel, only).source()
 
     def assign(self, type_name: str, name: str, text: str) -> str:
         return f"const {type_name} {name} = {text};" if type_name else f"{name} = {text};"
@@ -164,6 +167,8 @@ class CFamily(Backend):
         rounded = {s.name: self.rounded(s) for s in unit.scalars}
         scalar_values = [rounded[s.name] if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
         return {
+            "over_rows": False,
+            "spelled": {},
             "dims": unit.dims,
             "name": unit.name,
             "element": unit.element,
@@ -192,6 +197,89 @@ class CFamily(Backend):
             "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
         }
 
+    def row_view(self, render: Render, unit: RowUnit, context: dict[str, Any], keeping: bool = False) -> dict[str, Any]:
+        """A pass over rows: its code with each accumulator's texts, and its operands (tensors, indices, gathers) in order.
+
+        The last operand is the one whose layout decides how a row is walked.
+        """
+        loaded = {t.name for t in unit.inputs}
+        pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in unit.outputs}
+        tensors = {t.name: t for t in unit.inputs}
+        tensors.update({g.tensor.name: g.tensor for g in unit.gathers})
+        for o in unit.outputs:
+            tensors.setdefault(pointers[o.name], replace(o, name=pointers[o.name], value=""))
+        order = [render.global_names.user(p.name) for p in render.kernel.params]
+        memory = sorted(tensors.values(), key=lambda t: order.index(t.name) if t.name in order else len(order))
+        walked = [t for t in memory if t.name in loaded or t.name in pointers.values()]
+        main = max(walked, key=lambda t: (len(set(t.dims) & set(unit.inner)), t.name in loaded, len(t.dims)))
+        operands = [*(t.name for t in walked if t is not main), *(x.name for x in unit.indices), *(g.name for g in unit.gathers), main.name]
+        element_dims = [d for d in unit.inner if d != ELLIPSIS]
+        row_dims = [d for d in unit.rows if d != ELLIPSIS]
+        strided = []
+        for x in unit.indices:
+            inside = x.spec_name in unit.inner
+            named, end = (element_dims, "rank") if inside else (row_dims, "outer")
+            if x.spec_name == ELLIPSIS:
+                strided.append({"name": x.name, "lead": True, "begin": "outer" if inside else "0", "end": f"{end} - {len(named)}"})
+            else:
+                strided.append({"name": x.name, "lead": False, "at": f"{end} - {len(named) - named.index(x.spec_name)}"})
+        codes = []
+        for c in unit.codes:
+            outputs = [{**vars(o), "pointer": pointers[o.name]} for o in c.outputs]
+            gathers = [{**vars(g), "compute": g.tensor.compute} for g in c.gathers]
+            lines = []
+            for line in c.lines:  # a value that an earlier reading may have kept
+                again = next((g for g in c.repeats if line.startswith(f"const {g.type} {g.name} = ")), None) if keeping else None
+                head = f"const {again.type} {again.name} = " if again else ""
+                lines.append(f"{head}KEEP ? {again.name}_line[i + j + l] : {line.removeprefix(head)}" if again else line)
+            accumulators = [self.accumulator(a) for a in c.accumulators]
+            codes.append({**vars(c), "lines": lines, "accumulators": accumulators, "outputs": outputs, "gathers": gathers})
+        words = set(re.findall(r"\w+", unit.texts))
+        return {
+            "over_rows": True,
+            "name": unit.name,
+            "dims": unit.dims,
+            "rows": unit.rows,
+            "inner": unit.inner,
+            "inputs": unit.inputs,
+            "indices": unit.indices,
+            "outputs": unit.outputs,
+            "gathers": unit.gathers,
+            "scalars": unit.scalars,
+            "numbers": unit.numbers,
+            "codes": codes,
+            "keeps": [k for c in codes for k in c["keeps"]],
+            "accumulators": [a for c in codes for a in c["accumulators"]],
+            "found": {a["name"] for c in codes for a in c["accumulators"] if a["place"]},
+            "tensors": memory,
+            "memory": [{**vars(t), "const": "" if t.name in pointers.values() else "const "} for t in walked],
+            "operands": operands,
+            "position": {name: k for k, name in enumerate(operands)},
+            "writable": set(pointers.values()),
+            "strided": strided,
+            "variables": unit.variables,
+            "dtype_variables": tuple(v for v, name in render.variables.items() if name in unit.variables),
+            "bindings": unit.bindings,
+            "rounded": {s.name: self.rounded(s) for s in unit.scalars},
+            "aliases": {a: of for a, of in context["generics"].items() if a in words},
+            "spelled": {a: f"compute<{', '.join(of)}>" for a, of in context["generics"].items()},
+        }
+
+    def accumulator(self, a: Accumulator) -> dict[str, Any]:
+        """What C++ needs of an accumulator: `held` is its type, `start` its identity, `given` an element's part, `combine` a lambda."""
+        if not a.place:
+            combine = f"[]({a.type} a, {a.type} b) {{ return {a.type}({self.combined(a, 'a', 'b')}); }}"
+            return {**vars(a), "held": a.type, "start": self.identity(a), "given": a.value, "combine": combine}
+        held = f"Found<{a.value_type}>"
+        least = str(a.kind == "argmin").lower()
+        return {
+            **vars(a),
+            "held": held,
+            "start": f"{held}{{{self.identity(a)}, INT64_MAX}}",
+            "given": f"{held}{{{a.value}, {a.place}}}",
+            "combine": f"[]({held} a, {held} b) {{ return better<{least}>(a, b); }}",
+        }
+
     @staticmethod
     def doubles(render: Render) -> bool:
         """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
@@ -199,34 +287,29 @@ class CFamily(Backend):
         return "f64" in named or len(render.variables) > 1
 
     def layout(self, kernel: Kernel) -> Any:
-        """The views of a kernel's units, without their text: what a launcher must know of the order of arguments."""
+        """The views of a kernel's units, without their text, and its plan: what a launcher must know of the order of arguments."""
         render = Render(self, kernel)
-        units = [render.unit(p, k) for k, p in enumerate(render.passes)]
+        units = render.units()
         context = render.context(units)
-        return [self.view(render, u, context) for u in units]
+        return self.views(render, units, context), render.plan
 
-    def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
-        context["units"] = [self.view(render, u, context) for u in units]
-        sources = function_sources(
-            self.template_folder(),
-            "\n".join(
-                [
-                    *(line for u in units for line in u.lines),
-                    *(o.value for u in units for o in u.outputs),
-                    *(self.rounded(s) for u in units for s in u.scalars),
-                ]
-            ),
-        )
-        context["function_sources"] = list(sources.values())
-        context["functions"] = list(sources)
-        context["code"] = "\n".join(
+    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
+        context["units"] = self.views(render, units, context)
+        body = "\n".join(
             [
-                *(line for u in units for line in u.lines),
-                *(o.value for u in units for o in u.outputs),
+                *(line for u in units if isinstance(u, Unit) for line in (*u.lines, *(o.value for o in u.outputs))),
+                *(u.texts for u in units if isinstance(u, RowUnit)),
+                *(a["combine"] for u in context["units"] if u["over_rows"] for a in u["accumulators"]),
                 *(self.rounded(s) for u in units for s in u.scalars),
-                *sources.values(),
             ]
         )
+        sources = function_sources(self.template_folder(), body)
+        context["function_sources"] = list(sources.values())
+        context["functions"] = list(sources)
+        context["code"] = "\n".join([body, *sources.values()])
+
+    def views(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> list[dict[str, Any]]:
+        return [self.view(render, u, context) if isinstance(u, Unit) else self.row_view(render, u, context) for u in units]
 
     # ------------------------------------------------------------------ host numbers
 

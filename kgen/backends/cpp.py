@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kgen.backends.base import Render, Unit, wrapped
+from kgen.backends.base import Render, RowUnit, Unit, wrapped
 from kgen.backends.c_family import CFamily
 
 
@@ -28,36 +28,76 @@ class Cpp(CFamily):
         **dict.fromkeys(("atan2", "hypot", "pow"), 2),
     }
 
-    def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
+    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
         super().extend(render, units, context)
+        maps = [u for u in context["units"] if not u["over_rows"]]
+        rows = [u for u in context["units"] if u["over_rows"]]
         called = set(re.findall(r"std::(\w+)\(", context["code"]))
         context["vectorised"] = [(f, n) for f, n in sorted(self.vector_library.items()) if f in called]
         context["doubles"] = self.doubles(render) or "to<" in context["code"] + str([u["rounded"] for u in context["units"]])
-        context["any_index"] = any(u.indices for u in units)
-        for u in context["units"]:
-            numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
+        context["any_index"] = any(u["indices"] for u in context["units"])
+        context.update(maps=maps, rows=rows, finds=any(u["found"] for u in rows), gathers=any(u["gathers"] for u in rows))
+        for u in maps:
+            self.map_texts(u)
+        for u in rows:
+            self.row_texts(u, context)
 
-            def params(bound: dict[str, str], u: dict[str, Any] = u, numbers: list[str] = numbers) -> list[str]:
-                tensors = []
-                for t in u["tensors"]:
-                    const = "" if t.name in u["writable"] else "const "
-                    tensors.append(
-                        f"{const}{self.types[bound[t.type]] if t.type in bound else t.type}* {t.name}, const int64_t* {t.name}_stride"
-                    )
-                return ["int rank", "const int64_t* size", *tensors, *numbers]
+    def row_view(self, render: Render, unit: RowUnit, context: dict[str, Any], keeping: bool = True) -> dict[str, Any]:
+        return super().row_view(render, unit, context, keeping)
 
-            u["run_head"] = wrapped(f"void {u['name']}_run", params({}), " {")
-            arguments = ["rank", "size", *(x for t in u["tensors"] for x in (t.name, f"{t.name}_stride")), *(a.name for a in u["numbers"])]
-            u["entries"] = []
-            for bound in map(dict, u["bindings"]):
-                chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
-                name = "_".join([u["name"], *bound.values()])
-                u["entries"].append(
-                    (wrapped(f'extern "C" void {name}', params(bound), " {"), wrapped(f"    {u['name']}_run{chosen}", arguments, ";"))
-                )
-            value = {t.name: f"{t.compute}({t.name}_tile[i])" for t in (*u["inputs"], *u["indices"])}
-            results = [] if u["single"] else [f"{o.name}_i" for o in u["outputs"]]
-            u["call"] = wrapped(u["element_call"], [*value.values(), *u["scalar_values"], *results], ";", 100).replace(
-                "\n", "\n            "
+    def map_texts(self, u: dict[str, Any]) -> None:
+        """The texts of a map: its run function and entries, the call of the element function."""
+        numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
+
+        def params(bound: dict[str, str]) -> list[str]:
+            return ["int rank", "const int64_t* size", *self.tensor_params(u, bound), *numbers]
+
+        u["run_head"] = wrapped(f"void {u['name']}_run", params({}), " {")
+        arguments = ["rank", "size", *(x for t in u["tensors"] for x in (t.name, f"{t.name}_stride")), *(a.name for a in u["numbers"])]
+        u["entries"] = []
+        for bound in map(dict, u["bindings"]):
+            chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
+            name = "_".join([u["name"], *bound.values()])
+            u["entries"].append(
+                (wrapped(f'extern "C" void {name}', params(bound), " {"), wrapped(f"    {u['name']}_run{chosen}", arguments, ";"))
             )
-            u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])
+        value = {t.name: f"{t.compute}({t.name}_tile[i])" for t in (*u["inputs"], *u["indices"])}
+        results = [] if u["single"] else [f"{o.name}_i" for o in u["outputs"]]
+        u["call"] = wrapped(u["element_call"], [*value.values(), *u["scalar_values"], *results], ";", 100).replace("\n", "\n            ")
+        u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])
+
+    def tensor_params(self, u: dict[str, Any], bound: dict[str, str]) -> list[str]:
+        """Each tensor's pointer and strides as parameters, for dtype variables bound to dtypes (or not)."""
+        found = []
+        for t in u["tensors"]:
+            const = "" if t.name in u["writable"] else "const "
+            kind = u["spelled"].get(t.type, t.type)
+            if t.type in bound:
+                kind = self.types[bound[t.type]]
+            elif bound and t.type in u["spelled"]:
+                kind = "double" if "f64" in bound.values() else "float"
+            found.append(f"{const}{kind}* {t.name}, const int64_t* {t.name}_stride")
+        return found
+
+    def row_texts(self, u: dict[str, Any], context: dict[str, Any]) -> None:
+        """The texts of a pass over rows: its run function takes the scalars as they are rounded, its entries the numbers."""
+        numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
+        strides = [f"const int64_t* {g.name}_stride, int64_t {g.stride}" for g in u["gathers"]]
+        scalars = [f"{u['spelled'].get(s.type, s.type)} {s.name}" for s in u["scalars"]]
+        sizes = [f"int64_t {g.stride.removesuffix('_stride')}_size" for g in u["gathers"]]
+        head = ["int rank", "int inner_rank", "const int64_t* size"]
+        u["run_head"] = wrapped(f"void {u['name']}_run", [*head, *self.tensor_params(u, {}), *strides, *sizes, *scalars], " {")
+        u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])
+        given = ["rank", "inner_rank", "size", *(x for t in u["tensors"] for x in (t.name, f"{t.name}_stride"))]
+        given += [x for g in u["gathers"] for x in (f"{g.name}_stride", g.stride)] + [g.size for g in u["gathers"]]
+        given += [u["rounded"][s.name] for s in u["scalars"]]
+        u["entries"] = []
+        used = set(re.findall(r"\w+", " ".join(u["rounded"].values())))
+        for bound in map(dict, u["bindings"]):
+            chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
+            name = "_".join([u["name"], *bound.values()])
+            lines = [f"    using {a} = compute<{', '.join(of)}>;" for a, of in context["generics"].items() if a in used]
+            lines += [f"    using {v} = {self.types[d]};" for v, d in bound.items() if v in used | set(re.findall(r"\w+", " ".join(lines)))]
+            call = wrapped(f"    {u['name']}_run{chosen}", given, ";")
+            params = [*head, *self.tensor_params(u, bound), *strides, *numbers]
+            u["entries"].append((wrapped(f'extern "C" void {name}', params, " {"), "\n".join([*reversed(lines), call])))

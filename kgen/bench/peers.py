@@ -5,20 +5,23 @@ In: a checked kernel.  Out: a `torch.fx.GraphModule`, which eager PyTorch runs o
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
+from kgen import host
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ir import exact
-from kgen.ops import OPS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims
+from kgen.ops import OPS, REDUCTIONS
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
 
 def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
     """The formula as a graph module that takes the kernel's arguments by name and returns its results as a tuple.
 
-    `arguments` give the sizes and dtypes.  Nothing is written in place.  Raises `KgenError` for reductions.
+    `arguments` give the sizes and dtypes.  Nothing is written in place; `pick`'s indices are taken to lie inside.  Raises
+    `KgenError` for dims in an order that broadcasting does not align.
     """
     import torch
     from torch import fx
@@ -26,13 +29,17 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
     graph = fx.Graph()
     order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
     sizes = {d: arguments[p.name].shape[k - len(p.dims)] for p in kernel.params if p.dims for k, d in enumerate(p.dims) if d != ELLIPSIS}
+    lead = [arguments[p.name].shape[: arguments[p.name].dim() - len(p.dims) + 1] for p in kernel.params if p.dims and ELLIPSIS in p.dims]
+    batch = torch.broadcast_shapes(*lead)
+    device = next((a.device for a in arguments.values() if isinstance(a, torch.Tensor)), "cpu")
     placeholders = {p.name: graph.placeholder(p.name) for p in kernel.params}
     made: list[Any] = []
 
     def aligned(node: Any, dims: Dims) -> Any:
         """The last named dims in one order, 1 where the tensor lacks one, as broadcasting wants them."""
         named = [d for d in dims if d != ELLIPSIS]
-        missing = [k for k, d in enumerate(order) if d not in named and any(e in named for e in order[:k])]
+        behind = ELLIPSIS in dims  # what stands behind the leading dims
+        missing = [k for k, d in enumerate(order) if d not in named and (behind or any(e in named for e in order[:k]))]
         if [d for d in order if d in named] != named:
             raise KgenError("bench: dims in another order are not written out")
         for k in missing:
@@ -42,6 +49,31 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
     def dtype(name: str) -> Any:
         stored = next((arguments[p.name].dtype for p in kernel.params if p.is_tensor and p.dtype == name), None)
         return stored if name not in DTYPES else getattr(torch, DTYPES[name].torch)
+
+    def reduced(kind: str, node: Any, dims: Dims) -> Any:
+        """A reduction that keeps its dims, with size 1."""
+        places = [-len(order) - k - 1 for k in range(len(batch)) if ELLIPSIS in dims]
+        places += [order.index(d) - len(order) for d in dims if d != ELLIPSIS]
+        function = getattr(torch, REDUCTIONS[kind].torch)
+        if kind in ("prod", "any", "all", "argmax", "argmin"):
+            if len(places) > 1 and kind.startswith("arg"):
+                raise KgenError(f"bench: {kind} over several dims is not written out")
+            for k in places:
+                node = graph.call_function(function, (node,), {"dim": k, "keepdim": True})
+            return node
+        return graph.call_function(function, (node,), {"dim": places, "keepdim": True})
+
+    def shaped(node: Any, dims: Dims, wanted: Dims) -> Any:
+        """A result without the dims that were reduced, in the order in which it is declared."""
+        if set(dims) != set(wanted):
+            return node
+        have = [d for d in order if d in dims]
+        lead = list(batch) if ELLIPSIS in dims else []
+        node = graph.call_method("reshape", (node, [*lead, *(sizes[d] for d in have)]))
+        named = [d for d in wanted if d != ELLIPSIS]
+        if named != have:
+            node = graph.call_method("permute", (node, [*range(len(lead)), *(len(lead) + have.index(d) for d in named)]))
+        return node
 
     for v in kernel.values:
         args = [made[a] for a in v.args]
@@ -54,13 +86,26 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
             made.append({"pi": math.pi, "inf": math.inf, "nan": math.nan}[attr])
         elif v.op == "size":
             made.append(sizes[attr])
+        elif v.op == "index":
+            place = graph.call_function(torch.arange, (sizes[attr],), {"device": device})
+            made.append(graph.call_method("reshape", (place, [-1 if d == attr else 1 for d in order])))
+        elif v.op == "pick":
+            made.append(graph.call_method("gather", (args[0], order.index(v.attr[0]) - len(order), args[1])))
+        elif v.op in REDUCTIONS and v.attr:
+            made.append(reduced(v.op, args[0], v.attr))  # type: ignore[arg-type]
         elif v.op == "cast":
             made.append(graph.call_method("to", (args[0], dtype(attr))))
+        elif isinstance(v.type, Number) and v.op in OPS and not any(isinstance(a, fx.Node) for a in args):
+            made.append(host.evaluate(v.op, args, v.type))
+        elif v.op in ("max", "min") and isinstance(v.type, Number):
+            made.append(graph.call_function(getattr(builtins, v.op), tuple(args)))
         elif v.op in OPS and not v.attr:
             made.append(graph.call_function(_function(v.op), tuple(args)))
         else:
             raise KgenError(f"bench: `{v.op}` is not written out in torch")
     results = [graph.call_method("to", (made[r.value], dtype(r.dtype))) for r in kernel.results]
+    if any(v.op in REDUCTIONS and v.attr for v in kernel.values):
+        results = [shaped(node, kernel.values[r.value].dims, r.dims) for node, r in zip(results, kernel.results, strict=True)]
     graph.output(tuple(results))
     return fx.GraphModule(torch.nn.Module(), graph)
 
@@ -90,12 +135,21 @@ def _function(op: str) -> Any:
     }
     if op in signs:
         return getattr(operator, signs[op])
+    if op == "where":
+        return _select
     if op in ("max", "min"):
         return torch.clamp_min if op == "max" else torch.clamp_max
     reference = OPS[op].reference(torch)
     if OPS[op].rule != "float" or OPS[op].arity > 1:
         return reference
     return _Either(op, reference)
+
+
+def _select(condition: Any, a: Any, b: Any) -> Any:
+    """`a if condition else b`, element by element where the condition is a tensor."""
+    import torch
+
+    return torch.where(condition, a, b) if isinstance(condition, torch.Tensor) else a if condition else b
 
 
 class _Either:
@@ -106,7 +160,5 @@ class _Either:
 
     def __call__(self, x: Any) -> Any:
         import torch
-
-        from kgen import host
 
         return self.reference(x) if isinstance(x, torch.Tensor) else host.evaluate(self.op, [x], FLOAT)

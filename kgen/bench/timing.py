@@ -16,22 +16,25 @@ from typing import Any
 
 from kgen.check import Kernel
 from kgen.errors import KgenError
+from kgen.ops import REDUCTIONS
 from kgen.runtime.arguments import default
 from kgen.types import DTYPES, ELLIPSIS
 
 PEERS = ("eager", "compile")
-HEADS = ("kernel", "dtype", "elements", "what", "ms", "GB/s", "of copy", "first call s")
-ROW = 4096  # elements along a named dim
+HEADS = ("kernel", "dtype", "elements", "row", "what", "ms", "GB/s", "of copy", "first call s")
+ROW = 4096  # elements along the dims that are reduced, or along a named dim
 
 
 @dataclass
 class Timing:
-    """One row: `what` ran on `elements` of `dtype` in `ms` (median), moving `bytes` (each operand once); `first` is the time
+    """One row: `what` ran on `elements` of `dtype`, `length` of them along the dims that are
+    reduced, in `ms` (median), moving `bytes` (each operand once); `first` is the time
     of its first call in seconds (building included); `copy` is the time of a copy that moves as much, in the same run."""
 
     kernel: str
     dtype: str
     elements: int
+    length: int
     what: str
     ms: float
     bytes: int
@@ -40,7 +43,8 @@ class Timing:
     ratios: dict[str, float] = field(default_factory=dict)
 
     def row(self) -> tuple[str, ...]:
-        return (self.kernel, self.dtype, f"{self.elements:,}", self.what, f"{self.ms:.4g}", f"{self.bytes / self.ms * 1e-6:.4g}",
+        return (self.kernel, self.dtype, f"{self.elements:,}", f"{self.length:,}", self.what, f"{self.ms:.4g}",
+                f"{self.bytes / self.ms * 1e-6:.4g}",
                 f"{self.copy / self.ms:.3f}", f"{self.first:.3g}", *(f"{r:.2f}" for r in self.ratios.values()))  # fmt: skip
 
     def json(self) -> dict[str, Any]:
@@ -76,13 +80,38 @@ def median_ms(run: Callable[[], Any], device: str, seconds: float = 0.4) -> floa
     return statistics.median(times) * 1e3
 
 
-def arguments(kernel: Kernel, dtype: str, elements: int, device: str) -> dict[str, Any]:
-    """Random arguments of about `elements` elements in the largest operand; dense, aligned; named dims have ROW elements."""
+def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int = ROW) -> dict[str, Any]:
+    """Random arguments of about `elements` elements in the largest operand; dense, aligned.
+
+    The dims that are reduced have `row` elements together (the last of them the most), in a kernel without reductions each
+    named dim has; of the dims that stay, the first takes what is left.
+    """
     import torch
 
     named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-    sizes = dict.fromkeys(named, min(ROW, elements))
-    batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]
+    reduced = {d for v in kernel.values if (v.op in REDUCTIONS or v.op == "pick") and v.attr for d in v.attr}
+    leading = any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
+    batch: list[int]
+    if reduced:
+        row = min(row, elements)
+        inner = [d for d in named if d in reduced]
+        sizes = dict.fromkeys(inner, 8)
+        if ELLIPSIS in reduced:  # everything is
+            sizes, batch = dict.fromkeys(named, row), [max(1, elements // row ** len(named))]
+        else:
+            if inner:
+                sizes[inner[-1]] = max(1, row // 8 ** (len(inner) - 1))
+            kept = [d for d in named if d not in reduced]
+            left = max(1, elements // math.prod(sizes.values()))
+            for d in reversed(kept if leading else kept[1:]):
+                sizes[d] = min(64, left)
+                left //= sizes[d]
+            batch = [max(1, left)]
+            if kept and not leading:
+                sizes[kept[0]] = max(1, left)
+    else:
+        sizes = dict.fromkeys(named, min(row, elements))
+        batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]
     given: dict[str, Any] = {}
     for p in kernel.params:
         if not p.is_tensor:
@@ -95,21 +124,24 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str) -> dict[st
         if stored.is_float:
             given[p.name] = torch.randn(shape, device=device, dtype=torch.float32).to(torch_dtype)
         else:
-            given[p.name] = torch.randint(0, 2 if stored.kind == "bool" else 100, shape, device=device).to(torch_dtype)
+            top = 2 if stored.kind == "bool" else min(100, *sizes.values(), 100)  # inside every dim, for what picks
+            given[p.name] = torch.randint(0, top, shape, device=device).to(torch_dtype)
     for r in kernel.results:
         if r.state is not None:
             given[r.state] = given[r.state].abs()  # second moments are not negative
     return given
 
 
-def bench(kernel: Kernel, targets: list[str], peers: tuple[str, ...], dtype: str, elements: int, device: str) -> list[Timing]:
+def bench(
+    kernel: Kernel, targets: list[str], peers: tuple[str, ...], dtype: str, elements: int, device: str, row: int = ROW
+) -> list[Timing]:
     """Time a kernel's targets and peers on one size.  Results are compared first.  Raises `KgenError` where they differ."""
     import torch
 
     from kgen.bench.peers import written_out
     from kgen.runtime.kernel import Kernel as Runnable
 
-    given = arguments(kernel, dtype, elements, device)
+    given = arguments(kernel, dtype, elements, device, row)
     tensors = [(p, given[p.name]) for p in kernel.params if p.is_tensor]
     largest = max(t.numel() for _, t in tensors)
     results: list[Any] = []
@@ -150,7 +182,7 @@ def bench(kernel: Kernel, targets: list[str], peers: tuple[str, ...], dtype: str
     rows = []
     for name, ms in times.items():
         ratios = {f"vs {peer}": times[peer] / ms for peer in peers}
-        rows.append(Timing(kernel.name, dtype, largest, name, ms, moved, copy, first[name], ratios))
+        rows.append(Timing(kernel.name, dtype, largest, row, name, ms, moved, copy, first[name], ratios))
     return rows
 
 

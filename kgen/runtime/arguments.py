@@ -6,12 +6,14 @@ that names the parameter and the dim.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
 from kgen.runtime.memory import advise
+from kgen.schedule import Workspace
 from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims
 
 _NO_BACKWARD = "kernels have no backward yet: call it under torch.no_grad(), or on x.detach()"
@@ -31,12 +33,36 @@ class Call:
     def shape(self, dims: Dims) -> tuple[int, ...]:
         return (*(self.batch if ELLIPSIS in dims else ()), *(self.sizes[d] for d in dims if d != ELLIPSIS))
 
-    def strides(self, tensor: Any, dims: Dims, over: Dims) -> list[int]:
-        """The strides, in elements, of a tensor with `dims` over an iteration space `over`; 0 where it broadcasts."""
+    def memory(self, workspaces: tuple[Workspace, ...]) -> dict[str, Any]:
+        """New tensors for what the passes of a plan leave for one another, by name."""
+        import torch
+
+        made = {}
+        for w in workspaces:
+            dtype = getattr(torch, DTYPES[w.dtype(self.binding)].torch)
+            made[w.name] = torch.empty(self.shape(w.dims), dtype=dtype, device=self.device)
+        return made
+
+    def size(self, dim: str) -> int:
+        """The size of a dim; of `...`, how many elements the leading dims have."""
+        return math.prod(self.batch) if dim == ELLIPSIS else self.sizes[dim]
+
+    def strides_over(self, tensor: Any, dims: Dims, parts: tuple[Dims, ...], without: str = "") -> list[int]:
+        """The strides over several spaces, one behind the other (a pass's rows, then a row's elements)."""
+        return [step for part in parts for step in self.strides(tensor, dims, part, without)]
+
+    @staticmethod
+    def stride_along(tensor: Any, dims: Dims, dim: str) -> int:
+        """The stride of a tensor with `dims` along one of them."""
+        return tensor.stride(dims.index(dim) - len(dims))
+
+    def strides(self, tensor: Any, dims: Dims, over: Dims, without: str = "") -> list[int]:
+        """The strides, in elements, of a tensor with `dims` over an iteration space `over`; 0 where it broadcasts, and along `without`."""
         steps = tensor.stride()
         named = [d for d in dims if d != ELLIPSIS]
         lead = tensor.dim() - len(named)
         by_name = dict(zip(named, steps[lead:], strict=True))
+        by_name.pop(without, None)
         head: list[int] = []
         if ELLIPSIS in over:
             shape = tensor.shape
@@ -44,8 +70,10 @@ class Call:
         return head + [by_name.get(d, 0) for d in over if d != ELLIPSIS]
 
 
-def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any) -> Call:
+def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: bool = True) -> Call:
     """Check the arguments of a call and allocate its results (or take them from `out`: a tensor, or a tuple of them).
+
+    `alone` says that each element's result is written after all that is read there, so that results may lie where arguments do.
 
     Raises `KgenError` where an argument is missing, unknown or of another kind, dtype or device than declared, where
     sizes disagree, where a result cannot be written (it is expanded, overlaps an argument or requires grad).
@@ -75,8 +103,17 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any) -> Call:
             given[p.name] = _number(kernel, p, given[p.name])
     sizes, batch = _sizes(kernel, tensors)
     call = Call(given, binding, sizes, batch, {}, device)
-    _results(kernel, call, tensors, out)
+    _results(kernel, call, tensors, out, alone)
     return call
+
+
+def refuse_empty(kernel: Kernel, call: Call) -> None:
+    """Raise `KgenError` where a call asks for the greatest or least of no elements, as eager does."""
+    for v in kernel.values:
+        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple) and v.attr:
+            if math.prod(call.size(d) for d in v.attr) == 0:
+                empty = next(d for d in v.attr if call.size(d) == 0)
+                raise _wrong(kernel, f"{v.op}[{', '.join(v.attr)}] of no elements: dim {empty} has size 0")
 
 
 def _check_memory(kernel: Kernel, name: str, t: Any) -> None:
@@ -218,7 +255,7 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
 
 
-def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], out: Any) -> None:
+def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], out: Any, alone: bool) -> None:
     fresh = [r for r in kernel.results if r.state is None]
     if out is not None:
         outs = (out,) if not isinstance(out, (tuple, list)) else tuple(out)
@@ -240,16 +277,18 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if result.is_neg():
             raise _wrong(kernel, f"{r.state or 'out'} is a negated view", "pass its resolve_neg()")
         call.results[r.name] = result
-    several = len({frozenset(r.dims) for r in kernel.results}) > 1  # a pass each: what one writes the next may read
+    # several passes: what one writes the next may read; and a gather may read what another element's result overwrites
+    several = len({frozenset(r.dims) for r in kernel.results}) > 1 or not alone
     written = {name: t for name, t in call.results.items()}
     for name, t in written.items():
         if t.numel() == 0:
             continue
-        state = next((r.state for r in kernel.results if r.name == name), None)
+        result = next(r for r in kernel.results if r.name == name)
+        state = result.state
         if state is None and given.get(name) is None:
             continue  # just allocated: nothing overlaps it
         for p, other in tensors:
-            if p.name != state and _overlap(t, other) and (several or not _same_place(t, other)):
+            if p.name != state and _overlap(t, other) and (several or p.dims != result.dims or not _same_place(t, other)):
                 raise _wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
         for other_name, other in written.items():
             if other_name != name and _overlap(t, other):

@@ -12,6 +12,7 @@ from typing import Any
 
 from kgen import host
 from kgen.check import Kernel, Value
+from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, DType, Number
@@ -40,9 +41,9 @@ class Evaluator:
         }
         self.device = next((a.device for a in arguments.values() if isinstance(a, torch.Tensor)), "cpu")
         self.binding = {p.dtype: arguments[p.name].dtype for p in kernel.params if p.dims is not None and p.dtype not in DTYPES}
-        self.batch = max(
-            (arguments[p.name].dim() - len(p.dims) + 1 for p in kernel.params if p.dims is not None and ELLIPSIS in p.dims), default=0
-        )
+        leading = [p for p in kernel.params if p.dims and ELLIPSIS in p.dims]
+        heads = [arguments[p.name].shape[: arguments[p.name].dim() + 1 - len(p.dims or ())] for p in leading]
+        self.batch = tuple(torch.broadcast_shapes(*heads))
 
     def run(self) -> tuple:
         """The results in order, each rounded to its dtype and expanded to its dims (primed ones too; nothing is written)."""
@@ -51,9 +52,27 @@ class Evaluator:
 
     def values(self) -> list:
         done: list[Any] = []
-        for v in self.kernel.values:
+        last = self.last_uses()
+        for k, v in enumerate(self.kernel.values):
             done.append(self.value(v, [done[a] for a in v.args]))
+            for a in v.args:
+                if last[a] == k:
+                    done[a] = None  # rows of millions of elements would fill the memory
         return done
+
+    def last_uses(self) -> list[int]:
+        """For each value the last one that it enters (the end for results)."""
+        last = list(range(len(self.kernel.values)))
+        for k, v in enumerate(self.kernel.values):
+            for a in v.args:
+                last[a] = k
+        for r in self.kernel.results:
+            last[r.value] = len(last)
+        return last
+
+    def count(self, dims: Dims) -> int:
+        """How many elements the dims have together."""
+        return math.prod(math.prod(self.batch) if d == ELLIPSIS else self.sizes[d] for d in dims)
 
     def dtype(self, name: str):
         return self.binding.get(name) or getattr(self.torch, DTYPES[name].torch)
@@ -88,19 +107,7 @@ class Evaluator:
             (*range(lead), *(lead + self.order.index(d) for d in named), *(lead + k for k, d in enumerate(self.order) if d not in named))
         )
         x = x.reshape(x.shape[: lead + len(named)])
-        batch = (
-            tuple(
-                torch.broadcast_shapes(
-                    *(
-                        self.arguments[p.name].shape[: self.arguments[p.name].dim() - len(p.dims) + 1]
-                        for p in self.kernel.params
-                        if p.dims and ELLIPSIS in p.dims
-                    )
-                )
-            )
-            if ELLIPSIS in dims
-            else ()
-        )
+        batch = self.batch if ELLIPSIS in dims else ()
         if ELLIPSIS not in dims and lead:
             x = x.reshape(x.shape[lead:])
         return x.expand((*batch, *(self.sizes[d] for d in named)))
@@ -128,7 +135,7 @@ class Evaluator:
         if v.op == "const":
             return {"pi": math.pi, "inf": math.inf, "nan": math.nan}[attr]
         if v.op == "size":
-            return self.sizes[attr]
+            return self.count((attr,))
         if v.op == "index":
             k = self.order.index(attr)
             return torch.arange(self.sizes[attr], device=self.device).reshape([-1 if j == k else 1 for j in range(len(self.order))])
@@ -203,38 +210,90 @@ class Evaluator:
         return self.torch.float32 if self.mode == "kernel" and joined.itemsize == 2 else joined
 
     def reduce(self, v: Value, args: list):
+        """A reduction with its dims kept, as 1.  Raises `KgenError` for the greatest or least of no elements."""
         torch = self.torch
-        lead = args[0].dim() - len(self.order)
-        dims = [d for name in v.attr for d in (range(lead) if name == ELLIPSIS else [lead + self.order.index(name)])]
-        x = args[0].expand(
-            *(
-                s if k < lead else max(s, self.sizes[self.order[k - lead]]) if self.order[k - lead] in v.attr else s
-                for k, s in enumerate(args[0].shape)
-            )
-        )
         if v.op == "pick":
-            index = args[1]
-            size = self.sizes[v.attr[0]]
-            inside = (index >= 0) & (index < size)
-            shape = torch.broadcast_shapes(*(tuple(1 if k == dims[0] else s for k, s in enumerate(t.shape)) for t in (x, index)))
-            wide = x.expand(*(x.shape[dims[0]] if k == dims[0] else s for k, s in enumerate(shape)))
-            found = torch.gather(wide, dims[0], torch.where(inside, index, 0).expand(shape))
-            return torch.where(inside, found, torch.full((), math.nan if x.dtype.is_floating_point else 0, dtype=x.dtype))
+            return self.pick(v, *args)
+        over = tuple(v.attr)
+        x = self.whole(args[0], over)
+        dims = self.places(x, over)
+        empty = any(x.shape[d] == 0 for d in dims)
+        if v.op in ("max", "min", "argmax", "argmin") and empty:
+            if any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
+                lacking = next(d for d in over if self.count((d,)) == 0)
+                raise KgenError(f"{self.kernel.name}: {v.op}[{', '.join(over)}] of no elements: dim {lacking} has size 0")
+            shape = [1 if d in dims else s for d, s in enumerate(x.shape)]
+            return torch.zeros(shape, device=x.device, dtype=torch.int64 if v.op.startswith("arg") else x.dtype)
         if v.op in ("argmax", "argmin"):
-            if len(dims) > 1:
-                kept = [d for d in range(x.dim()) if d not in dims]
-                flat = x.permute((*kept, *dims)).reshape(*(x.shape[d] for d in kept), -1)
-                found = getattr(torch, v.op)(flat, dim=-1)
-                for d in sorted(dims):
-                    found = found.unsqueeze(d)
-                return found
-            return getattr(torch, v.op)(x, dim=dims[0], keepdim=True)
+            kept = [d for d in range(x.dim()) if d not in dims]
+            flat = x.permute((*kept, *dims)).reshape(*(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims))
+            found = getattr(torch, v.op)(flat, dim=-1)
+            for d in sorted(dims):
+                found = found.unsqueeze(d)
+            return found
         function = getattr(torch, REDUCTIONS[v.op].torch)
+        if v.op in ("any", "all"):
+            x = x.to(torch.bool)
+        elif not x.dtype.is_floating_point and v.op in ("sum", "prod"):
+            x = x.to(torch.int64)
+        if not dims:  # `...` of rank 0
+            return x
+        if self.mode == "exact" and v.op in ("sum", "mean") and x.dtype.is_floating_point:
+            total = _tree_sum(x, dims)
+            return total / math.prod(x.shape[d] for d in dims) if v.op == "mean" else total
         if v.op in ("prod", "any", "all"):
             for d in dims:
                 x = function(x, dim=d, keepdim=True)
             return x
         return function(x, dim=dims, keepdim=True)
+
+    def whole(self, x, dims: Dims):
+        """A value at its full size along `dims`: leading dims that another parameter widens, numbers along the named ones."""
+        lead = x.dim() - len(self.order)
+        head = list(x.shape[:lead])
+        if ELLIPSIS in dims:
+            x, head = x.expand((*self.batch, *x.shape[lead:])), list(self.batch)
+        named = x.shape[len(head) :]
+        return x.expand((*head, *(self.sizes[d] if d in dims else s for d, s in zip(self.order, named, strict=True))))
+
+    def places(self, x, dims: Dims) -> list[int]:
+        """Where the dims stand in a tensor."""
+        lead = x.dim() - len(self.order)
+        return [k for d in dims for k in (range(lead) if d == ELLIPSIS else [lead + self.order.index(d)])]
+
+    def pick(self, v: Value, x, index):
+        torch = self.torch
+        over = tuple(v.attr)
+        x = self.whole(x, over)
+        rank = max(x.dim(), index.dim())
+        x, index = (t.reshape([1] * (rank - t.dim()) + list(t.shape)) for t in (x, index))
+        (dim,) = self.places(x, over)
+        size = x.shape[dim]
+        outside = torch.full((), math.nan if x.dtype.is_floating_point else 0, dtype=x.dtype, device=x.device)
+        shape = torch.broadcast_shapes(*(tuple(1 if k == dim else s for k, s in enumerate(t.shape)) for t in (x, index)))
+        if size == 0:
+            return outside.expand(shape)
+        wide = x.expand(*(size if k == dim else s for k, s in enumerate(shape)))
+        index = index.to(torch.int64)
+        inside = (index >= 0) & (index < size)
+        return torch.where(inside, torch.gather(wide, dim, torch.where(inside, index, 0).expand(shape)), outside)
+
+
+def _tree_sum(x: Any, dims: list[int]) -> Any:
+    """A sum by halves, so that no term passes through more than log2 of their number of additions."""
+    import torch
+
+    kept = [d for d in range(x.dim()) if d not in dims]
+    shape = [1 if d in dims else s for d, s in enumerate(x.shape)]
+    count = math.prod(x.shape[d] for d in dims)
+    x = x.permute((*kept, *dims)).reshape(*(x.shape[d] for d in kept), count)
+    if count == 0:
+        return torch.zeros(shape, dtype=x.dtype, device=x.device)
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        odd = x[..., 2 * half :]
+        x = torch.cat([x[..., :half] + x[..., half : 2 * half], odd], -1)
+    return x.reshape(shape)
 
 
 def _round_odd(x: Any) -> Any:

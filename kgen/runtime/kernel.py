@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import warnings
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kgen import syntax
 from kgen.backends import TARGETS, backend
 from kgen.backends.base import resource
 from kgen.errors import KgenError, Source
+from kgen.ops import REDUCTIONS
 from kgen.types import ELLIPSIS, Binding, f32
 
 _INT64 = ctypes.POINTER(ctypes.c_int64)
@@ -77,6 +79,22 @@ class Kernel:
         self.doc = self.__doc__ = "\n\n".join(part for part in (kernel.doc, kernel.signature()) if part)
         self._launchers: dict[str, Any] = {}
 
+    @cached_property
+    def _reduces(self) -> bool:
+        return any(v.op in REDUCTIONS and v.attr or v.op == "pick" for v in self.kernel.values)
+
+    @cached_property
+    def _alone(self) -> bool:
+        """Whether one pass reads, of what a result's element overwrites, that element alone."""
+        if not self._reduces:
+            return True
+        from kgen.lower import lower
+        from kgen.rewrite import rewrite
+        from kgen.schedule import schedule
+
+        plan = schedule(rewrite(lower(self.kernel, self.kernel.bindings()[0])))
+        return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_launchers": {}}  # what is loaded stays in this process
 
@@ -88,7 +106,8 @@ class Kernel:
         return self.kernel.signature()
 
     def source(self, target: str) -> str:
-        """The source for a target ("triton", "cuda" or "cpp"), for every dtype: what `kgen compile` writes and what runs."""
+        """The source for a target ("triton", "cuda" or "cpp"), for every dtype: what `kgen compile` writes and what runs (in C++, with
+        the entries for the call's dtypes alone)."""
         if target not in TARGETS:
             raise KgenError(f"there is no target {target}", help=f"targets are {', '.join(TARGETS)}")
         return backend(target).render(self.kernel)
@@ -107,10 +126,12 @@ class Kernel:
         return self._run(args, kwargs, out, target)
 
     def _run(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
-        from kgen.runtime.arguments import bind
+        from kgen.runtime.arguments import bind, refuse_empty
 
-        call = bind(self.kernel, args, kwargs, out)
+        call = bind(self.kernel, args, kwargs, out, self._alone)
         if any(t.numel() for t in call.results.values()):
+            if self._reduces:
+                refuse_empty(self.kernel, call)
             self._launcher(target, call.device)(call)
             self._mark_written(call)
         fresh = tuple(call.results[r.name] for r in self.kernel.results if r.state is None)
@@ -162,42 +183,52 @@ class _Torch:
 
 
 class _Cpp:
-    """The C++ source, built by the system's compiler, called through ctypes."""
+    """The C++ source, built by the system's compiler for each choice of dtypes when it is first called, called through ctypes."""
 
     def __init__(self, kernel: checker.Kernel):
-        from kgen.runtime.build import library
+        from kgen.runtime.build import compiler
 
+        compiler()  # raises where there is none
         self.kernel = kernel
-        self.units = backend("cpp").layout(kernel)  # type: ignore[attr-defined]
-        self.library = library(backend("cpp").render(kernel), kernel.name)
+        self.units, self.plan = backend("cpp").layout(kernel)  # type: ignore[attr-defined]
         self.params = {p.name: p for p in kernel.params}
-        self.entries: dict[str, Any] = {}
+        self.entries: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, call: Any) -> None:
+        memory = {**call.given, **call.results, **call.memory(self.plan.workspaces)}
+        memory.update({name: call.given[name] for name in self.params})
         for unit in self.units:
-            sizes = call.shape(unit["dims"])
-            rank = len(sizes)
-            array = ctypes.c_int64 * rank
-            arguments: list[Any] = [rank, array(*sizes)]
+            parts = (unit["rows"], unit["inner"]) if unit["over_rows"] else (unit["dims"],)
+            shapes = [call.shape(part) for part in parts]
+            sizes = [n for shape in shapes for n in shape]
+            array = ctypes.c_int64 * len(sizes)
+            arguments: list[Any] = [len(sizes), *(len(shape) for shape in shapes[1:]), array(*sizes)]
             for t in unit["tensors"]:
-                is_param = t.spec_name in self.params
-                tensor = call.given[t.spec_name] if is_param else call.results[t.spec_name]
-                arguments += [tensor.data_ptr(), array(*call.strides(tensor, t.dims, unit["dims"]))]
+                tensor = memory[t.spec_name]
+                arguments += [tensor.data_ptr(), array(*call.strides_over(tensor, t.dims, parts))]
+            for g in unit.get("gathers", ()):
+                tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
+                arguments += [array(*call.strides_over(tensor, dims, parts, g.dim)), call.stride_along(tensor, dims, g.dim)]
             for a in unit["numbers"]:
-                arguments.append(call.sizes[a.spec_name] if a.kind == "size" else call.given[a.spec_name])
+                arguments.append(call.size(a.spec_name) if a.kind == "size" else call.given[a.spec_name])
             self.entry(unit, call.binding)(*arguments)
 
     def entry(self, unit: dict[str, Any], binding: dict[str, str]) -> Any:
         chosen = tuple(binding[v] for v in unit["dtype_variables"])
-        name = "_".join((unit["name"], *chosen))
-        if name not in self.entries:
-            function = self.library[name]
+        key = (unit["name"], *binding.values())
+        if key not in self.entries:
+            from kgen.runtime.build import library
+
+            source = backend("cpp").render(self.kernel, binding)  # type: ignore[call-arg]
+            function = library(source, self.kernel.name)["_".join((unit["name"], *chosen))]
             numbers = [ctypes.c_double if a.kind == "float" else ctypes.c_int64 for a in unit["numbers"]]
             tensors: list[Any] = [ctypes.c_void_p, _INT64] * len(unit["tensors"])
-            function.argtypes = [ctypes.c_int, _INT64, *tensors, *numbers]
+            ranks = [ctypes.c_int] * (1 + unit["over_rows"])
+            gathers: list[Any] = [_INT64, ctypes.c_int64] * len(unit.get("gathers", ()))
+            function.argtypes = [*ranks, _INT64, *tensors, *gathers, *numbers]
             function.restype = None
-            self.entries[name] = function
-        return self.entries[name]
+            self.entries[key] = function
+        return self.entries[key]
 
 
 class _Triton:

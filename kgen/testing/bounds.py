@@ -4,19 +4,42 @@ Running error analysis in float64.  Each operator adds its own bound (its row's,
 computed in); what its operands carry is moved through it by evaluating it at the ends of their intervals.  The stored
 result adds its rounding.  A comparison whose interval holds a tie, or a value that overflows the dtype computed in, has
 no bound: infinity.
+
+A reduction's bound holds for every order of its terms in which none passes through more than `tree_depth(n)` operations
+(`ops.py`), so the same bound serves every target and schedule.  With u the unit roundoff of f32 (of f64, doubled, since
+the exact reading is rounded too), d the depth and e_i the error of the term x_i:
+
+    sum       sum(e_i) + gamma(d) * sum(|x_i| + e_i), gamma(d) = (1 + u)^d - 1; none where the terms of one sign overflow
+    mean      the sum's over n, and the roundings of n and of the quotient
+    prod      |y| * (prod(1 + e_i / |x_i|) * (1 + u)^(n - 1) - 1); n denormals more where a part of the terms underflows,
+              none where one overflows
+    max, min  what the greatest of x_i + e_i and of x_i - e_i lie above and below the greatest x_i
+    argmax    0 where no other term reaches the greatest, else none; argmin likewise
+    any, all  0 where a sure term decides, or all are sure; else none
+    pick      the error of the picked element
+
+A sum of exp(x - max(x)) over more than ONLINE elements may be made with a running maximum: what is summed so far is
+multiplied by exp(old - new) where the maximum rises.  Each term then passes through at most `tree_depth(n)` such factors,
+each with its own rounding, that of exp, and that of its argument; the arguments of a term add up to no more than
+max(x) - x_i.  That is added to the bound of such sums.
+
+Terms whose errors are correlated need no rule of their own: the sum of the errors bounds them too.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from kgen.check import Kernel, Value
-from kgen.ops import OPS
+from kgen.ops import OPS, REDUCTIONS, tree_depth
 from kgen.runtime.evaluate import Evaluator
 from kgen.types import DTYPES, DType, Float, Number, f32, f64, is_float, resolve
 
+#: Rows up to this length are summed with the maximum known: their bound has no room for an online softmax.
+ONLINE = 1 << 14
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {
     "f16": (10, -14, 65504.0),
@@ -50,6 +73,7 @@ class Analysis(Evaluator):
     def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str):
         super().__init__(kernel, arguments, "exact")
         self.target = target
+        self.floors: list[float] = []
         self.names = {v: str(d).removeprefix("torch.") for v, d in self.binding.items()}
         self.bound_dtypes = {v: next(d for d in DTYPES.values() if d.torch == name) for v, name in self.names.items()}
 
@@ -77,12 +101,45 @@ class Analysis(Evaluator):
     def analyse(self) -> tuple[list, list]:
         values: list[Any] = []
         errors: list[Any] = []
-        for v in self.kernel.values:
+        last = self.last_uses()
+        for k, v in enumerate(self.kernel.values):
             args = [values[a] for a in v.args]
             x = self.value(v, args)
             values.append(x)
+            self.floors.append(self.floor(v, args))
             errors.append(self.error(v, x, args, [errors[a] for a in v.args]))
+            for a in v.args:
+                if last[a] == k:
+                    values[a] = errors[a] = None
         return values, errors
+
+    def floor(self, v: Value, args: list) -> float:
+        """A number below which the value as a target computes it cannot lie (-inf where none is known; NaN is beside the
+        point).  Roundings keep it: each is monotone, and 0 and a constant's neighbour below are representable."""
+        low = [self.floors[a] for a in v.args]
+        below = 1 - 2.0**-20  # roundings of numbers, and of sums of them
+        if isinstance(v.type, Number):
+            number = float(self.value(v, args))
+            if not math.isfinite(number):
+                return -math.inf
+            return max(0.0, number * below - 2.0**-149) if number >= 0 else number / below - 2.0**-149
+        if not isinstance(v.type, Float):
+            return -math.inf
+        if v.op in ("exp", "exp2", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "erfc", "cosh", "hypot"):
+            return 0.0
+        if v.op == "mul" and v.args[0] == v.args[1] or v.op == "pow" and self.kernel.values[v.args[1]].op == "lit" and args[1] % 2 == 0:
+            return 0.0
+        if v.op in ("max", "clamp") and not v.attr:
+            return max(low[:2]) if v.op == "max" else min(max(low[:2]), low[2])
+        if v.op in ("min", "where") and not v.attr:
+            return min(low[-2:])
+        if not low or min(low if v.op != "pick" else low[:1]) < 0:
+            return -math.inf
+        if v.op in ("max", "min", "pick", "pos", "stop"):
+            return low[0]
+        if v.op == "add":
+            return (low[0] + low[1]) * below
+        return 0.0 if v.op in ("mul", "div", "sum", "mean", "prod", "cast", "floor", "round", "trunc", "ceil") else -math.inf
 
     def compute(self, v: Value) -> str:
         """The float dtype in which a value is computed."""
@@ -96,6 +153,8 @@ class Analysis(Evaluator):
         zero = torch.zeros((), dtype=torch.float64)
         if v.op in ("param", "index") or not v.args:
             return zero
+        if v.op == "pick" or v.op in REDUCTIONS and v.attr:
+            return self.reduced(v, x, args, carried)
         row = OPS.get(v.op)
         float_result = isinstance(x, torch.Tensor) and x.dtype.is_floating_point
         format_ = self.compute(v)
@@ -144,7 +203,14 @@ class Analysis(Evaluator):
             "sub",
         )
         slack = 2.0 if format_ == "f64" and v.op not in exact_ops else 1.0
-        local = 0 if v.op in exact_ops[:-2] else slack * own * ulp(x, format_)
+        local = 0 if v.op in exact_ops[:-2] else slack * own * ulp(self.size_of(x, moved), format_)
+        if v.op not in exact_ops[:-2]:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
+            zero_for_sure = torch.full((), v.op in ("add", "sub", "mul", "div", "sqrt"))
+            if v.op == "pow":
+                zero_for_sure = torch.as_tensor(args[0]) == 0
+            for a in args:
+                zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
+            local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
         if v.op == "digamma" and format_ == "f64":  # its bound is relative to what it subtracts: see ops.py
             terms = torch.maximum(torch.digamma(1 - args[0]).abs(), (torch.pi / torch.tan(torch.pi * args[0])).abs())
             terms = torch.where((args[0] < 0) & torch.isfinite(terms), terms, 1.0).clamp(min=1)
@@ -154,6 +220,10 @@ class Analysis(Evaluator):
         total = moved + local
         biggest = FORMATS[format_][2]
         return torch.where(torch.isfinite(x) & (x.abs() + total > biggest), torch.inf, total)
+
+    def size_of(self, x: Any, moved: Any) -> Any:
+        """How large the result may be that is rounded."""
+        return x.abs() + self.torch.where(self.torch.isfinite(moved), moved, 0.0)
 
     def entering(self, v: Value, number: Any) -> Any:
         """The error of a number that enters a value: rounded once, to the dtype computed in, which may be too narrow for it."""
@@ -218,6 +288,10 @@ class Analysis(Evaluator):
                 base = args[k] if isinstance(args[k], torch.Tensor) else torch.tensor(args[k], dtype=torch.float64)
                 if base.dtype.is_floating_point or x.dtype.is_floating_point:
                     shifted[k] = base.double() + sign * far * errors[k]
+                    floor = torch.full((), self.floors[v.args[k]], dtype=torch.float64)
+                    if sign < 0 and floor > -torch.inf:  # the value can only lie above
+                        within = torch.maximum(shifted[k], torch.minimum(base.double(), floor))
+                        shifted[k] = torch.where(far == 1, within, shifted[k])
                 else:
                     return torch.where(errors[k] != 0, torch.inf, 0.0)
             y = self.value(v, shifted)
@@ -227,3 +301,157 @@ class Analysis(Evaluator):
         for k in carrying:
             worst = torch.where(torch.isnan(errors[k]), torch.nan, worst)
         return worst
+
+    # ------------------------------------------------------------------------------------------------ reductions
+
+    def reduced(self, v: Value, x: Any, args: list, errors: list) -> Any:
+        """The error of a reduction of the first of `args`, whose terms carry the first of `errors`; its dims are kept, as 1."""
+        torch = self.torch
+        terms = args[0]
+        e = errors[0].to(torch.float64)
+        if v.op == "pick":
+            found = torch.zeros((), dtype=torch.float64)
+            if bool((e != 0).any()):
+                outside = torch.isnan(self.pick(v, torch.zeros_like(e).expand(terms.shape), args[1]))
+                found = torch.where(outside, 0.0, self.pick(v, e.expand(terms.shape), args[1]))
+            return torch.where(errors[1] != 0, torch.inf, found)
+        over = tuple(v.attr)
+        terms = self.whole(terms, over)
+        dims = self.places(terms, over)
+        count = math.prod(terms.shape[d] for d in dims)
+        if count == 0 or count == 1 and v.op in ("argmax", "argmin"):
+            return torch.zeros((), dtype=torch.float64)
+        if count == 1 and v.op not in ("any", "all"):
+            return e.expand(terms.shape)
+        sure = not bool((e != 0).any())
+        if not terms.dtype.is_floating_point and v.op not in ("any", "all"):  # integers are exact, or unknown
+            return torch.zeros((), dtype=torch.float64) if sure else self.any_of(e.expand(terms.shape) != 0, dims)
+        if sure and v.op in ("max", "min", "argmax", "argmin", "any", "all"):
+            return torch.zeros((), dtype=torch.float64)
+        e = torch.where(torch.isfinite(e) & ~torch.isfinite(terms.double()), 0.0, e).expand(terms.shape)
+        if v.op in ("any", "all"):
+            return self.decided(v.op, terms.double(), e, dims)
+        certain = self.any_of(torch.isnan(terms) & torch.isfinite(e), dims) > 0  # a NaN, whatever the others are
+        # without a bound where a term has none; NaN where that may make it NaN, as two infinities do
+        lost = torch.where(self.any_of(torch.isnan(e), dims) > 0, torch.nan, self.any_of(torch.isinf(e), dims))
+        if v.op in ("sum", "mean", "prod"):
+            lost = torch.where(lost == 0, 0.0, torch.nan)
+        e = torch.where(torch.isfinite(e), e, 0.0)
+        if v.op in ("argmax", "argmin"):
+            return self.position(terms if v.op == "argmax" else -terms, x, e, dims) + lost
+        if v.op in ("max", "min"):
+            found = self.extreme(terms if v.op == "max" else -terms, e, dims)
+        else:
+            found = self.product(v, x, terms, e, dims, count) if v.op == "prod" else self.total(v, x, terms, e, dims, count)
+        return torch.where(certain, 0.0, found + lost)
+
+    def any_of(self, where: Any, dims: list[int]) -> Any:
+        """Infinity where a term is in question, else 0."""
+        torch = self.torch
+        for d in dims:
+            where = where.any(dim=d, keepdim=True)
+        return torch.where(where, torch.inf, 0.0).to(torch.float64)
+
+    def unit(self, v: Value) -> float:
+        """The unit roundoff in which a reduction accumulates."""
+        return 2.0**-24 if self.compute(v) == "f32" else 2.0**-52  # f64: the exact reading's own is added
+
+    def total(self, v: Value, x: Any, terms: Any, e: Any, dims: list[int], count: int) -> Any:
+        """The error of a sum or a mean."""
+        torch = self.torch
+        unit, biggest = self.unit(v), FORMATS[self.compute(v)][2]
+        finite = torch.where(torch.isfinite(terms), terms, 0.0)
+        gamma = math.expm1(tree_depth(count) * math.log1p(unit))
+        if count > ONLINE and self.of_softmax(v):
+            gap = torch.where(finite > 0, -torch.log(finite), 0.0).clamp(min=0)
+            e = e + finite * unit * (gap + tree_depth(count) * (1 + 2 * OPS["exp"].spell(self.target).ulp[unit < 2.0**-24])) + 2.0**-149
+        above = (finite.clamp(min=0) + e).sum(dims, keepdim=True)
+        below = ((-finite).clamp(min=0) + e).sum(dims, keepdim=True)
+        error = e.sum(dims, keepdim=True) + gamma * (above + below)
+        high, low = (t * (1 + gamma) > biggest for t in (above, below))
+        up, down = (self.any_of(terms == t, dims) > 0 for t in (torch.inf, -torch.inf))
+        opposed = (high | up) & (low | down)  # an infinity of one sign may meet one of the other
+        known = torch.where(torch.isfinite(x), error, 0.0)
+        if v.op == "mean":
+            known = known / count
+            rounded = unit + (unit if count > 2**24 else 0)
+            known = torch.where(
+                torch.isfinite(x), known + rounded * (x.abs() + known) + 0.5 * ulp(torch.zeros_like(x), self.compute(v)), known
+            )
+        unknown = torch.where(opposed, torch.nan, torch.inf)
+        return torch.where(high | low, unknown, known)
+
+    def of_softmax(self, v: Value) -> bool:
+        """Whether a sum is one of exp(x - max(x)), whose terms lie between 0 and 1."""
+        values = self.kernel.values
+        term = values[v.args[0]]
+        if v.op != "sum" or term.op != "exp" or values[term.args[0]].op != "sub":
+            return False
+        x, shift = values[term.args[0]].args
+        while values[shift].op == "stop":
+            shift = values[shift].args[0]
+        return values[shift].op == "max" and values[shift].attr == v.attr and values[shift].args == (x,)
+
+    def extreme(self, terms: Any, e: Any, dims: list[int]) -> Any:
+        """The error of a maximum."""
+        torch = self.torch
+        top = terms.amax(dims, keepdim=True)
+        up = (terms + e).amax(dims, keepdim=True) - top
+        down = top - (terms - e).amax(dims, keepdim=True)
+        return torch.where(torch.isfinite(top), torch.maximum(up, down), 0.0)
+
+    def position(self, terms: Any, at: Any, e: Any, dims: list[int]) -> Any:
+        """The error of where the maximum stands: infinite where another term comes within reach of it."""
+        torch = self.torch
+        top = terms.amax(dims, keepdim=True)
+        first = self.index_among(terms, dims) == at
+        winner = torch.where(first, e, 0.0).sum(dims, keepdim=True)
+        reach = ~first & (e + winner != 0) & (terms + e >= top - winner)
+        return torch.where(torch.isfinite(top), self.any_of(reach, dims), 0.0)
+
+    def index_among(self, terms: Any, dims: list[int]) -> Any:
+        """Each term's place among those that are reduced, in the order of `dims`."""
+        torch = self.torch
+        place = torch.zeros((), dtype=torch.int64)
+        for d in dims:
+            along = torch.arange(terms.shape[d]).reshape([-1 if k == d else 1 for k in range(terms.dim())])
+            place = place * terms.shape[d] + along
+        return place
+
+    def decided(self, op: str, terms: Any, e: Any, dims: list[int]) -> Any:
+        """The error of any and all: what decides is a term that is surely not 0 (surely 0)."""
+        torch = self.torch
+        unsure = torch.isnan(e) | torch.isinf(e) | (e != 0) & (terms.abs() <= e)
+        decides = ~unsure & ((terms != 0) if op == "any" else (terms == 0))
+        sure = self.any_of(decides, dims) > 0
+        return torch.where(sure, 0.0, self.any_of(unsure, dims))
+
+    def product(self, v: Value, x: Any, terms: Any, e: Any, dims: list[int], count: int) -> Any:
+        """The error of a product."""
+        torch = self.torch
+        format_ = self.compute(v)
+        unit, (_, least, biggest) = self.unit(v), FORMATS[format_]
+        a = terms.abs()
+        inner = torch.isfinite(terms)
+
+        def logs(y: Any, where: Any) -> Any:
+            return torch.where(where, torch.log(y), 0.0)
+
+        rounding = (count - 1) * math.log1p(unit)
+        high = logs(a + e, inner & (a + e > 0))
+        greatest = high.clamp(min=0).sum(dims, keepdim=True) + rounding
+        smallest = logs((a - e).clamp(min=0), inner & (a > e)).clamp(max=0).sum(dims, keepdim=True) - rounding
+        vanishes = self.any_of(inner & (a <= e) & (e > 0), dims) > 0  # a term that may be 0
+        relative = torch.where(inner & (a > 0), torch.log1p(e / a), 0.0).sum(dims, keepdim=True) + rounding
+        zero = self.any_of(a == 0, dims) > 0
+        exact_zero = self.any_of((a == 0) & (e == 0), dims) > 0
+        bound = torch.where(zero, torch.exp(high.sum(dims, keepdim=True) + rounding), x.abs() * torch.expm1(relative))
+        bound = torch.where(exact_zero, 0.0, bound)
+        underflows = (smallest < (least + 1) * math.log(2)) | vanishes
+        denormal = count * torch.exp(greatest) * 2.0 ** (least - FORMATS[format_][0])
+        bound = torch.where(underflows & ~exact_zero, bound + denormal, bound)
+        infinite = self.any_of(torch.isinf(terms), dims) > 0
+        overflows = greatest > math.log(biggest)
+        unbounded = torch.where(infinite, underflows & ~exact_zero, overflows)
+        bound = torch.where(infinite, 0.0, bound)
+        return torch.where(unbounded, torch.nan, bound)

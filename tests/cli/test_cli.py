@@ -144,11 +144,12 @@ def test_check_reports_figures_and_what_it_left_out() -> None:
         assert "left out triton: there is no CUDA device" in done.stderr
 
 
-def test_check_of_a_reduction_says_that_there_is_no_code_yet() -> None:
+def test_a_reduction_is_compiled_shown_and_checked() -> None:
     Path("s.k").write_text("f(x: T[..., N]) -> y: T[...]\ny = sum[N](x)\n")
-    done = kgen("compile", "s.k")
-    assert done.exit_code == 1 and "s.k:2:5" in done.stderr and "reduction" in done.stderr
-    assert kgen("show", "s.k").exit_code == 0
+    assert kgen("compile", "s.k").exit_code == 0
+    assert "rows over [...], each of [N]" in kgen("show", "s.k", "--stage", "schedule").stdout
+    done = kgen("check", "s.k", "--examples", "5")
+    assert done.exit_code == 0, done.output
 
 
 def test_no_colour_where_there_is_no_terminal() -> None:

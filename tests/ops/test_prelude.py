@@ -131,9 +131,55 @@ def test_a_prelude_function_over_several_dims_is_that_over_their_flattening(name
     torch.testing.assert_close(got, want, rtol=64 * EPS, atol=64 * EPS)
 
 
-def test_the_variance_of_one_is_nan() -> None:
-    one = torch.ones(3, 1, dtype=torch.float64)
-    assert evaluated("var[N](x)", x=one).isnan().all() and evaluated("std[N](x)", x=one).isnan().all()
+ONE = torch.tensor([[0.5], [math.inf], [-math.inf], [math.nan], [0.0], [-0.0], [4096.0]], dtype=torch.float64)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom:UserWarning")
+@pytest.mark.parametrize("name", OVER_DIMS)
+def test_a_prelude_function_of_rows_of_one_and_of_no_rows_is_torchs(name: str) -> None:
+    text, function = OVER_DIMS[name]
+    torch.testing.assert_close(evaluated(text, x=ONE), function(ONE), rtol=0, atol=0, equal_nan=True)
+    for shape in ((0, 3), (3, 0)):
+        x = torch.zeros(shape, dtype=torch.float64)
+        assert evaluated(text, x=x).shape == function(x).shape == shape
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom:UserWarning")
+def test_a_prelude_function_of_rows_of_none_is_torchs_but_for_logsumexp() -> None:
+    x, header = torch.zeros(3, 0, dtype=torch.float64), "row(x: f64[..., N]) -> y: f64[...]"
+    for name, function in {"var": torch.var, "std": torch.std, "norm": torch.linalg.vector_norm}.items():
+        torch.testing.assert_close(evaluated(f"{name}[N](x)", header, x=x), function(x, dim=-1), rtol=0, atol=0, equal_nan=True)
+    with pytest.raises(kgen.KgenError, match="max.N. of no elements"):  # torch's logsumexp is -inf, its amax raises
+        evaluated("logsumexp[N](x)", header, x=x)
+
+
+@pytest.mark.parametrize(("text", "function"), [
+    ("shift[N](x)", lambda x: x.amax(-1, keepdim=True).expand(x.shape)),
+    ("finite_shift[N](x)", lambda x: x.amax(-1, keepdim=True).nan_to_num(0, 0, 0).expand(x.shape)),
+    ("center[N](x)", lambda x: x - x.mean(-1, keepdim=True)),
+])  # fmt: skip
+def test_the_parts_of_the_preludes_functions(text: str, function: Torch) -> None:
+    for x in (ROWS, ONE):
+        got, want = evaluated(text, x=x), function(x)
+        scale = x.abs().nan_to_num(0, 0, 0).amax(-1, keepdim=True)
+        assert ((got == want) | (got.isnan() & want.isnan()) | ((got - want).abs() <= 8 * EPS * scale)).all()
+
+
+def test_pick_at_rows_of_infinities_and_nan_takes_what_stands_there() -> None:
+    header = "row(x: f64[R, N], t: u8[R]) -> y: f64[R]"
+    for k in range(5):
+        got = evaluated("pick[N](x, t)", header, x=ROWS, t=torch.full((len(ROWS),), k, dtype=torch.uint8))
+        assert torch.equal(got.nan_to_num(7.5), ROWS[:, k].nan_to_num(7.5)) and torch.equal(got.isnan(), ROWS[:, k].isnan())
+    assert evaluated("pick[N](x, t)", header, x=ROWS[:, :0], t=torch.zeros(len(ROWS), dtype=torch.uint8)).isnan().all()
+
+
+def test_pick_along_a_dim_that_the_other_operand_shares_or_widens() -> None:
+    x, t = torch.arange(5.0), torch.tensor([[0, 4, 2], [1, 1, 5]])
+    got = evaluated("pick[N](x, t)", "row(x: f32[N], t: i64[...]) -> y: f32[...]", x=x, t=t)
+    assert got.nan_to_num(-1).tolist() == [[0, 4, 2], [1, 1, -1]]
+    x = torch.arange(6.0).reshape(2, 1, 3)
+    got = evaluated("pick[N](x, t)", "row(x: f32[..., N], t: i32[...]) -> y: f32[...]", x=x, t=torch.tensor([0, 2], dtype=torch.int32))
+    assert got.tolist() == [[0, 2], [3, 5]]
 
 
 def test_softmax_and_logsumexp_of_rows_with_huge_offsets_neither_overflow_nor_vanish() -> None:

@@ -163,7 +163,7 @@ def test_without_a_compiler_torch_evaluates_and_says_so_once(monkeypatch: pytest
     def nothing(*_):
         raise build.NoCompiler("there is no C++ compiler")
 
-    monkeypatch.setattr(build, "library", nothing)
+    monkeypatch.setattr(build, "compiler", nothing)
     kernel, x = kgen.load("silu"), torch.randn(5)
     with pytest.warns(UserWarning, match="operator by operator"):
         torch.testing.assert_close(kernel(x), torch.nn.functional.silu(x))

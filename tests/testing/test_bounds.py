@@ -207,6 +207,73 @@ def test_cases_differ_in_shape_dtype_layout_and_values() -> None:
     assert {d["x"].dim() for d in found} >= {1, 2, 3}
 
 
+ROWWISE = """rows(x: T[..., N], w: T[N], t: i32[...], ignore: int = -100) -> (y: T[..., N], p: f32[...])
+y = x * rsqrt(mean[N](x^2) + 1e-6) * w
+p = 0.0 if t == ignore else logsumexp[N](x) - pick[N](x, t)"""
+
+
+def test_cases_of_reductions_have_rows_on_each_side_of_the_boundaries_and_rows_of_special_values() -> None:
+    found = [fuzz.Draw(check(parse(ROWWISE)), 0, number) for number in range(300)]
+    given = [d.arguments() for d in found]
+    lengths = {g["x"].shape[-1] for g in given}
+    assert lengths >= set(fuzz.ROWS) and lengths & set(fuzz.LONG_ROWS) and 0 in lengths
+    assert max(g["x"].numel() for g in given) <= fuzz.MAX_ELEMENTS
+    rows = [r for g in given if g["x"].numel() for r in g["x"].double().reshape(-1, g["x"].shape[-1])[:20] if len(r) > 2]
+    wanted = {
+        "-inf": lambda r: (r == -INF).all(),
+        "one inf": lambda r: (r == INF).sum() == 1,
+        "equal": lambda r: (r == r[0]).all() and r[0].isfinite(),
+        "some nan": lambda r: r.isnan().any() and not r.isnan().all(),
+        "clean": lambda r: r.isfinite().all() and len(r.unique()) > 1,
+    }
+    for kind, test in wanted.items():
+        assert sum(bool(test(r)) for r in rows) >= 5, kind
+    indices = torch.cat([(g["t"].double() / max(1, g["x"].shape[-1])).flatten() for g in given if 0 not in g["t"].stride()])
+    inside = float(((indices >= 0) & (indices < 1)).double().mean())
+    assert 0.7 < inside < 0.95
+    assert any((g["t"] == -100).any() for g in given)
+    assert any(not g["x"].is_contiguous() for g in given) and any(0 in g["x"].stride() for g in given)
+
+
+def test_a_case_of_a_reduction_is_a_function_of_seed_and_number_alone() -> None:
+    kernel = check(parse(ROWWISE))
+    for number in range(20):
+        first, second = (fuzz.Draw(kernel, 3, number).arguments() for _ in "ab")
+        for a, b in zip(first.values(), second.values()):
+            assert torch.equal(a.double().nan_to_num(1.25), b.double().nan_to_num(1.25)) if isinstance(a, torch.Tensor) else a == b
+
+
+REDUCING = {
+    "rows": ROWWISE,
+    "several": """several(x: T[..., M, N], w: T[N]) -> (a: i64[...], b: f32[M], c: T[..., N], h: i64[N])
+a = argmax[M, N](x)
+b = mean[..., N](x * w)
+c = max[M](x) - w
+h = sum[..., M](x > 0)""",
+    "integers": """integers(n: i32[..., N], x: T[N], t: u8[...]) -> (a: i64[...], b: i64[...], c: i32[...], d: T[...], e: i32[...])
+a = sum[N](n)
+b = prod[N](n)
+c = max[N](n)
+d = pick[N](x, t) + sum[N](n * x)
+e = pick[N](n, t)""",
+    "others": """others(x: T[...]) -> (a: f32[], b: i64[], c: T[...], d: f64[], g: bool[], h: bool[])
+a = var[...](x)
+b = argmin[...](x * x)
+c = softmax[...](x)
+d = f64(prod[...](x))
+g = any[...](x)
+h = all[...](x / 3 > -1)""",
+    "state": "state(p: T[N], x: T[M, N]) -> p': T[N]\np' = p + min[M](x)",
+}
+
+
+@pytest.mark.parametrize("name", REDUCING)
+def test_the_evaluator_stays_within_the_bounds_of_reductions(name: str, request: pytest.FixtureRequest) -> None:
+    report = fuzz.check(check(parse(REDUCING[name])), "torch", examples=(examples := 2_000 if request.config.getoption("--fuzz") else 40))
+    assert not report.failures, report.failures[0]
+    assert report.cases == examples and report.unbounded < 0.1 * report.elements
+
+
 # ---------------------------------------------------------------------- planted bugs
 
 

@@ -1,0 +1,128 @@
+"""Reductions in the few forms that the skeletons know.
+
+In: a program.  Out: the same with `mean` as a sum over a count, `any` and `all` as `max` and `min` of bools, `argmax` and
+`argmin` with each element's position as a second operand, and `pick` as the load it is: the picked expression written
+anew with its dim replaced by the index (`gather[V] x t` reads one element of x, none where t lies outside).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sympy.core.symbol import Str
+
+from kgen.ir import Builder, Let, Op, Program, leaf, live, ref, renumber, verify
+from kgen.ops import REDUCTIONS
+from kgen.types import INT, Dims, boolean, i64, union
+
+
+def is_reduction(let: Let) -> bool:
+    """Whether a value is a reduction (`max[N](x)`; `max(a, b)` is an operator)."""
+    return let.expr.name in REDUCTIONS and bool(let.expr.attrs)
+
+
+def expand(program: Program) -> Program:
+    """The program without mean, any, all and pick."""
+    if not any(is_reduction(let) or let.expr.name == "pick" for let in program.lets):
+        return program
+    e = _Expand()
+    for let in program.lets:
+        expr = Op(let.expr.args[0], *(ref(e.moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
+        e.moved[let.name] = e.let(replace(let, expr=expr)).name
+    stores = tuple(replace(s, ref=e.moved[s.ref]) for s in program.stores)
+    return verify(renumber(replace(program, lets=live(e.build.lets, stores), stores=stores)))
+
+
+class _Expand:
+    def __init__(self) -> None:
+        self.build = Builder()
+        self.moved: dict[str, str] = {}
+
+    def let(self, let: Let) -> Let:
+        name, dims = let.expr.name, let.expr.attrs
+        if name == "pick":
+            return self.pick(let)
+        if not is_reduction(let):
+            return self.build.like(let.expr, let, let.label)
+        operand = let.expr.operands[0]
+        if name == "mean":
+            total = self.build.like(Op("sum", *map(Str, dims), operand), let)
+            count = self.build.add(Op("cast", ref(self.count(dims, let).name)), let.dtype, (), let.span, "", let.generic)
+            return self.build.like(Op("div", ref(total.name), ref(count.name)), let, let.label)
+        if name in ("any", "all"):
+            return self.build.like(Op("max" if name == "any" else "min", *map(Str, dims), operand), let, let.label)
+        if name in ("argmax", "argmin"):
+            return self.build.like(Op(name, *map(Str, dims), operand, ref(self.position(dims, let).name)), let, let.label)
+        return self.build.like(let.expr, let, let.label)
+
+    def count(self, dims: Dims, let: Let) -> Let:
+        """How many elements the dims have, as a number."""
+        total = self.build.add(leaf("size", dims[0]), INT, (), let.span)
+        for d in dims[1:]:
+            size = self.build.add(leaf("size", d), INT, (), let.span)
+            total = self.build.add(Op("mul", ref(total.name), ref(size.name)), INT, (), let.span)
+        return total
+
+    def position(self, dims: Dims, let: Let) -> Let:
+        """An element's place among those that are reduced, in the order in which the dims are named."""
+        place = self.build.add(leaf("index", dims[0]), i64, (dims[0],), let.span)
+        for d in dims[1:]:
+            size = self.cast(self.build.add(leaf("size", d), INT, (), let.span))
+            index = self.build.add(leaf("index", d), i64, (d,), let.span)
+            both = union(place.dims, index.dims)
+            before = self.build.add(Op("mul", ref(place.name), ref(size.name)), i64, place.dims, let.span)
+            place = self.build.add(Op("add", ref(before.name), ref(index.name)), i64, both, let.span)
+        return place
+
+    def cast(self, let: Let) -> Let:
+        return let if let.dtype is i64 else self.build.add(Op("cast", ref(let.name)), i64, let.dims, let.span)
+
+    def pick(self, let: Let) -> Let:
+        """The picked expression at the index; NaN (0 for integers) where the index lies outside the dim."""
+        (dim,), (value, index) = let.expr.attrs, let.expr.operands
+        at = self.cast(self.build.defs[index.name])
+        found = self.at(self.build.defs[value.name], dim, at, {})
+        if found.expr.name == "gather" and not found.dtype.is_float:  # type: ignore[union-attr]
+            return self.build.like(found.expr, found, let.label)
+        zero = self.cast(self.build.add(leaf("lit", "0"), INT, (), let.span))
+        size = self.cast(self.build.add(leaf("size", dim), INT, (), let.span))
+        low = self.build.add(Op("ge", ref(at.name), ref(zero.name)), boolean, at.dims, let.span)
+        high = self.build.add(Op("lt", ref(at.name), ref(size.name)), boolean, at.dims, let.span)
+        inside = self.build.add(Op("and", ref(low.name), ref(high.name)), boolean, at.dims, let.span)
+        outside = self.build.literal("nan" if let.dtype.is_float else "0", let)  # type: ignore[union-attr]
+        return self.build.like(Op("where", ref(inside.name), ref(found.name), ref(outside.name)), let, let.label)
+
+    def at(self, let: Let, dim: str, index: Let, done: dict[str, Let]) -> Let:
+        """A value at one place along `dim`: what is in memory there is loaded, the rest computed from that."""
+        if dim not in let.dims:
+            return let
+        stack = [let]
+        while stack:
+            here = stack[-1]
+            operands = [self.build.defs[o.name] for o in here.expr.operands]
+            missing = [o for o in operands if dim in o.dims and o.name not in done]
+            if here.name in done or (missing and not self.stored(here)):
+                stack.extend(missing) if here.name not in done else stack.pop()
+                continue
+            stack.pop()
+            rest = tuple(d for d in here.dims if d != dim)
+            if here.expr.name == "index":
+                made = index
+            elif self.stored(here):
+                expr = Op("gather", Str(dim), ref(here.name), ref(index.name))
+                made = self.build.add(expr, here.dtype, union(rest, index.dims), here.span, "", here.generic)
+            else:
+                moved = [done[o.name] if dim in o.dims else o for o in operands]
+                names = {o.name: ref(m.name) for o, m in zip(operands, moved, strict=True)}
+                expr = Op(here.expr.args[0], *(names.get(a.name, a) if a in here.expr.operands else a for a in here.expr.args[1:]))
+                made = self.build.add(expr, here.dtype, union(*(m.dims for m in moved)), here.span, "", here.generic)
+            done[here.name] = made
+        return done[let.name]
+
+    @staticmethod
+    def stored(let: Let) -> bool:
+        """Whether a value is in memory where it is picked: loaded, or kept by a pass before."""
+        return let.expr.name in ("load", "gather") or is_reduction(let)
+
+
+__all__ = ["expand", "is_reduction"]

@@ -1,0 +1,118 @@
+"""Passes over rows in C++: every shape of program within its bound, and a row's bits whatever stands beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import kgen
+from kgen.testing import fuzz
+from tests.programs import PROGRAMS
+
+#: A row side by side with others, a row in lanes, in one segment or several.
+LENGTHS = (1, 3, 33, 63, 64, 65, 100, 511, 513, 4096, 5000, 65_537)
+KERNELS = ("softmax", "layernorm", "logsumexp", "variance", "argmax")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_stay_within_the_derived_bound(name: str) -> None:
+    """In one choice of dtypes: each takes the compiler a second or two."""
+    text = PROGRAMS[name].replace("T[", "f32[").replace("U[", "bf16[").replace("T(", "f32(")
+    report = fuzz.check(kgen.loads(text).kernel, "cpp", examples=24)
+    assert not report.failures, report.failures[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_every_dtype_stay_within_the_derived_bound(name: str) -> None:
+    report = fuzz.check(kgen.loads(PROGRAMS[name]).kernel, "cpp", examples=96, seed=1)
+    assert not report.failures, report.failures[0]
+
+
+def call(kernel: kgen.Kernel, x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[-1]
+    return kernel(x, torch.linspace(-1, 2, n).to(x.dtype), torch.ones(n, dtype=x.dtype)) if kernel.name == "layernorm" else kernel(x)
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    a, b = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
+    return bool(torch.equal(a, b))
+
+
+@pytest.mark.parametrize("spec", KERNELS)
+def test_a_row_alone_has_the_bits_that_it_has_among_others(spec: str) -> None:
+    kernel = kgen.load(spec)
+    for n in LENGTHS:
+        x = torch.randn(19 if n < 60_000 else 3, n)
+        every = call(kernel, x)
+        for row in (0, x.shape[0] // 2, x.shape[0] - 1):
+            assert same_bits(call(kernel, x[row : row + 1]), every[row : row + 1]), (n, row)
+            assert same_bits(call(kernel, x[row]), every[row]), (n, row)
+
+
+@pytest.mark.parametrize("spec", ("softmax", "variance"))
+def test_a_column_alone_has_the_bits_that_it_has_among_others(spec: str) -> None:
+    kernel = kgen.load(spec)
+    for n in (3, 40, 100, 1000):
+        x = torch.randn(n, 37)
+        every = kernel(x.mT)
+        for k in (0, 20, 36):
+            assert same_bits(kernel(x[:, k : k + 1].mT), every[k : k + 1]), (n, k)
+
+
+def test_the_bits_are_the_same_in_every_run() -> None:
+    x = torch.randn(7, 70_001)
+    for spec in KERNELS:
+        kernel = kgen.load(spec)
+        first = call(kernel, x)
+        assert all(same_bits(call(kernel, x), first) for _ in range(20)), spec
+    columns = kgen.load("sum_of_squares_cols")
+    wide = torch.randn(5000, 65)
+    first = columns(wide)
+    assert all(same_bits(columns(wide), first) for _ in range(20))
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
+    code = (
+        "import torch, kgen, hashlib; torch.manual_seed(3); h = hashlib.sha256()\n"
+        "for shape in ((3, 200_001), (300, 1000), (1, 1_000_000)):\n"
+        "    x = torch.randn(shape)\n"
+        "    for spec in ('softmax', 'frobenius'): h.update(kgen.load(spec)(x).numpy().tobytes())\n"
+        "h.update(kgen.load('sum_of_squares_cols')(torch.randn(3000, 70)).numpy().tobytes()); print(h.hexdigest())"
+    )
+    found = set()
+    for threads in ("1", "2", "5"):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**_environment(), "OMP_NUM_THREADS": threads})
+        assert done.returncode == 0, done.stderr
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)
+
+
+def test_results_may_lie_where_an_operand_does_only_where_one_pass_reads_it() -> None:
+    x = torch.randn(5, 100)
+    want = kgen.load("softmax")(x.clone())
+    assert kgen.load("softmax")(x, out=x) is x and torch.equal(x, want)
+    two = kgen.loads(PROGRAMS["two directions"])
+    with pytest.raises(kgen.KgenError, match="out overlaps x in memory"):
+        two(x, out=x)
+    turned = kgen.loads("turned(x: T[M, N]) -> y: T[N, M]\n\ny = x + 1")
+    square = torch.randn(4, 4)
+    with pytest.raises(kgen.KgenError, match="out overlaps x in memory"):
+        turned(square, out=square)
+
+
+def test_more_elements_than_32_bits_count() -> None:
+    """Through a stride of 0: memory for one element, 2^32 of them."""
+    x = torch.ones(1, 1, dtype=torch.int8).expand(1 << 16, 1 << 16)
+    kernel = kgen.loads("count(x: i8[M, N]) -> (a: i64[], b: i64[N])\n\na = sum[M, N](x)\nb = sum[M](x)")
+    a, b = kernel(x[:, : 1 << 8])
+    assert a.item() == 1 << 24 and (b == 1 << 16).all()
