@@ -254,12 +254,12 @@ def verify(program: Program) -> Program:
         elif name == "gather":
             rest = tuple(d for d in args[0].dims if d not in let.expr.attrs)
             hold(let.expr.attrs[0] in args[0].dims, let, "a gather's dim is its operand's")
-            hold(let.dims == union(rest, args[1].dims) and args[1].dtype is i64, let, "a gather has an i64 index in place of its dim")
+            hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a gather has an i64 index in place of its dim")
         elif name == "pick" or name in REDUCTIONS and let.expr.attrs:
             hold(all(d in args[0].dims for d in let.expr.attrs), let, "a reduction's dims are its operand's")
         else:
             hold(name in OPS and OPS[name].arity == len(args), let, "an operator is a row of the table, with its arity")
-            hold(let.dims == union(*(a.dims for a in args)), let, "dims are the union of the operands'")
+            hold(set(let.dims) == set(union(*(a.dims for a in args))), let, "dims are the union of the operands'")
             _verify_dtypes(hold, let, args)
     for s in program.stores:
         hold(s.ref in defs, s, "a store's value is bound")

@@ -90,7 +90,12 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
                 lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]
         for s in p.stores:
             lines.append(f"  write  {kept.get(s.result, s.result)}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else ""))
-        lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
+        if isinstance(p, Reduce):
+            each = sum(1 for f in p.phases if f.element for let in f.lets if let.expr.operands)
+            once = sum(1 for f in p.phases if not f.element for let in f.lets if let.expr.operands)
+            lines.append(f"  {each} operations an element, {once} a row")
+        else:
+            lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
     c = cost(plan)
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")

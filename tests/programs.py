@@ -20,8 +20,7 @@ PROGRAMS = {
         "a = sum[M](x)\nb = sum[M, N](k)\nc = any[N](k > 3)\nd = prod[M, N](x)\ne = max[M](k)\nf = sum[N](k % 2 == 0)"
     ),
     "normed over the outside": (
-        "bn(x: T[B, C, S], eps: float = 1e-5) -> y: T[B, C, S]\n\n"
-        "c = x - mean[B, S](x)\ny = c * rsqrt(mean[B, S](c^2) + eps)"
+        "bn(x: T[B, C, S], eps: float = 1e-5) -> y: T[B, C, S]\n\nc = x - mean[B, S](x)\ny = c * rsqrt(mean[B, S](c^2) + eps)"
     ),
     "in place with a row's norm": "st(p: f32[M, N], g: f32[M, N]) -> (p': f32[M, N], n: f32[M])\n\nn = sqrt(sum[N](g^2))\np' = p - g / (1 + n)",
     "in place by another direction": "sd(p: f32[M, N]) -> (p': f32[M, N])\n\np' = p - max[M](p) + min[N](p)",
@@ -30,7 +29,13 @@ PROGRAMS = {
         "lv(x: T[..., N]) -> (y: T[..., N], k: f32[...])\n\n"
         "a = x - mean[N](x)\nb = a / (1 + max[N](abs(a)))\nk = sum[N](b^2)\ny = exp(b - max[N](b)) * rsqrt(1 + k)"
     ),
+    "picked beside its tensor": "pb(p: T[M], t: i64[]) -> (a: T[M], b: f32[])\n\nb = pick[M](p, t)\na = tanh(b) * p",
+    "pick of a sum beside its dims": (
+        "ps(x: f32[..., M, N, P], t: i64[..., N, P]) -> y: bool[N]\n\n"
+        "v = exp(-abs(pick[M](sum[..., N](x), t))) + x\ny = all[..., P, M](v > 0)"
+    ),
     "positions count": "cm(s: T[..., Q, K]) -> y: T[..., Q, K]\n\nz = s if index[K] <= index[Q] else -inf\ny = softmax[K](z)",
     "two dtypes": "td(x: T[..., N], y: U[..., N]) -> (d: f64[...], m: T[...])\n\nd = f64(sum[N](x * y))\nm = T(max[N](min(x, y)))",
+    "mean over leading dims too": "ml(x: T[..., M, N]) -> y: f32[M]\n\ny = mean[..., N](abs(x))",
     "all and each": "ae(x: T[...], y: T[...]) -> (d: T[...], m: f32[])\n\nd = (x - y)^2\nm = mean[...](d)",
 }

@@ -130,7 +130,7 @@ class Gather:
     """One element of `tensor` along `dim`, at an index: the code calls `name(index)`, which a template defines.
 
     `tensor.dims` has `dim` among its dims; along the others the row's place holds.  `size` and `stride` are the names of
-    the dim's size and the tensor's stride along it.
+    the dim's size (a number of the kernel) and the tensor's stride along it, `extent` a free name for the size.
     """
 
     name: str
@@ -138,6 +138,7 @@ class Gather:
     dim: str
     size: str
     stride: str
+    extent: str = ""
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,9 @@ class Names:
     macros: re.Pattern[str] | None = None  # names of these forms are not free either
 
     def user(self, name: str) -> str:
-        """The name for one of the writer's; names that end as the templates end theirs (`x_stride`) get a `_` too."""
+        """The name for one of the writer's (for the size of `...`, "leading"); names that end as the templates end theirs
+        (`x_stride`) get a `_` too."""
+        name = "leading" if name == ELLIPSIS else name
         if name not in self.given:
             wanted = name[:-1] + "_next" if name.endswith("'") else name
             self.given[name] = self.fresh(wanted + "_" if name.endswith(SUFFIXES) else wanted)
@@ -437,7 +440,7 @@ class Render:
         }
 
     def number_name(self, name: str) -> str:
-        return self.global_names.user("leading" if name == ELLIPSIS else name)
+        return self.global_names.user(name)
 
     # ------------------------------------------------------------------ one pass
 
@@ -504,7 +507,9 @@ class Render:
             t, dim = of[defs[let.expr.operands[0].name].expr.attrs[0]], let.expr.attrs[0]
             same = next((g for g in gathers.values() if (g.tensor, g.dim) == (t, dim)), None)
             fresh = self.global_names.fresh
-            gathers[let.name] = same or Gather(fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"))
+            gathers[let.name] = same or Gather(
+                fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
+            )
         names = _RowNames(self, p, {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers)
         codes = tuple(names.code(phase) for phase in p.phases)
         texts = " ".join((*(c.texts for c in codes), *(s.type for s in scalars)))

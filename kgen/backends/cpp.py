@@ -84,7 +84,7 @@ class Cpp(CFamily):
         numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
         strides = [f"const int64_t* {g.name}_stride, int64_t {g.stride}" for g in u["gathers"]]
         scalars = [f"{u['spelled'].get(s.type, s.type)} {s.name}" for s in u["scalars"]]
-        sizes = [f"int64_t {g.stride.removesuffix('_stride')}_size" for g in u["gathers"]]
+        sizes = [f"int64_t {g.extent}" for g in u["gathers"]]
         head = ["int rank", "int inner_rank", "const int64_t* size"]
         u["run_head"] = wrapped(f"void {u['name']}_run", [*head, *self.tensor_params(u, {}), *strides, *sizes, *scalars], " {")
         u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])

@@ -28,7 +28,7 @@ ROW = 4096  # elements along the dims that are reduced, or along a named dim
 @dataclass
 class Timing:
     """One row: `what` ran on `elements` of `dtype`, `length` of them along the dims that are
-    reduced, in `ms` (median), moving `bytes` (each operand once); `first` is the time
+    reduced (0 where none is), in `ms` (median), moving `bytes` (each operand once); `first` is the time
     of its first call in seconds (building included); `copy` is the time of a copy that moves as much, in the same run."""
 
     kernel: str
@@ -43,7 +43,7 @@ class Timing:
     ratios: dict[str, float] = field(default_factory=dict)
 
     def row(self) -> tuple[str, ...]:
-        return (self.kernel, self.dtype, f"{self.elements:,}", f"{self.length:,}", self.what, f"{self.ms:.4g}",
+        return (self.kernel, self.dtype, f"{self.elements:,}", f"{self.length:,}" if self.length else "-", self.what, f"{self.ms:.4g}",
                 f"{self.bytes / self.ms * 1e-6:.4g}",
                 f"{self.copy / self.ms:.3f}", f"{self.first:.3g}", *(f"{r:.2f}" for r in self.ratios.values()))  # fmt: skip
 
@@ -179,10 +179,11 @@ def bench(
         sink = torch.empty_like(source)
         copy = median_ms(lambda: sink.copy_(source), device)
         times = {name: median_ms(run, device) for name, run in runs.items()}
+    length = row if any(v.op in REDUCTIONS and v.attr for v in kernel.values) else 0
     rows = []
     for name, ms in times.items():
         ratios = {f"vs {peer}": times[peer] / ms for peer in peers}
-        rows.append(Timing(kernel.name, dtype, largest, row, name, ms, moved, copy, first[name], ratios))
+        rows.append(Timing(kernel.name, dtype, largest, length, name, ms, moved, copy, first[name], ratios))
     return rows
 
 

@@ -85,7 +85,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
     )
     found = set()
     for threads in ("1", "2", "5"):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**_environment(), "OMP_NUM_THREADS": threads})
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**_environment(), "OMP_NUM_THREADS": threads}
+        )
         assert done.returncode == 0, done.stderr
         found.add(done.stdout)
     assert len(found) == 1

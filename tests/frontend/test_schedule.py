@@ -1,0 +1,94 @@
+"""Programs as passes: as few as the dims allow, each behind what feeds it, and nothing read that a pass before has written."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgen.check import check
+from kgen.expand import expand, is_reduction
+from kgen.ir import verify
+from kgen.lower import lower
+from kgen.rewrite import rewrite
+from kgen.schedule import Plan, Reduce, schedule
+from kgen.syntax import parse
+from tests.conftest import ROOT
+from tests.programs import PROGRAMS
+
+TEXTS = {**PROGRAMS, **{p.stem: p.read_text() for p in sorted((ROOT / "specs").glob("*.k"))}}
+
+
+def plan(text: str) -> Plan:
+    kernel = check(parse(text, "t"))
+    return schedule(rewrite(lower(kernel, kernel.bindings()[0])))
+
+
+#: passes, readings of a row in each (0: a map, or rows of one element), what is kept between passes
+SHAPES = {
+    "softmax": ([3], 0),
+    "layernorm": ([3], 0),
+    "logsumexp": ([2], 0),
+    "cross_entropy": ([2], 0),
+    "add_rmsnorm": ([2], 0),
+    "mse": ([1], 0),
+    "gelu": ([0], 0),
+    "two directions": ([1, 2], 1),
+    "loss and its mean": ([2, 1], 1),
+    "embedding": ([0], 0),
+    "pick of a sum": ([1, 0], 1),
+    "picked elements are reduced": ([0, 2], 1),
+    "in place with a row's norm": ([2], 0),
+    "in place by another direction": ([1, 2], 1),
+    "several levels": ([4], 0),
+    "all and each": ([2], 0),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_program_takes_as_few_passes_as_it_can(name: str) -> None:
+    made = plan(TEXTS[name])
+    readings, kept = SHAPES[name]
+    assert [p.readings if isinstance(p, Reduce) else 0 for p in made.passes] == readings
+    assert len(made.workspaces) == kept
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_pass_finds_what_it_reads(name: str) -> None:
+    made = plan(TEXTS[name])
+    ready = {t.name for t in made.program.tensors}
+    overwritten: set[str] = set()
+    stored = []
+    for p in made.passes:
+        assert {t.name for t in p.loads} <= ready - overwritten
+        for s in p.stores:
+            stored.append(s.result)
+            ready.add(s.result)
+            overwritten |= {s.state} if s.state else set()
+    assert sorted(stored) == sorted({s.result for s in made.program.stores} | {w.name for w in made.workspaces})
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_phase_computes_with_what_is_there(name: str) -> None:
+    """Each let of a phase has its operands in the phase, or among what the row has from before."""
+    for p in plan(TEXTS[name]).passes:
+        if not isinstance(p, Reduce):
+            continue
+        row: set[str] = set()
+        assert [f.element for f in p.phases] == [k % 2 == 1 for k in range(len(p.phases))]
+        for f in p.phases:
+            here = set(row)
+            for let in f.lets:
+                numbers = let.expr.name == "cast" and not any(o.name in {x.name for x in p.lets} for o in let.expr.operands)
+                gathered = let.expr.operands[:1] if let.expr.name == "gather" else ()
+                assert numbers or all(o.name in here for o in let.expr.operands if o not in gathered)
+                here.add(let.name)
+            assert all(o.name in here for r in f.reductions for o in r.expr.operands)
+            assert all(s.ref in here for s in f.stores)
+            row |= {*f.gives, *(r.name for r in f.reductions)}
+            assert all(set(let.dims) & set(p.inner) for let in f.lets if f.element and let.expr.name not in ("cast",))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_expanded_obeys_the_programs_rules(name: str) -> None:
+    kernel = check(parse(TEXTS[name], "t"))
+    made = verify(expand(rewrite(lower(kernel, kernel.bindings()[0]))))
+    assert not any(let.expr.name in ("mean", "any", "all", "pick") for let in made.lets if is_reduction(let) or let.expr.name == "pick")
