@@ -713,6 +713,9 @@ class _RowNames:
         self.kept |= costly.keys()
         values = {s.result: body.result(s) for s in phase.stores}
         accumulators = tuple(self.accumulator(let, text) for let in phase.reductions)
+        for let in phase.reductions:
+            if let.label and let.label not in body.told:
+                body.lines.append(f"{self.render.backend.comment} {body.equations[let.label]}")
         gives = []
         for name in phase.gives:
             if name in self.rows:

@@ -266,17 +266,16 @@ class CFamily(Backend):
         }
 
     def accumulator(self, a: Accumulator) -> dict[str, Any]:
-        """What C++ needs of an accumulator: `held` is its type, `start` its identity, `given` an element's part, `combine` a lambda."""
+        """What C++ needs of an accumulator: `held` is its type, `start` its identity, `combine` a lambda."""
         if not a.place:
             combine = f"[]({a.type} a, {a.type} b) {{ return {a.type}({self.combined(a, 'a', 'b')}); }}"
-            return {**vars(a), "held": a.type, "start": self.identity(a), "given": a.value, "combine": combine}
+            return {**vars(a), "held": a.type, "start": self.identity(a), "combine": combine}
         held = f"Found<{a.value_type}>"
         least = str(a.kind == "argmin").lower()
         return {
             **vars(a),
             "held": held,
             "start": f"{held}{{{self.identity(a)}, INT64_MAX}}",
-            "given": f"{held}{{{a.value}, {a.place}}}",
             "combine": f"[]({held} a, {held} b) {{ return better<{least}>(a, b); }}",
         }
 
