@@ -342,10 +342,12 @@ def _identifiers(folder: Path) -> frozenset[str]:
     return frozenset(found | {path.name.split(".")[0] for path in (folder / "functions").glob("*")})
 
 
+@cache
 def _row_names(backend: Backend) -> frozenset[str]:
     """Names that only the templates of passes over rows use: free in kernels without such passes."""
-    root, own, others = resource("templates"), set(), set(backend.keywords | _spelled(backend.name) | frozenset(backend.types.values()))
-    for path in sorted(root.glob("*/*.jinja")):
+    own: set[str] = set()
+    others = set(backend.keywords | _spelled(backend.name) | frozenset(backend.types.values()))
+    for path in sorted(resource("templates").glob("*/*.jinja")):
         for listed in re.findall(r"names:(.*?)#\}", path.read_text(), flags=re.S):
             (own if path.name.startswith("row") else others).update(listed.split())
     return frozenset(own - others)

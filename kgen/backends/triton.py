@@ -1,4 +1,5 @@
-"""Triton: types, literals, casts and the host's arithmetic in Python.  The skeleton is templates/triton/map.py.jinja."""
+"""Triton: types, literals, casts and the host's arithmetic in Python.  The skeletons are
+templates/triton/*.jinja; passes over rows are written by kgen.backends.triton_rows."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from fractions import Fraction
 from typing import Any
 
 from kgen import host
-from kgen.backends.base import Argument, Backend, Names, Render, Tensor, Text, Unit, decimal, function_sources, negative
+from kgen.backends.base import Argument, Backend, Names, Render, RowUnit, Tensor, Text, Unit, decimal, function_sources, negative
+from kgen.backends.triton_rows import RowView
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
-from kgen.schedule import Map
+from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, FLOAT, INT, DType, Number
 
 #: What a literal's bare text looks like: it takes its dtype from the tensor beside it.
@@ -61,7 +63,7 @@ class Triton(Backend):
     def launches(self, kernel: Kernel) -> list[dict[str, Any]]:
         """For each pass the name of its jit function and its operands in order, with whether each has memory."""
         render = Render(self, kernel)
-        units = [render.unit(p, k) for k, p in enumerate(render.passes)]
+        units = render.units()
         context = render.context(units)
         return [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
 
@@ -162,32 +164,38 @@ class Triton(Backend):
 
     # ------------------------------------------------------------------ what the template needs
 
-    def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
+    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
         for name in (*(p.name for p in render.kernel.params), *(r.name for r in render.kernel.results)):
             render.global_names.user(name)
         views = [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
-        code = "\n".join(
-            line
-            for u in views
-            for line in (*u["lines"], u["returns"], *u["loads"], *u["stores"], *u["rounded"], *(t for _, t, _ in u["computed"]))
-        )
+        code = "\n".join([*(u["source"] for u in views), *(t for u in views for _, t, _ in u["computed"])])
         sources = function_sources(self.template_folder(), code)
         kernel = render.kernel
         fresh = [r for r in kernel.results if not r.state]
         for u in views:
-            u["launch"] = self.launch(u, render)
+            if not u["rows"]:
+                u["launch"] = self.launch(u, render)
+        kept = [w for u in views for w in u["kept"]]
+        computed = {render.generics.get(d, "") for _, d, _ in kept}.union(*(u["generics"] for u in views))
+        variables = {name: v for v, name in render.variables.items()}
         summary = f"Writes {', '.join(r.state for r in kernel.results if r.state)} in place." if len(fresh) < len(kernel.results) else ""
         context |= {
             "units": views,
             "function_sources": list(sources.values()),
-            "math": "math." in "".join(sources.values()),
+            "math": "math." in "".join(sources.values()) or any(u["rows"] for u in views),
             "fractions": "Fraction(" in "".join(sources.values()),
             "libdevice": "libdevice." in code + "".join(sources.values()),
             "head": self.head(render, bool(fresh)),
             "given": [(p.name, render.global_names.user(p.name)) for p in kernel.params if p.is_tensor],
             "fresh": fresh,
             "summary": [f'"""{summary}"""'] if summary else [],
-            "tensors": self.tensors(render),
+            "tensors": self.tensors(render) + [(name, self.kept_dtype(d, render), " ".join(dims)) for name, d, dims in kept],
+            "kept": [name for name, _, _ in kept],
+            "maps": not all(u["rows"] for u in views),
+            "reduces": any(u["rows"] for u in views),
+            "apart": any(u["rows"] and u["apart"] for u in views),
+            "long": any(u["rows"] and u["long"] for u in views),
+            "computed_in": [(g, [variables[v] for v in context["generics"][g]]) for g in context["generics"] if g in computed],
             "generic": bool(render.variables),
             "sizes": [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)],
             "indices": any(u.indices for u in units),
@@ -223,8 +231,15 @@ class Triton(Backend):
         declared += [(r.name, r.dtype, r.dims) for r in render.kernel.results if not r.state]
         return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims or ())) for name, d, dims in declared]
 
-    def view(self, render: Render, unit: Unit, p: Map, context: dict[str, Any]) -> dict[str, Any]:
+    def kept_dtype(self, dtype: str, render: Render) -> str:
+        """A workspace's dtype as Python: torch's, or the name under which the host function's `dtypes` has it."""
+        return f"torch.{DTYPES[dtype].torch}" if dtype in DTYPES else f'"{render.generics.get(dtype) or dtype.lstrip("=")}"'
+
+    def view(self, render: Render, unit: Unit | RowUnit, p: Map | Reduce, context: dict[str, Any]) -> dict[str, Any]:
         """A unit's texts: the lines of its functions and what the launch passes on."""
+        if isinstance(unit, RowUnit):
+            assert isinstance(p, Reduce)
+            return RowView(self, render, unit, p, context).view()
         names = Names(set(render.global_names.taken))
         outputs = tuple(replace(o, value=self._typed(o.value, o.compute)) for o in unit.outputs)
         compute = {o.name: o.compute for o in outputs}
@@ -301,6 +316,10 @@ class Triton(Backend):
         ]
         computed = [(s.name, s.text, s.note) for s in numbers if not re.fullmatch(r"[A-Za-z_]\w*", s.text)]
         return {
+            "rows": False,
+            "kept": [(o.name, o.dtype, o.dims) for o in outputs if o.spec_name in render.kept],
+            "generics": set(),
+            "source": "\n".join([*lines, ", ".join(o.value for o in outputs), *loads, *stores, *rounded]),
             "name": unit.name,
             "element": unit.element,
             "block": block,

@@ -16,7 +16,7 @@ from typing import Any
 from kgen.backends import backend
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.types import Binding, DType
+from kgen.types import TORCH, Binding
 
 #: nvcc's flags, as the emitted file's own header names them.
 NVCC = ("-O3", "-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
@@ -34,8 +34,10 @@ def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding
         raise KgenError(f"the target {target} has no {stage}", help=f"write `--target {other}`, or `--stage {STAGES[target][0]}`")
     if target == "cpp":
         return _assembly(kernel, source)
-    made = _nvcc(kernel, source, bound, arch, stage) if target == "cuda" else _triton(kernel, source, bound, arch, stage)
-    return made if isinstance(made, str) else _disassemble(made)
+    if target == "cuda":
+        made = _nvcc(kernel, source, bound, arch, stage)
+        return made if isinstance(made, str) else _disassemble(made)
+    return "\n".join(m if isinstance(m, str) else _disassemble(m) for _, m in _triton(kernel, source, bound, arch, stage))
 
 
 def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
@@ -52,10 +54,9 @@ def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
         made = path.with_suffix(".cu.so")
         _run([_tool("nvcc"), *NVCC, f"-arch={arch}", "-Xcompiler", "-fPIC", "-shared", str(path), "-o", str(made)])
     else:
-        made = path.with_suffix(".cubin")
-        cubin = _triton(kernel, path.read_text(), dict(kernel.bindings()[0]), arch, "sass")
-        assert isinstance(cubin, bytes)
-        made.write_bytes(cubin)
+        for name, cubin in _triton(kernel, path.read_text(), dict(kernel.bindings()[0]), arch, "sass"):
+            made = path.with_name(f"{name}.cubin")
+            made.write_bytes(cubin)
     return made
 
 
@@ -111,49 +112,73 @@ def _size(dtype: str, bound: Binding) -> int:
     return resolve(dtype, bound).bytes
 
 
-def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> str | bytes:
-    """PTX or machine code of the first kernel in a Triton source."""
+def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> list[tuple[str, Any]]:
+    """PTX or machine code of the kernels that a call of a Triton source on dense, aligned tensors launches, with their names."""
     try:
         import triton
-        import triton.language as tl
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
     except ImportError:
         raise KgenError("triton is not installed", help="pip install triton") from None
+    from kgen.bench.timing import arguments
     from kgen.runtime.modules import import_source
 
     match = re.fullmatch(r"sm_(\d+)a?", arch)
     if match is None:
         raise KgenError(f"{arch} is not an architecture", help="write it as sm_90")
     module = import_source(source, f"{kernel.name}_triton")
-    unit = backend("triton").launches(kernel)[0]  # type: ignore[attr-defined]
-    function = getattr(module, unit["kernel"])
-    operands = unit["operands"]
-    declared = {p.name: p.dtype for p in kernel.params if p.is_tensor} | {r.name: r.dtype for r in kernel.results}
-    signature: dict[str, str] = {}
-    constants: dict[str, Any] = {}
-    pointers = [name for name, stored in operands if stored]
-    given = {"KINDS": ("flat",) * len(operands), "RANK": 1, "INDEX": tl.uint32, "BLOCK": module.BLOCK}
-    for p in function.params:
-        if p.is_constexpr:
-            signature[p.name] = "constexpr"
-            constants[p.name] = given[p.name] if p.name in given else getattr(tl, _dtype(p.name, bound).torch)
-        elif p.num < len(pointers):
-            dtype = _dtype(declared[pointers[p.num]], bound)
-            signature[p.name] = _POINTERS.get(dtype.name, f"*{dtype.name}")
-        else:
-            signature[p.name] = p.annotation_type
-    aligned = {(k,): [["tt.divisibility", 16]] for k in range(len(pointers))}
-    options = {"num_warps": 4, "enable_fp_fusion": False, "enable_reflect_ftz": False}
-    where = GPUTarget("cuda", int(match.group(1)), 32)
-    made = triton.compile(ASTSource(function, signature, constants, aligned), target=where, options=options)
-    return made.asm["ptx"] if stage == "ptx" else made.asm["cubin"]
+    dtype = next((d.name for d in bound.values()), "f32")
+    given = list(arguments(kernel, dtype, 1 << 15, "cpu").values())
+    made = {}
+    for function, args, options in _launches(module, backend("triton").function_name(kernel), given):  # type: ignore[attr-defined]
+        signature: dict[str, str] = {}
+        constants: dict[str, Any] = {}
+        aligned: dict[tuple[int], list] = {}
+        for k, p in enumerate(function.params):
+            x = options[p.name] if p.name in options else args[k]
+            if p.is_constexpr:
+                signature[p.name], constants[p.name] = "constexpr", x
+            elif hasattr(x, "data_ptr"):
+                stored = TORCH[str(x.dtype).removeprefix("torch.")].name
+                signature[p.name] = _POINTERS.get(stored, f"*{stored}")
+                aligned[k,] = [["tt.divisibility", 16]]
+            else:
+                signature[p.name] = p.annotation_type
+        chosen = {name: x for name, x in options.items() if not any(p.name == name for p in function.params)}
+        where = GPUTarget("cuda", int(match.group(1)), 32)
+        made[function.__name__] = triton.compile(ASTSource(function, signature, constants, aligned), target=where, options=chosen)
+    return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
 
 
-def _dtype(name: str, bound: Binding) -> DType:
-    from kgen.types import resolve
+def _launches(module: Any, name: str, given: list[Any]) -> list[tuple[Any, tuple, dict[str, Any]]]:
+    """What a call of an emitted module launches: the jit functions, each with its arguments and options; nothing runs."""
+    import contextlib
 
-    return resolve(name, bound)
+    import torch
+    import triton
+
+    log: list[tuple[Any, tuple, dict[str, Any]]] = []
+
+    class Recorder:
+        def __init__(self, function: Any):
+            self.function = function
+
+        def __getitem__(self, grid: Any) -> Any:
+            return lambda *args, **options: log.append((self.function, args, options))
+
+    for key, value in list(vars(module).items()):
+        if isinstance(value, triton.JITFunction) and "tl.program_id" in value.src:
+            setattr(module, key, Recorder(value))
+    device_of = torch.cuda.device_of
+    torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment, misc, return-value]
+    try:
+        getattr(module, name)(*given)
+    finally:
+        torch.cuda.device_of = device_of  # type: ignore[misc]
+        for key, value in list(vars(module).items()):
+            if isinstance(value, Recorder):
+                setattr(module, key, value.function)
+    return log
 
 
 def _disassemble(cubin: bytes) -> str:

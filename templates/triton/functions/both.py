@@ -1,0 +1,3 @@
+@triton.jit
+def both(a, b):
+    return a & b

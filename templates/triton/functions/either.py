@@ -1,0 +1,3 @@
+@triton.jit
+def either(a, b):
+    return a | b

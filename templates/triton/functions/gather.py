@@ -1,0 +1,4 @@
+@triton.jit
+def gather(at, size, stride, present, D: tl.constexpr, index):
+    """The element at `index` of `size`, as D; 0 where it lies outside: nothing is read there."""
+    return tl.load(at + index * stride, present & (index >= 0) & (index < size), 0).to(D)

@@ -1,0 +1,3 @@
+@triton.jit
+def times(a, b):
+    return a * b

@@ -1,0 +1,76 @@
+"""Runs emitted reductions under Triton's interpreter against torch in f64; started by test_triton_rows.py."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+warnings.simplefilter("ignore")
+torch.manual_seed(0)
+torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
+folder = Path(sys.argv[1])
+FORMS = ("row", "loop", "split")
+
+
+def load(name: str):
+    """The module that the test emitted under this name."""
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def form(module, chosen: str) -> None:
+    """Make a module take one form for every row: small tiles, so that a few elements make several segments."""
+    if chosen == "row":
+        module.tiles = lambda length, *_: (4, max(1, 1 << (length - 1).bit_length()), 0, 4)
+    else:
+        module.tiles = lambda length, *_: (4, 4, 8, 4)
+        module.FEW = 0 if chosen == "loop" else 1 << 40
+
+
+def close(got, want, tol=1e-12) -> None:
+    assert got.shape == want.shape and torch.allclose(got.double(), want.double(), rtol=tol, atol=tol, equal_nan=True), (got, want)
+
+
+for chosen in FORMS:
+    module = load("inplace")
+    form(module, chosen)
+    for base in (torch.randn(2, 3, 21, dtype=torch.float64), torch.randn(21, 3, 2, dtype=torch.float64).permute(2, 1, 0)):
+        x, p = base.clone(memory_format=torch.preserve_format), torch.randn(2, 3, dtype=torch.float64)
+        want = base * p[..., None] / base.abs().amax(-1, keepdim=True), p + (base * p[..., None]).sum(-1)
+        assert module.inplace(x, p) is None
+        close(x, want[0])
+        close(p, want[1])
+
+    module = load("places")
+    form(module, chosen)
+    base = torch.randint(0, 5, (3, 4, 11)).double()
+    for x in (base, base.transpose(0, 2), base.where(base != 3, float("nan"))):
+        i, j, k = module.places(x)
+        assert torch.equal(i, x.transpose(0, 1).flatten(1).argmax(-1)) and torch.equal(j, x.argmin(1)) and k.item() == x.argmax().item()
+
+    module = load("products")
+    form(module, chosen)
+    x, w = torch.randn(37, 13, dtype=torch.float64), torch.randn(13)
+    p, q, r = module.products(x, w)
+    close(p, (x * w).prod(-1), 1e-9)
+    close(q, x.amin(0))
+    close(r, (w * x).sum(0), 1e-6)
+
+    module = load("two")
+    form(module, chosen)
+    x = torch.rand(9, 19, dtype=torch.float64)
+    close(module.two(x), x / x.sum(0) / x.sum(1, keepdim=True))
+    assert chosen != "row" or module.two(x[:0]).shape == (0, 19)
+
+w, t = torch.randn(7, 5), torch.tensor([[3, 6], [-1, 7]])
+y = load("embed").embed(w, t)
+close(y[0], w[[3, 6]])
+assert y[1].isnan().all()
+print("ok")

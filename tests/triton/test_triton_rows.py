@@ -1,0 +1,167 @@
+"""Emitted Triton modules that reduce: which kernel a call launches, what it compiles to, and what it computes under the interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+triton = pytest.importorskip("triton", reason="triton is not installed")
+from triton.compiler import ASTSource  # noqa: E402
+
+from kgen.testing import fuzz  # noqa: E402
+from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emit, syntax  # noqa: E402
+
+MORE = {
+    "two": "two(x: T[M, N]) -> y: T[M, N]\ny = x / sum[M](x) / sum[N](x)",
+    "both": "both(x: T[M, N], p: f32[M, N]) -> (i: i64[], p': f32[M, N])\ni = argmax[M, N](x)\np' = p * max[N](p)",
+    "embed": "embed(w: T[V, D], t: i64[...]) -> y: T[..., D]\ny = pick[V](w, t)",
+    "weighted": "weighted(x: T[..., N], t: i64[..., N], w: T[V]) -> y: T[..., N]\nz = x + pick[V](w, t)\ny = z / sum[N](z)",
+    "kinds": "kinds(x: f32[M, N], b: bool[M, N], k: i8[M, N]) -> (a: bool[M], c: bool[N], s: i64[M], p: i32[M], y: f32[M, N])\n"
+    "a = any[N](b)\nc = all[M](b)\ns = sum[N](k)\np = i32(max[N](k))\ny = x - max[N](x)",
+    "places": "places(x: T[B, M, N]) -> (i: i64[M], j: i64[B, N], k: i64[])\ni = argmax[B, N](x)\nj = argmin[M](x)\nk = argmax[B, M, N](x)",
+    "products": "products(x: f64[M, N], w: T[N]) -> (p: f64[M], q: f64[N], r: T[N])\np = prod[N](x * w)\nq = min[M](x)\nr = sum[M](w * x)",
+    "inplace": "inplace(x: T[..., N], p: T[...]) -> (x': T[..., N], p': T[...])\np' = p + sum[N](x * p)\nx' = x * p / max[N](abs(x))",
+    "names": "row(length: T[..., ROWS], x_row: T[ROWS]) -> present: T[..., ROWS]\ninside = length - max[ROWS](length)\npresent = inside * x_row / sum[ROWS](inside)",
+}  # fmt: skip
+
+
+class Recorder:
+    """Stands for a jit function: keeps what it would be launched with."""
+
+    def __init__(self, function, log):
+        self.function, self.log = function, log
+
+    def __getitem__(self, grid):
+        return lambda *args, **options: self.log.append((self.function, grid[0], args, options))
+
+
+def record(module, name: str, args: list, **changed) -> list:
+    """The launches of a call on CPU tensors; `changed` are constants of the module."""
+    log: list = []
+    kept = dict(vars(module))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "device_of", lambda _: contextlib.nullcontext())
+        for key, value in kept.items():
+            if isinstance(value, triton.JITFunction) and any(p.is_constexpr for p in value.params) and "tl.program_id" in value.src:
+                patch.setattr(module, key, Recorder(value, log))
+        for key, value in changed.items():
+            if key in kept:
+                patch.setattr(module, key, value)
+        getattr(module, name)(*args)
+    return log
+
+
+def build(entry, target: str = "sm_90"):
+    function, _, args, given = entry
+    signature, constants, attrs = {}, {}, {}
+    for k, p in enumerate(function.params):
+        if p.is_constexpr:
+            signature[p.name], constants[p.name] = "constexpr", given[p.name] if p.name in given else args[k]
+        elif isinstance(args[k], torch.Tensor):
+            signature[p.name] = POINTERS[str(args[k].dtype)]
+            attrs |= {(k,): [["tt.divisibility", 16]]} if args[k].data_ptr() % 16 == 0 else {}
+        else:
+            signature[p.name] = p.annotation_type
+    options = {n: given[n] for n in ("num_warps", "enable_fp_fusion")} | ({} if target.startswith("gfx") else {"enable_reflect_ftz": False})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = triton.compile(ASTSource(function, signature, constants, attrs), target=TARGETS[target], options=options)
+    if not target.startswith("gfx"):
+        assert not re.findall(r"\b(?:mul|add|sub)\.f(?:32|64)\b", made.asm["ptx"]), "these ptxas may fuse"
+    return made
+
+
+def spec(name: str) -> str:
+    return next(p for p in SPECS if p.stem == name).read_text()
+
+
+def rows(*shape: int, dtype=torch.bfloat16):
+    return torch.empty(shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kernels"),
+    [
+        ("softmax", [rows(8, 4096)], ["softmax_row"]),
+        ("softmax", [rows(8, 32768)], ["softmax_row"]),
+        ("softmax", [rows(1000, 65536)], ["softmax_loop"]),
+        ("softmax", [rows(8, 65536)], ["softmax_split"] * 3),
+        ("softmax", [rows(0, 8)], []),
+        ("softmax", [rows(8, 0)], ["softmax_row"]),
+        ("frobenius", [rows(1 << 20)], ["frobenius_split"] * 2),
+        ("frobenius", [rows(8, 64)], ["frobenius_row"]),
+        ("sum_of_squares_cols", [rows(1 << 12, 1 << 12)], ["sum_of_squares_cols_split"] * 2),
+        ("sum_of_squares_cols", [rows(64, 1 << 12)], ["sum_of_squares_cols_row"]),
+    ],
+)
+def test_the_schedule_follows_from_the_row_and_how_many_there_are(name, args, kernels, tmp_path):
+    module = emit(spec(name), tmp_path, name)
+    launches = record(module, name, args)
+    assert [function.__name__ for function, *_ in launches] == kernels
+    assert all(grid > 0 for _, grid, *_ in launches)
+
+
+@pytest.mark.parametrize("length", [1, 33, 1000, 65536, 131075])
+def test_the_tile_does_not_depend_on_the_number_of_rows(length, tmp_path):
+    module = emit(spec("softmax"), tmp_path, "softmax")
+    seen = set()
+    for count in (1, 3, 1000):
+        base = torch.empty(count, length, dtype=torch.bfloat16, device="meta")
+        first = record(module, "softmax", [torch.empty_strided(base.shape, base.stride(), dtype=base.dtype)])[0][3]
+        seen.add(tuple(str(first.get(key)) for key in ("ROWS", "BLOCK", "SEGMENT", "num_warps", "VECTORS", "INDEX")))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_whole_rows_are_loaded_once_by_16_bytes(dtype, tmp_path):
+    module = emit(spec("softmax"), tmp_path, "softmax")
+    (entry,) = record(module, "softmax", [rows(8, 4096, dtype=dtype)])
+    ptx = build(entry).asm["ptx"]
+    each = 4096 // (32 * entry[3]["num_warps"]) * dtype.itemsize // 16
+    assert len(re.findall(r"ld\.global[a-z0-9.:]*\.v4\.b32", ptx)) == len(re.findall(r"ld\.global", ptx)) == each
+    assert len(re.findall(r"st\.global[a-z0-9.:]*\.v4\.b32", ptx)) == each
+
+
+def test_columns_are_read_by_16_bytes(tmp_path):
+    module = emit(spec("sum_of_squares_cols"), tmp_path, "cols")
+    entry = record(module, "sum_of_squares_cols", [rows(1 << 12, 1 << 12)])[0]
+    assert entry[3]["KINDS"] == ("across", "across")
+    assert re.search(r"ld\.global[a-z0-9.:]*\.v4\.b32|cp\.async\S* \[.*\], \[.*\], 0x10", build(entry).asm["ptx"])
+
+
+def test_names_of_the_templates_give_way(tmp_path):
+    module = emit(MORE["names"], tmp_path, "names")
+    function = next(v for k, v in vars(module).items() if k.rstrip("_") == "row" and callable(v) and not hasattr(v, "params"))
+    build(record(module, function.__name__, [rows(3, 8), rows(8)])[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [*(p.stem for p in SPECS), *MORE])
+def test_every_form_compiles_everywhere(name, target, tmp_path):
+    text = MORE.get(name) or spec(name)
+    module = emit(text, tmp_path, name)
+    kernel = check(syntax.parse(text, name))
+    if "launch_rows" not in vars(module) or name == "names":
+        pytest.skip("no reduction")
+    for changed in ({}, {"RESIDENT": 2, "FEW": 0}, {"RESIDENT": 2, "FEW": 1 << 40}):
+        for seed in (1, 2):
+            arguments = fuzz.Draw(kernel, seed, 4).arguments()
+            for entry in record(module, kernel.name, list(arguments.values()), **changed):
+                build(entry, target)
+
+
+def test_rows_under_the_interpreter(tmp_path):
+    for name in ("inplace", "places", "products", "embed", "two"):
+        emit(MORE[name], tmp_path, name)
+    done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted_rows.py"), tmp_path], capture_output=True, text=True,
+                          env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip
+    assert done.stdout.endswith("ok\n"), done.stderr[-3000:]
