@@ -1,4 +1,4 @@
-"""CUDA C++: types, literals, and what a launch needs to know.  The skeleton is templates/cuda/map.cu.jinja.
+"""CUDA C++: types, literals, and what a launch needs to know.  The skeletons are templates/cuda/map.cu.jinja and rows.cu.jinja.
 
 The same text serves nvcc, which also compiles its host part, and NVRTC, which sees kernels only and no header.
 """
@@ -9,15 +9,29 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kgen.backends.base import Names, Render, Tensor, Unit, _identifiers, _spelled, function_sources, resource, wrapped
+from kgen.backends.base import (
+    Accumulator,
+    Argument,
+    Code,
+    Names,
+    Render,
+    RowUnit,
+    Tensor,
+    Unit,
+    _spelled,
+    function_sources,
+    resource,
+    wrapped,
+)
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.check import Kernel
 from kgen.ir import Let
-from kgen.schedule import Scalar
-from kgen.types import DTYPES, INT, Dims
+from kgen.schedule import Scalar, Workspace
+from kgen.types import DTYPES, ELLIPSIS, INT, Dims
 
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
+READINGS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth")
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,53 @@ class Layout:
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`."""
         types = "".join(f"{Cuda.types[binding[v]]}, " for v in self.variables)
         return f"{self.kernel}<{types}{rank}, {vec}, {'u64' if wide else 'unsigned'}, {splat}>"
+
+
+@dataclass(frozen=True)
+class RowOperand:
+    """What a kernel over rows walks through: as `Operand`, or a "gather" from `name` along `dim`; `element` if it has elements
+    along a row, `kept` if several readings need it."""
+
+    name: str
+    dtype: str
+    dims: Dims
+    role: str
+    element: bool
+    kept: bool = False
+    dim: str = ""
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How a pass over rows is launched: its operands are in the order of the kernel's strides, and all but indices have a pointer.
+
+    `reductions` counts the readings that reduce, `stores` says whether one more stores elements; `words` is the room that a
+    segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one.
+    """
+
+    kernel: str
+    rows: Dims
+    inner: Dims
+    variables: tuple[str, ...]
+    operands: tuple[RowOperand, ...]
+    scalars: tuple[Scalar, ...]
+    numbers: tuple[Let, ...]
+    reductions: int
+    stores: bool
+    words: int
+    rereads: bool
+
+    @property
+    def dims(self) -> Dims:
+        return (*self.rows, *self.inner)
+
+    def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
+        return tuple(_passed(s, binding) for s in self.scalars)
+
+    def expression(self, binding: dict[str, str], walk: str) -> str:
+        """The kernel's C++ name for a way of walking, as NVRTC takes it."""
+        types = "".join(f"{Cuda.types[binding[v]]}, " for v in self.variables)
+        return f"{self.kernel}<{types}{walk}>"
 
 
 def _stored(s: Scalar) -> bool:
@@ -104,17 +165,23 @@ class Cuda(CFamily):
     @property
     def reserved(self) -> frozenset[str]:
         """The host part calls the C++ backend's functions, so their names are taken too."""
-        found = super().reserved | _identifiers(resource("templates") / "cpp") | _spelled("cpp") | self.integers.keys()
+        host = frozenset(path.name.split(".")[0] for path in (resource("templates") / "cpp" / "functions").glob("*"))
+        found = super().reserved | host | _spelled("cpp") | self.integers.keys()
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
     # ------------------------------------------------------------------ the source
 
-    def extend(self, render: Render, units: list[Unit], context: dict[str, Any]) -> None:
+    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
         super().extend(render, units, context)
-        body = "\n".join([*(line for u in units for line in u.lines), *(o.value for u in units for o in u.outputs)])
-        views = [self.launch_view(render, u, v, p.scalars, context) for u, v, p in zip(units, context["units"], render.passes, strict=True)]
+        maps = [u for u in units if isinstance(u, Unit)]
+        body = "\n".join([*(line for u in maps for line in u.lines), *(o.value for u in maps for o in u.outputs)])
+        views = []
+        for u, v, p in zip(units, context["units"], render.passes, strict=True):
+            views.append(self.launch_view(render, u, v, p.scalars, context) if isinstance(u, Unit) else v)
         context["units"] = views
-        calls = "\n".join(call for v in views for call in v["arguments"])
+        rows = [v for v in views if v["over_rows"]]
+        calls = "\n".join(call for v in views if not v["over_rows"] for call in v["arguments"])
+        calls += "\n".join(line for v in rows for line in (*v["opening"], *(line for lines in v["phases"] for line in lines)))
         made = function_sources(self.template_folder(), f"{body}\n{calls}")
         half = {"f16", "bf16"} & context["dtypes"]
         doubles = bool(half) and (self.doubles(render) or any(_stored(s) for p in render.passes for s in p.scalars))
@@ -126,9 +193,294 @@ class Cuda(CFamily):
         numbers = "\n".join(text for u in views for text in (*u["rounded"].values(), *u["launch"].split("\n")))
         host = function_sources(resource("templates") / "cpp", numbers)
         context.update(host_functions=list(host.values()), host_code="\n".join([numbers, *host.values()]))
-        stored = " ".join(t.type for u in units for t in (*u.inputs, *u.outputs))
+        context.update(
+            maps=bool(maps), over_rows=bool(rows), clusters=any(v["clusters"] for v in rows), gathers=any(v["gathers"] for v in rows),
+            slot=max((v["words"] for v in rows), default=0), readings=max((v["reductions"] for v in rows), default=0),
+        )  # fmt: skip
+        stored = " ".join(t.type for u in units for t in (*u.inputs, *u.outputs, *(g.tensor for g in getattr(u, "gathers", ()))))
         used = set(re.findall(r"\w+", " ".join([body, calls, stored, *made.values(), *(s.type for u in units for s in u.scalars)])))
         context["integers"] = {name: of for name, of in self.integers.items() if name in used | {"i64", "u64"}}
+
+    # ------------------------------------------------------------------ passes over rows
+
+    def row_operands(self, render: Render, unit: RowUnit) -> tuple[list[tuple[str, str, str, RowOperand]], dict[str, str]]:
+        """The operands of a pass over rows as (name of the code's value, pointer, C++ type, operand), and each output's pointer."""
+        readings = [c for c in unit.codes if c.element]
+        pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in unit.outputs}
+        written = set(pointers.values())
+        found: list[tuple[str, str, str, RowOperand]] = []
+        for t in sorted(unit.inputs, key=unit.is_row):
+            role = "state" if t.name in written else "input"
+            kept = sum(t in c.inputs for c in readings) > 1
+            found.append((t.name, t.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, role, not unit.is_row(t), kept)))
+        for t in unit.indices:
+            found.append((t.name, "", t.type, RowOperand(t.spec_name, t.dtype, t.dims, "index", not unit.is_row(t))))
+        for g in unit.gathers:
+            t = g.tensor
+            found.append((g.name, g.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, "gather", False, False, g.dim)))
+        for o in unit.outputs:
+            if pointers[o.name] not in {pointer for _, pointer, _, _ in found}:
+                role = "state" if o.state else "result"
+                found.append((o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, not unit.is_row(o))))
+        return found, pointers
+
+    @staticmethod
+    def words(unit: RowUnit) -> int:
+        """The most that a reading's result takes, in 32-bit words."""
+        return max((sum(4 if a.place else 2 for a in c.accumulators) for c in unit.codes), default=0)
+
+    def combined(self, a: Accumulator, x: str, y: str) -> str:
+        if a.kind in ("max", "min") and a.dtype.kind != "bool":
+            return f"{'greatest' if a.kind == 'max' else 'least'}({x}, {y})"
+        return super().combined(a, x, y)
+
+    def views(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> list[dict[str, Any]]:
+        made = []
+        for u, p in zip(units, render.passes, strict=True):
+            made.append(self.view(render, u, context) if isinstance(u, Unit) else self.over_rows(render, u, p.scalars, context))
+        return made
+
+    def over_rows(self, render: Render, unit: RowUnit, given: tuple[Scalar, ...], context: dict[str, Any]) -> dict[str, Any]:
+        """A pass over rows as the text of its kernel: what comes before the phases (`opening`), and the lines of each."""
+        operands, pointers = self.row_operands(render, unit)
+        position = {pointer or name: k for k, (name, pointer, _, _) in enumerate(operands)}
+        words = set(re.findall(r"\w+", unit.texts))
+        spelled = {g: f"compute<{', '.join(of)}>" for g, of in context["generics"].items()}
+        scalars, opening = [], []
+        for s, scalar in zip(unit.scalars, given, strict=True):
+            passed = self.types[_passed(scalar, {})] if _stored(scalar) else s.type
+            scalars.append((s, passed, f"{spelled.get(passed, passed)} {s.name}{'_given_k' if passed != s.type else ''}"))
+            if passed != s.type:
+                opening.append(f"const {s.type} {s.name} = to<{s.type}>({s.name}_given_k);")
+        used = set(re.findall(r"\w+", "\n".join([unit.texts, *opening])))
+        opening = [line for line in opening if line.split()[2] in used]
+        for k, (name, pointer, _, o) in enumerate(operands):
+            if o.role == "gather":
+                g = next(g for g in unit.gathers if g.name == name)
+                nth = [n for n, *_ in operands if n in {g.name for g in unit.gathers}].index(name)
+                call = f"walk.template gathered<{k}>({pointer}_ptr, {nth}, place)"
+                opening.append(f"const auto {name} = [&](i64 place) {{ return {g.tensor.compute}({call}); }};")
+        for name, _, _, o in operands:
+            if o.role == "index" and not o.element:
+                opening.append(f"const i64 {name} = walk.template row_index<{position[name]}>();")
+        read = {t.name for c in unit.codes for t in c.inputs}
+        for t in unit.inputs:
+            if unit.is_row(t) and t.name in read:
+                opening.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{position[t.name]}>({t.name}_ptr));")
+        for name, pointer, _, o in operands:
+            if o.element and o.role == "index":
+                opening.append(f"auto {name}_row = walk.template position<{position[name]}>();")
+            elif o.element and pointer in read:
+                opening.append(f"auto {pointer}_row = walk.template {'keep' if o.kept else 'input'}<{position[pointer]}>({pointer}_ptr);")
+        phases: list[list[str]] = []
+        reading = 0
+        reductions = sum(1 for c in unit.codes if c.accumulators)
+        for k, c in enumerate(unit.codes):
+            later = "\n".join(x.texts for x in unit.codes[k + 1 :])
+            if not c.element:
+                lines = [*c.lines, *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
+                stores = [self.row_store(o, pointers[o.name], position[pointers[o.name]]) for o in c.outputs]
+                if len(stores) == 1:
+                    lines.append(f"if (walk.leader()) {stores[0]}")
+                elif stores:
+                    lines += ["if (walk.leader()) {", *(f"    {text}" for text in stores), "}"]
+                if phases and reading and lines:
+                    phases[-1] += lines
+                elif lines:
+                    phases.append(lines)
+            elif c.accumulators:
+                phases.append(self.reading(unit, c, reading, later))
+                reading += 1
+            else:
+                phases.append(self.storing(c, pointers, position))
+        for r, lines in enumerate(phases):
+            if r and any("walk.each(" in line or "walk.template reduce<" in line for line in lines):
+                before = sum("walk.template reduce<" in line for ls in phases[:r] for line in ls)
+                if before:
+                    phases[r - 1].append(f"if (walk.stops({2 * before - 1})) return;")
+        memory = [(name, pointer, type_name, o) for name, pointer, type_name, o in operands if o.role != "index"]
+        params = [
+            f"{'' if o.role in ('state', 'result') else 'const '}{spelled.get(type_name, type_name)}* {pointer}_ptr"
+            for _, pointer, type_name, o in memory
+        ]
+        element_stores = any(c.element and c.outputs for c in unit.codes)
+        kept = any(o.kept for *_, o in operands)
+        texts = "\n".join([*opening, *(line for lines in phases for line in lines)])
+        device = set(re.findall(r"\w+", texts))
+        name = f"{unit.name}_kernel"
+        head = ["const __grid_constant__ typename Walk::Layout rows", *params, *(text for _, _, text in scalars)]
+        host = self.host_rows(render, unit, operands, scalars, context)
+        return host | {
+            "over_rows": True, "name": unit.name, "kernel": name, "variables": unit.variables, "bindings": unit.bindings,
+            "accumulators": [{"combine": ""}], "rounded": {s.name: self.rounded(s) for s in unit.scalars},
+            "typename": ", ".join(f"typename {v}" for v in unit.variables), "chosen": "".join(f"{v}, " for v in unit.variables),
+            "kernel_head": wrapped(name, head, " {"), "opening": opening, "phases": phases, "gathers": bool(unit.gathers),
+            "kernel_aliases": {a: of for a, of in context["generics"].items() if a in device | words},
+            "operand_names": [f"index[{o.name}]" if o.role == "index" else pointer for _, pointer, _, o in operands],
+            "about": self.about(reductions, element_stores), "reductions": reductions, "stores": element_stores,
+            "words": self.words(unit), "clusters": kept and reductions <= 16, "operands": operands, "pointers": pointers,
+            "scalars": scalars, "numbers": unit.numbers,
+        }  # fmt: skip
+
+    def host_rows(
+        self, render: Render, unit: RowUnit, operands: list[tuple[str, str, str, RowOperand]], scalars: list[tuple[Argument, str, str]],
+        context: dict[str, Any],
+    ) -> dict[str, Any]:  # fmt: skip
+        """What the host's part needs of a pass over rows."""
+        names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
+        gathers = {g.name: g for g in unit.gathers}
+        own = {pointer for _, pointer, _, o in operands if o.role not in ("index", "gather")}
+        order = [render.global_names.user(p.name) for p in render.kernel.params]
+        memory: dict[str, tuple[str, bool]] = {}
+        for name, pointer, type_name, o in operands:
+            if o.role != "index":
+                tensor = gathers[name].tensor.name if name in gathers else pointer
+                memory.setdefault(tensor, (type_name, o.role in ("state", "result")))
+        tensors = sorted(memory, key=lambda t: order.index(t) if t in order else len(order))
+        stride = {t: names.fresh(f"{t}_stride") for t in tensors}
+        gather_stride = {g: names.fresh(f"{g}_stride") for g in gathers}
+        numbers = [f"{a.type} {a.name}" for a in unit.numbers]
+
+        def params(bound: dict[str, str]) -> list[str]:
+            spelled = {
+                g: f"compute<{', '.join(self.types[bound[v]] if v in bound else v for v in of)}>" for g, of in context["generics"].items()
+            }
+            made = ["int rank", "int outer", "const i64* size"]
+            for t in tensors:
+                type_name, written = memory[t]
+                type_name = self.types[bound[type_name]] if type_name in bound else spelled.get(type_name, type_name)
+                made.append(f"{'' if written else 'const '}{type_name}* {t}" + (f", const i64* {stride[t]}" if t in own else ""))
+            made += [f"const i64* {gather_stride[g.name]}, i64 {g.stride}" for g in unit.gathers]
+            return [*made, *numbers, "cudaStream_t stream"]
+
+        passing = ["rank", "outer", "size", *(f"{t}, {stride[t]}" if t in own else t for t in tensors)]
+        passing += [f"{gather_stride[g.name]}, {g.stride}" for g in unit.gathers] + [a.name for a in unit.numbers] + ["stream"]
+        run = names.fresh(f"{unit.name}_run")
+        entries = []
+        for bound in map(dict, unit.bindings):
+            types = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
+            head = wrapped(f'extern "C" cudaError_t {"_".join([unit.name, *bound.values()])}', params(bound), " {")
+            entries.append((head, self.indented(wrapped(f"    return host::{run}{types}", passing, ";"), 4)))
+        rounded = {s.name: self.rounded(s) for s in unit.scalars}
+        plain = {s.name: s.text == s.name or re.fullmatch(r"\w+", s.text) is not None for s in unit.scalars}
+        computed = [(replace(s, type=kind), rounded[s.name] if "saturate" in rounded[s.name] else f"{kind}({s.text})")
+                    for s, kind, _ in scalars if not plain[s.name]]  # fmt: skip
+        passed = [s.name if not plain[s.name] else rounded[s.name] if kind == s.type else s.text for s, kind, _ in scalars]
+        chosen = "".join(f"{v}, " for v in unit.variables)
+        pointers = [gathers[name].tensor.name if name in gathers else pointer for name, pointer, _, o in operands if o.role != "index"]
+        given = [
+            f"{unit.name}_kernel<{chosen}Chosen>",
+            "plan, MAIN, vec, blocks, threads, cluster, shared, work, stream",
+            *pointers,
+            *passed,
+        ]
+        index_stride = {name: names.fresh(f"{name}_stride") for name, pointer, _, o in operands if o.role == "index"}
+        index_strides = []
+        for name, _, _, o in operands:
+            if o.role != "index":
+                continue
+            dims, end = (unit.inner, "rank") if o.element else (unit.rows, "outer")
+            named = [d for d in dims if d != ELLIPSIS]
+            if o.name == ELLIPSIS:
+                index_strides.append((index_stride[name], True, "outer" if o.element else "0", f"{end} - {len(named)}"))
+            else:
+                index_strides.append((index_stride[name], False, f"{end} - {len(named) - named.index(o.name)}", ""))
+        host_operands, element = [], []
+        for k, (name, pointer, type_name, o) in enumerate(operands):
+            steps = index_stride[name] if o.role == "index" else gather_stride[name] if name in gathers else stride[pointer]
+            tail = f", {gathers[name].size}, {gathers[name].stride}" if name in gathers else ""
+            tensor = gathers[name].tensor.name if name in gathers else pointer
+            host_operands.append((tensor, steps, type_name, o.role != "index", str(o.element).lower(), tail))
+            if o.element and o.role != "index":
+                element.append(k)
+        last = unit.inner[-1] if unit.inner else ""
+        inside = [k for k in element if last in operands[k][3].dims]
+        main = max(element, key=lambda k: (operands[k][3].role != "result", len(set(operands[k][3].dims) & set(unit.inner)), -k), default=0)
+        moving = [operands[k] for k in inside]
+        held = [f"int(sizeof({type_name}))" for _, _, type_name, o in operands if o.kept]
+        host = set(
+            re.findall(r"\w+", " ".join([*passed, *(f"{s.type} {value}" for s, value in computed), *(t for t, _ in memory.values())]))
+        )
+        rereads = {o.name for *_, o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
+        stores = any(c.element and c.outputs for c in unit.codes)
+        return {
+            "run_head": wrapped(f"cudaError_t {run}", params({}), " {"), "entries": entries, "computed": computed,
+            "host_aliases": {a: of for a, of in context["generics"].items() if a in host},
+            "host_operands": host_operands, "index_strides": index_strides, "main": main, "gather_count": max(1, len(gathers)),
+            "wide": sum(1 << k for k in inside), "held": " + ".join(held) or "0", "splits": not (rereads and stores),
+            "width": self.widest_of([(o.dtype, type_name) for _, _, type_name, o in moving]) if moving else "4",
+            "launch": self.indented(wrapped("return launch_rows<Chosen>", given, ";", 110), 8),
+        }  # fmt: skip
+
+    @staticmethod
+    def about(reductions: int, stores: bool) -> str:
+        times = ("not read", "read once", "read twice")[reductions] if reductions < 3 else f"read {reductions} times"
+        if not reductions:
+            return "One element for each row."
+        return f"A row is {times} to reduce it" + (", and once more to store what follows." if stores else ".")
+
+    @staticmethod
+    def row_store(o: Tensor, pointer: str, position: int) -> str:
+        value = o.value if o.compute == o.type else f"{o.type}({o.value})"
+        return f"*walk.template at<{position}>({pointer}_ptr) = {value};"
+
+    @staticmethod
+    def taken(c: Code) -> tuple[list[str], list[str]]:
+        """What an element phase's code takes of the operands: its parameters, and the operands."""
+        params = [*(f"{t.compute} {t.name}" for t in c.inputs), *(f"i64 {t.name}" for t in c.indices)]
+        return params, [f"{t.name}_row" for t in (*c.inputs, *c.indices)]
+
+    def reading(self, unit: RowUnit, c: Code, r: int, later: str) -> list[str]:
+        """A reading that reduces: the type of its result, the reading, and the row's values that it gives."""
+        kind = READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
+        value = kind.lower()
+        fields, adds, follows, given = [], [], [], []
+        for a in c.accumulators:
+            if a.place:
+                fields.append(f"{a.value_type} {a.name}_part = {self.identity(a)};")
+                fields.append(f"typename Walk::Place {a.name} = Walk::LAST;")
+                least = str(a.kind == "argmin").lower()
+                adds.append(f"if (goes_before<{least}>(more.{a.name}_part, more.{a.name}, {a.name}_part, {a.name})) {{")
+                taken = [f"    {a.name}_part = more.{a.name}_part;", f"    {a.name} = more.{a.name};", "}"]
+                adds += taken
+                goes_on = f"{a.name}_part {'<=' if a.kind == 'argmin' else '>='} more.{a.name}_part"
+                nan = f"{a.name}_part != {a.name}_part"
+                follows += [f"if (!({goes_on}{f' || {nan}' if a.value_dtype and a.value_dtype.is_float else ''})) {{", *taken]
+                given += [a.value, f"typename Walk::Place({a.place})"]
+            else:
+                fields.append(f"{a.type} {a.name} = {self.identity(a)};")
+                adds.append(f"{a.name} = {self.combined(a, a.name, f'more.{a.name}')};")
+                follows.append(adds[-1])
+                given.append(a.value)
+        add = f"__device__ void add(const {kind}& more)"
+        method = [f"{add} {{ {adds[0]} }}"] if len(adds) == 1 else [f"{add} {{", *(f"    {line}" for line in adds), "}"]
+        if follows != adds:
+            method += [f"__device__ void follow(const {kind}& more) {{  // whose places are greater", *(f"    {x}" for x in follows), "}"]
+        params, operands = self.taken(c)
+        made = [f"struct {kind} {{", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in method), "};"]
+        made.append(f"const {kind} {value} = walk.template reduce<{r}, {kind}>([&]({', '.join(params)}) {{")
+        made += [f"    {line}" for line in c.lines]
+        made.append(f"    return {kind}{{{', '.join(given)}}};")
+        made.append(f"}}{''.join(f', {o}' for o in operands)});")
+        made.append(f"if (walk.stops({2 * r})) return;")
+        words = set(re.findall(r"\w+", later))
+        made += [
+            f"const {a.type} {a.name} = {f'{a.type}({value}.{a.name})' if a.place else f'{value}.{a.name}'};"
+            for a in c.accumulators
+            if a.name in words
+        ]
+        return made
+
+    def storing(self, c: Code, pointers: dict[str, str], position: dict[str, int]) -> list[str]:
+        """The reading that stores elements."""
+        params, operands = self.taken(c)
+        made = [f"auto {o.name}_out_row = walk.template output<{position[pointers[o.name]]}>({pointers[o.name]}_ptr);" for o in c.outputs]
+        params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *params]
+        made.append(f"walk.each([&]({', '.join(params)}) {{")
+        made += [f"    {line}" for line in c.lines]
+        made += [f"    {o.name}_element = {o.value if o.compute == o.type else f'{o.type}({o.value})'};" for o in c.outputs]
+        made.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *operands])});")
+        return made
 
     def launch_view(
         self, render: Render, unit: Unit, u: dict[str, Any], given: tuple[Scalar, ...], context: dict[str, Any]
@@ -210,9 +562,12 @@ class Cuda(CFamily):
 
     def widest(self, unit: Unit) -> str:
         """The size of the widest operand's element, in C++."""
-        stored = [t for t in (*unit.inputs, *unit.outputs)]
-        fixed = max((DTYPES[t.dtype].bytes for t in stored if t.dtype in DTYPES), default=0)
-        sizes = [f"int(sizeof({v}))" for v in unit.variables if any(t.type == v for t in stored)]
+        return self.widest_of([(t.dtype, t.type) for t in (*unit.inputs, *unit.outputs)])
+
+    @staticmethod
+    def widest_of(stored: list[tuple[str, str]]) -> str:
+        fixed = max((DTYPES[dtype].bytes for dtype, _ in stored if dtype in DTYPES), default=0)
+        sizes = [f"int(sizeof({v}))" for v in dict.fromkeys(type_name for dtype, type_name in stored if dtype not in DTYPES)]
         if fixed == 8 or not sizes:
             return str(fixed)
         text = sizes[0]
@@ -222,19 +577,29 @@ class Cuda(CFamily):
 
     # ------------------------------------------------------------------ for the runtime
 
-    def layout(self, kernel: Kernel) -> tuple[Layout, ...]:
+    def layout(self, kernel: Kernel) -> tuple[Layout | RowLayout, ...]:
         """How each unit of a kernel is launched, in the order of its passes.
 
         Raises `KgenError` where the kernel holds what no schedule covers.
         """
         render = Render(self, kernel)
-        units = [render.unit(p, k) for k, p in enumerate(render.passes)]
+        units = render.units()
         context = render.context(units)
         CFamily.extend(self, render, units, context)
         spec = {name: v for v, name in render.variables.items()}
         numbers = tuple(let for let in render.program.lets if let.is_number)
-        made = []
+        made: list[Layout | RowLayout] = []
         for unit, view, p in zip(units, context["units"], render.passes, strict=True):
+            if isinstance(unit, RowUnit):
+                variables, found = tuple(spec[v] for v in unit.variables), tuple(o for *_, o in view["operands"])
+                rows = {o.name for o in found if o.role == "state" and not o.element}
+                made.append(
+                    RowLayout(
+                        view["kernel"], unit.rows, unit.inner, variables, found, p.scalars, numbers, view["reductions"], view["stores"],
+                        view["words"], bool(rows & {t.spec_name for t in unit.inputs}),
+                    )
+                )  # fmt: skip
+                continue
             state = {o.spec_name for o in unit.outputs if o.state}
 
             def role(t: Tensor, unit: Unit = unit, state: set[str] = state) -> str:
@@ -243,3 +608,7 @@ class Cuda(CFamily):
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t)) for t in view["operands"])
             made.append(Layout(f"{unit.name}_kernel", unit.dims, tuple(spec[v] for v in unit.variables), operands, p.scalars, numbers))
         return tuple(made)
+
+    def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:
+        """What the passes of a kernel leave for one another."""
+        return Render(self, kernel).plan.workspaces

@@ -274,6 +274,7 @@ class RowView:
                     lines.extend([*(x for x in comment if x not in lines), line])
                 comment = []
                 known.add(name)
+            lines.extend(x for x in comment if x not in lines)  # of a reduction, which follows
 
         for c in self.codes:
             if not c.element:

@@ -145,9 +145,18 @@ class Kernel:
             if r.state is not None and not call.results[r.name].is_inference():
                 torch.autograd.graph.increment_version(call.results[r.name])
 
+    def _preferred(self, device: Any) -> str:
+        """The target that a device's tensors run on by default: on a GPU CUDA for what reduces, where there is NVRTC, since it keeps
+        longer rows on the chip; else Triton."""
+        if device.type != "cuda":
+            return "cpp"
+        from kgen.runtime import nvrtc
+
+        return "cuda" if self._reduces and nvrtc.available() else "triton"
+
     def _launcher(self, target: str | None, device: Any) -> Any:
         """What launches on a device.  Raises `KgenError` where the target does not run there."""
-        chosen = target or ("triton" if device.type == "cuda" else "cpp")
+        chosen = target or self._preferred(device)
         runs_on = {"triton": "cuda", "cuda": "cuda", "cpp": "cpu"}
         if chosen not in (*runs_on, "torch"):
             raise KgenError(

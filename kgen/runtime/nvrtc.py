@@ -11,6 +11,7 @@ import ctypes
 import glob
 import hashlib
 import importlib.util
+import math
 import os
 import struct
 from collections.abc import Callable, Sequence
@@ -18,12 +19,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from kgen.backends.cuda import SPLATS, Layout
+from kgen.backends.cuda import SPLATS, Layout, RowLayout, RowOperand
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Number
+from kgen.runtime import rows
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
 THREADS = 128
 OPTIONS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
@@ -163,6 +165,15 @@ def _bindings() -> tuple[Any, Any]:
     return driver, nvrtc
 
 
+def available() -> bool:
+    """Whether cuda-bindings and NVRTC are installed."""
+    try:
+        _bindings()
+    except KgenError:
+        return False
+    return True
+
+
 def _checked(result: tuple, ok: Any, what: str, text: Callable[[Any], tuple]) -> Any:
     status, *values = result
     if status != ok:
@@ -240,9 +251,13 @@ class Function:
     def __init__(self, cubin: bytes, lowered: str):
         driver, _ = _bindings()
         self.library = _cu(driver.cuLibraryLoadData(cubin, None, None, 0, None, None, 0))
-        self.kernel = driver.CUfunction(int(_cu(driver.cuLibraryGetKernel(self.library, lowered.encode()))))
+        self.handle = _cu(driver.cuLibraryGetKernel(self.library, lowered.encode()))
+        self.kernel = driver.CUfunction(int(self.handle))
+        self.allowed: dict[int, list[int]] = {}
 
-    def __call__(self, grid: int, device: int, stream: int, values: list[Any]) -> None:
+    def __call__(
+        self, grid: int, device: int, stream: int, values: list[Any], threads: int = THREADS, shared: int = 0, cluster: int = 1
+    ) -> None:
         """Launch on a stream (0: the device's default one); the device is made current for it and then as it was."""
         driver, _ = _bindings()
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
@@ -253,10 +268,43 @@ class Function:
             _cu(driver.cuCtxPushCurrent(context))
         try:
             # an int is taken for the void** itself; the driver copies the values before it returns
-            _cu(driver.cuLaunchKernel(self.kernel, grid, 1, 1, THREADS, 1, 1, 0, stream, ctypes.addressof(places), 0))
+            if shared or cluster > 1:
+                self._allow(device, shared, cluster)
+                _cu(driver.cuLaunchKernelEx(self._config(grid, stream, threads, shared, cluster), self.kernel, ctypes.addressof(places), 0))
+            else:
+                _cu(driver.cuLaunchKernel(self.kernel, grid, 1, 1, threads, 1, 1, 0, stream, ctypes.addressof(places), 0))
         finally:
             if moved:
                 _cu(driver.cuCtxPopCurrent())
+
+    @staticmethod
+    def _config(grid: int, stream: int, threads: int, shared: int, cluster: int) -> Any:
+        driver, _ = _bindings()
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.sharedMemBytes, config.hStream = shared, driver.CUstream(stream)
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        value = driver.CUlaunchAttributeValue()
+        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster, 1, 1
+        attribute.value = value
+        config.attrs, config.numAttrs = [attribute], 1
+        return config
+
+    def _allow(self, device: int, shared: int, cluster: int) -> None:
+        """Let the kernel use more shared memory and larger clusters than any device has."""
+        driver, _ = _bindings()
+        known = self.allowed.setdefault(device, [48 * 1024, 8])
+        kinds, place = driver.CUfunction_attribute, _cu(driver.cuDeviceGet(device))
+        if shared > known[0]:
+            kind = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _cu(driver.cuKernelSetAttribute(kind, shared, self.handle, place))
+            known[0] = shared
+        if cluster > known[1]:
+            kind = kinds.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            _cu(driver.cuKernelSetAttribute(kind, 1, self.handle, place))
+            known[1] = cluster
 
 
 def load(cubin: bytes, lowered: str) -> Function:
@@ -274,12 +322,13 @@ class CudaLauncher:
     def __init__(
         self,
         source: str,
-        units: Sequence[Layout],
+        units: Sequence[Layout | RowLayout],
         lookup: Callable[[str], bytes | None] | None = None,
         save: Callable[[str, bytes], Any] | None = None,
     ):
         self.source, self.units, self.lookup, self.save = source, tuple(units), lookup, save
         self.digest = hashlib.sha256(source.encode()).hexdigest()
+        self.arch: str | None = None  # else each device's own
         self.functions: dict[tuple[str, str], Function] = {}
 
     def __call__(
@@ -293,6 +342,7 @@ class CudaLauncher:
         of the unit's, with the dtypes that its `scalar_dtypes` gives.  `stream` is a raw CUstream.
         """
         unit = self.units[unit_index]
+        assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         planned = _plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a % 16 for a, _, _ in operands))
         if planned is None:
@@ -301,8 +351,45 @@ class CudaLauncher:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
         expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant)
         pointers = [address for (address, _, _), operand in zip(operands, unit.operands, strict=True) if operand.role != "index"]
-        function = self.function(expression, arch_of(device_index))
+        function = self.function(expression, (self.arch or arch_of(device_index)))
         function(planned.grid, device_index, stream, arguments(planned, pointers, scalars))
+
+    def rows(
+        self, unit_index: int, binding: tuple[str, ...], row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+        operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: Sequence[tuple[int, int]],
+        scalars: Sequence[tuple[Any, str]], device_index: int, stream: int, allocate: Callable[[int], tuple[int, Any]],
+    ) -> None:  # fmt: skip
+        """Run a pass over rows; with no rows, do nothing.
+
+        As for `__call__`, but `operands` are (address, strides along the rows' dims, strides along the inner dims, bytes an
+        element), `gathers` (size, stride) along the dim of each gather, and `allocate(bytes)` gives the address of a workspace
+        and what keeps it.
+        """
+        unit = self.units[unit_index]
+        assert isinstance(unit, RowLayout)
+        arch = self.arch or arch_of(device_index)
+        places = tuple(
+            rows.RowOperandPlace(outer, inner, size, address % 16, o.element, o.kept, o.role != "result")
+            for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
+        )
+        planned = rows.cached(
+            row_sizes, inner_sizes, places, len(gathers), unit.reductions, unit.stores, unit.words,
+            int(arch[3:]) >= 90 and unit.reductions <= 16, not (unit.rereads and unit.stores),
+        )  # fmt: skip
+        if planned is None:
+            return
+        work, keep = allocate(planned.work) if planned.work else (0, None)
+        layout = rows.layout(planned, gathers, work)
+        pointers = [ctypes.c_void_p(address) for (address, _, _, _), o in zip(operands, unit.operands, strict=True) if o.role != "index"]
+        numbers = [_SCALARS[dtype](to_dtype(value, DTYPES[dtype])) for value, dtype in scalars]
+        types = dict(zip(unit.variables, binding, strict=True))
+        for walk, grid in planned.steps:
+            if grid > MAX_GRID:
+                raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
+            function = self.function(unit.expression(types, walk.text()), arch)
+            cluster = planned.segments if walk.cluster else 1
+            function(grid, device_index, stream, [layout, *pointers, *numbers], planned.threads, planned.shared, cluster)
+        del keep
 
     def function(self, expression: str, arch: str) -> Function:
         """The loaded kernel of a name expression for an architecture."""
@@ -327,7 +414,7 @@ class CudaLauncher:
         return load(cubin, names[expression])
 
 
-def number_values(unit: Layout, given: dict[str, Any], sizes: dict[str, int]) -> list[Any]:
+def number_values(unit: Layout | RowLayout, given: dict[str, Any], sizes: dict[str, int]) -> list[Any]:
     """The value of each of a unit's scalars, in f64 or i64, from the numbers of a call and the sizes of its named dims."""
     done: dict[str, Any] = {}
     for let in unit.numbers:
@@ -343,6 +430,20 @@ def number_values(unit: Layout, given: dict[str, Any], sizes: dict[str, int]) ->
     return [done[s.number.name] for s in unit.scalars]
 
 
+def expressions(kernel: Kernel, call: Any, arch: str) -> list[str]:
+    """The C++ names of the kernels that a call launches on devices of `arch`; nothing is compiled, and its tensors may lie anywhere."""
+    launcher, found = Launcher(kernel), []
+
+    def note(expression: str, arch: str) -> Any:
+        found.append(expression)
+        return lambda *_: None
+
+    launcher.run.arch = arch
+    launcher.run.function = note  # type: ignore[method-assign]
+    launcher.launch(call, 0, 0)
+    return list(dict.fromkeys(found))
+
+
 class Launcher:
     """Calls a kernel through NVRTC on torch's CUDA tensors, on torch's current stream; keeps what it compiles in the cache."""
 
@@ -352,6 +453,7 @@ class Launcher:
 
         target = backend("cuda")
         self.kernel, self.units = kernel, target.layout(kernel)  # type: ignore[attr-defined]
+        self.workspaces = target.workspaces(kernel)  # type: ignore[attr-defined]
 
         def lookup(key: str) -> bytes | None:
             found = disk.read(key, ".cubin")
@@ -364,20 +466,49 @@ class Launcher:
         import torch
 
         index = call.device.index if call.device.index is not None else torch.cuda.current_device()
-        stream = torch._C._cuda_getCurrentRawStream(index)
+        self.launch(call, index, torch._C._cuda_getCurrentRawStream(index))
+
+    def launch(self, call: Any, index: int, stream: int) -> None:
+        """The passes of a call, in order, on a device's stream."""
+        import torch
+
+        def room(size: int) -> tuple[int, Any]:
+            made = torch.empty(size, dtype=torch.uint8, device=call.device)
+            return made.data_ptr(), made
+
+        sizes = {**call.sizes, ELLIPSIS: math.prod(call.batch)}
+        memory = {**call.results, **call.memory(self.workspaces)}
         for k, unit in enumerate(self.units):
-            over = unit.dims
-            operands: list[tuple[int, Sequence[int], int]] = []
+            parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims,)
+            shapes = [call.shape(part) for part in parts]
+            operands: list[tuple[int, list[list[int]], int]] = []
+            gathers: list[tuple[int, int]] = []
             for o in unit.operands:
                 if o.role == "index":
-                    dims = [d for d in over if d != ELLIPSIS]
-                    lead = len(call.shape(over)) - len(dims)
-                    operands.append((0, [0] * lead + [int(d == o.name) for d in dims], 0))
-                else:
-                    tensor = (call.results if o.role == "result" else call.given)[o.name]
-                    operands.append((tensor.data_ptr(), call.strides(tensor, o.dims, over), tensor.element_size()))
-            scalars = list(zip(number_values(unit, call.given, call.sizes), unit.scalar_dtypes(call.binding), strict=True))
-            self.run(k, tuple(call.binding[v] for v in unit.variables), call.shape(over), operands, scalars, index, stream)
+                    operands.append((0, [_index_strides(part, shape, o.name) for part, shape in zip(parts, shapes, strict=True)], 0))
+                    continue
+                tensor = memory[o.name] if o.role == "result" or o.name in memory else call.given[o.name]
+                without = o.dim if isinstance(o, RowOperand) else ""
+                strides = [call.strides(tensor, o.dims, part, without) for part in parts]
+                operands.append((tensor.data_ptr(), strides, tensor.element_size()))
+                if without:
+                    gathers.append((sizes[without], call.stride_along(tensor, o.dims, without)))
+            scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
+            binding = tuple(call.binding[v] for v in unit.variables)
+            if isinstance(unit, Layout):
+                self.run(k, binding, shapes[0], [(address, steps[0], size) for address, steps, size in operands], scalars, index, stream)
+            else:
+                rowed = [(address, tuple(outer), tuple(inner), size) for address, (outer, inner), size in operands]
+                self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index, stream, room)
+
+
+def _index_strides(dims: Dims, shape: Sequence[int], dim: str) -> list[int]:
+    """The strides of a position along a dim, over dims of which the leading ones come first; all those together are counted as in a
+    dense tensor."""
+    named = [d for d in dims if d != ELLIPSIS]
+    lead = shape[: len(shape) - len(named)]
+    head = [math.prod(lead[d + 1 :]) if dim == ELLIPSIS else 0 for d in range(len(lead))]
+    return head + [int(d == dim) for d in named]
 
 
 __all__ = [

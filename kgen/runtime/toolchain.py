@@ -91,12 +91,13 @@ def _assembly(kernel: Kernel, source: str) -> str:
 
 
 def _nvcc(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> str | bytes:
-    """PTX or machine code of one instance of each kernel in a CUDA source."""
-    expressions = []
-    dtypes = {name: dtype.name for name, dtype in bound.items()}
-    for unit in backend("cuda").layout(kernel):  # type: ignore[attr-defined]
-        widest = max(_size(o.dtype, bound) for o in unit.operands if o.role != "index")
-        expressions.append(unit.expression(dtypes, 1, 16 // widest, False, 0))
+    """PTX or machine code of the kernels that a call of a CUDA source on dense, aligned tensors launches."""
+    from kgen.runtime.arguments import bind
+    from kgen.runtime.nvrtc import expressions as launched
+    from kgen.runtime.samples import arguments
+
+    dtype = next((d.name for d in bound.values()), "f32")
+    expressions = launched(kernel, bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
     instances = "\n".join(f"const void* kgen_instance_{k} = reinterpret_cast<const void*>(&{e});" for k, e in enumerate(expressions))
     with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
         path = Path(folder) / f"{kernel.name}.cu"
@@ -104,12 +105,6 @@ def _nvcc(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) ->
         made = path.with_suffix(".ptx" if stage == "ptx" else ".cubin")
         _run([_tool("nvcc"), *NVCC, f"-arch={arch}", f"-{made.suffix[1:]}", str(path), "-o", str(made)])
         return made.read_text() if stage == "ptx" else made.read_bytes()
-
-
-def _size(dtype: str, bound: Binding) -> int:
-    from kgen.types import resolve
-
-    return resolve(dtype, bound).bytes
 
 
 def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> list[tuple[str, Any]]:
@@ -120,8 +115,8 @@ def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) 
         from triton.compiler import ASTSource
     except ImportError:
         raise KgenError("triton is not installed", help="pip install triton") from None
-    from kgen.bench.timing import arguments
     from kgen.runtime.modules import import_source
+    from kgen.runtime.samples import arguments
 
     match = re.fullmatch(r"sm_(\d+)a?", arch)
     if match is None:

@@ -177,19 +177,24 @@ def cases() -> list[Case]:
 
 
 def check_case(case: Case, given: Arguments, target: str) -> fuzz.Report:
-    """Run a case on a target and hold it against the exact result and its derived bound; fails with the first difference.
+    """Run a case on a target and hold it against the exact result and its derived bound: see `check_call`."""
+    return check_call(load(case.spec), case.filled(given), target)
 
-    The report says how many elements had no bound, and the largest fraction of its bound that an error took."""
-    kernel = load(case.spec)
-    arguments = case.filled(given)
+
+def check_call(kernel: kgen.Kernel, arguments: Arguments, target: str) -> fuzz.Report:
+    """Call a kernel on a target and hold it against the exact result and its derived bound; fails with the first difference.
+
+    `arguments` may lie on the CPU or on the target's device, with any strides.  The report says how many elements had no bound, and
+    the largest fraction of its bound that an error took."""
     device = "cuda" if target in ("triton", "cuda") else "cpu"
     moved = {k: a.to(device) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
+    here = {k: a.cpu() if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     got = kernel(**moved, target=target)
-    report = fuzz.Report(case.spec, target)
-    wanted = Analysis(kernel.kernel, arguments, "cpp" if target == "torch" else target).results()
-    eager = Evaluator(kernel.kernel, arguments, "eager").run()
+    report = fuzz.Report(kernel.name, target)
+    wanted = Analysis(kernel.kernel, here, "cpp" if target == "torch" else target).results()
+    eager = Evaluator(kernel.kernel, here, "eager").run()
     for r, y, want, other in zip(kernel.kernel.results, got if isinstance(got, tuple) else (got,), wanted, eager, strict=True):
         message = fuzz.compare(y.cpu(), want, other, report)
         shapes = {k: list(a.shape) for k, a in arguments.items() if isinstance(a, torch.Tensor)}
-        assert not message, f"{case.spec}.{r.name} on {target} of {shapes}: {message}"
+        assert not message, f"{kernel.name}.{r.name} on {target} of {shapes}: {message}"
     return report

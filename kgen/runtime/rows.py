@@ -1,0 +1,297 @@
+"""How a pass over rows is launched on a CUDA device.
+
+In: the sizes and strides of its operands.  Out: the kernel's template arguments (`Walk`), its layout argument (`Rows`), and
+the launches: their grids, their clusters and their shared memory.
+
+What decides the order in which a row is combined (the threads of a team, the vectors of each, the length of a segment) follows
+from the row's length, its strides and its alignment; how many rows there are decides only who does it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from math import prod
+from typing import NamedTuple
+
+UINT_MAX, MAX_GRID = 2**32 - 1, 2**31 - 1
+#: Shared memory that a block may use for rows, and blocks that a cluster may have.
+MAX_SHARED, HALF_SHARED, MAX_CLUSTER = 200 * 1024, 104 * 1024, 16
+#: With fewer rows than this, several blocks share a long row.
+FEW_ROWS = 528
+#: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
+SECTOR = 32
+
+
+class RowOperandPlace(NamedTuple):
+    """An operand of a call: strides in elements along the row dims and the inner ones; no `itemsize` for an index, which has no memory."""
+
+    row_strides: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    address: int  # modulo 16
+    element: bool
+    kept: bool = False
+    read: bool = True
+
+
+class Walk(NamedTuple):
+    """The template arguments of the source's `Walk`, in order."""
+
+    threads: int
+    blocks: int
+    team: int
+    across: bool
+    vectors: int
+    vec: int
+    edges: bool
+    wide: int
+    main: int
+    segments: bool
+    keep: int
+    cluster: bool
+    step: int
+    row_rank: int
+    rank: int
+    operands: int
+    gathers: int
+    index64: bool
+
+    def text(self) -> str:
+        values = [str(int(v)) if isinstance(v, (bool, int)) else v for v in self[:-1]]
+        for k in (3, 6, 9, 11):
+            values[k] = str(bool(self[k])).lower()
+        values[7] += "ull" if self.wide > 2**31 else ""
+        return f"Walk<{', '.join([*values, 'u64' if self.index64 else 'unsigned'])}>"
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """The launches of a pass over rows (`steps`: a way of walking and its grid), and the merged dims, outermost first."""
+
+    steps: tuple[tuple[Walk, int], ...]
+    rows: int
+    n: int
+    segments: int
+    span: int
+    misaligned: int
+    row_sizes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    row_strides: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...], ...]
+    threads: int
+    shared: int = 0
+    work: int = 0  # bytes
+
+
+@dataclass(frozen=True)
+class Team:
+    """Who takes a row: a team of threads with some vectors each, in one piece or in segments of `span` vectors."""
+
+    threads: int
+    blocks: int
+    team: int
+    vectors: int
+    keep: int = 0
+    span: int = 0
+    across: bool = False
+    cluster: int = 0
+    most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
+
+
+def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand."""
+    dims: list[tuple[int, tuple[int, ...]]] = []
+    for d in sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[main][d]):
+        size, step = sizes[d], tuple(s[d] for s in strides)
+        if dims and all(outer == inner * size for outer, inner in zip(dims[-1][1], step, strict=True)):
+            size *= dims.pop()[0]
+        dims.append((size, step))
+    if not dims:
+        dims = [(1, (0,) * len(strides))]
+    return tuple(size for size, _ in dims), tuple(tuple(step[o] for _, step in dims) for o in range(len(strides)))
+
+
+def plan(
+    row_sizes: tuple[int, ...],
+    inner_sizes: tuple[int, ...],
+    operands: tuple[RowOperandPlace, ...],
+    gathers: int,
+    reductions: int,
+    stores: bool,
+    words: int,
+    clusters: bool,
+    splits: bool,
+) -> RowPlan | None:
+    """How to walk a pass over rows; None if it has no row.
+
+    `clusters` says whether blocks of the device can share memory, `splits` whether blocks may share a row through several
+    launches.
+    """
+    rows, n = prod(row_sizes), prod(inner_sizes)
+    if rows == 0:
+        return None
+    memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
+
+    def leads(k: int) -> tuple[bool, int, bool, int]:
+        o = operands[k]
+        return o.read, sum(s != 0 for s in o.strides), 1 in o.strides, -k
+
+    main = max(memory, key=leads, default=0)
+    sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))
+    outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
+    vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
+    chunks = (n + vec - 1) // vec
+    most = (n + vec - 1 + vec - 1) // vec if edges else chunks  # wherever the row begins within a vector
+    held = [operands[k].itemsize for k in memory if operands[k].kept]
+    step = strides[main][-1]
+    apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
+    read = [operands[k].itemsize for k in memory if operands[k].read]
+    team = _across(n, rows, held) if apart else _along(chunks, vec, held, read, clusters and reductions > 0)
+    span = team.span or max(chunks, 1)
+    segments = max(1, -(-chunks // span)) if team.span else 1
+    if (not team.span or team.cluster) and most - (segments - 1) * span > (team.team or team.threads) * team.vectors:
+        team = replace(team, vectors=team.vectors + 1)
+    last = 0
+    for a, b in zip(strides, outer, strict=True):
+        last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
+    index64 = max(last, rows + 2**16, n + 2**16, rows * segments) > UINT_MAX - 2**20
+    walk = Walk(
+        team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, edges, wide, main,
+        bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
+        len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
+    )  # fmt: skip
+    teams = team.threads // (team.team or team.threads)
+    groups = -(-rows // teams)
+    misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
+    made = RowPlan(((walk, groups),), rows, n, segments, span, misaligned, outer_sizes, sizes, outer, strides, team.threads)
+    if team.keep == 2:
+        shared = team.threads * team.vectors * vec * sum(held)
+        return replace(made, steps=((walk, groups * segments),), shared=shared)
+    if segments > 1 and groups < FEW_ROWS and reductions and splits:
+        steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * reductions + stores)]
+        return replace(made, steps=tuple(steps), work=4 * words * rows * (segments + reductions))
+    return made
+
+
+def _vectors(
+    operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]],
+    outer: Sequence[tuple[int, ...]], n: int,
+) -> tuple[int, bool, int]:  # fmt: skip
+    """The elements of a vector, whether rows begin or end within one, and the operands that move in vectors."""
+    if not memory or strides[main][-1] != 1:
+        return 1, False, 0
+    moving = [k for k in memory if strides[k][-1] == 1]
+    vec = 16 // max(operands[k].itemsize for k in moving)
+
+    def place(k: int) -> int:
+        return operands[k].address // operands[k].itemsize
+
+    if len(sizes) > 1:  # whole vectors along the innermost dim
+        while vec > 1:
+            steps = [*strides[main][:-1], *outer[main]]
+            if sizes[-1] % vec == 0 and place(main) % vec == 0 and not any(s % vec for s in steps):
+                break
+            vec //= 2
+        wide = sum(1 << k for k in moving if place(k) % vec == 0 and not any(s % vec for s in (*strides[k][:-1], *outer[k])))
+        return (vec, False, wide) if vec > 1 else (1, False, 0)
+    edges = n % vec != 0 or place(main) % vec != 0 or any(s % vec for s in outer[main])
+    if edges and n < 4 * vec:
+        return 1, False, 0
+    wide = 0
+    for k in moving:
+        alike = all((a - b) % vec == 0 for a, b in zip(outer[k], outer[main], strict=True))
+        wide |= (alike and (place(k) - place(main)) % vec == 0) << k
+    return vec, edges, wide
+
+
+def _along(chunks: int, vec: int, held: Sequence[int], read: Sequence[int], clusters: bool) -> Team:
+    """A team for a row whose elements are neighbours: `chunks` vectors, of which those of `held` (bytes an element) stay on the chip;
+    of `read` where none does."""
+    registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
+    keep = 1 if held else 0
+    if chunks <= 32:
+        team = 1 << max(0, chunks - 1).bit_length()
+        return Team(128, 8, team, 1, keep)
+    if chunks <= 128 and registers <= 4:
+        return Team(128, 8, 32, 2 if chunks <= 64 else 4, keep)
+    vectors = 2 if registers > 4 else 4 if chunks <= 2048 or not held else 8
+    if registers <= (8 if held else 16) and chunks <= vectors * 512:
+        return _block(chunks, vectors, keep, 1024 if held or vec > 4 else 1536)
+    if vec == 1 and registers <= 1 and chunks <= 16384:
+        return Team(1024, 1, 1024, 8 if chunks <= 8192 else 16, keep)
+    if held:
+        size = vec * sum(held)
+        if chunks <= 10 * 736 and chunks * size <= HALF_SHARED:  # two blocks of a multiprocessor
+            return Team(-(-chunks // 320) * 32, 2, 0, 10, 2, most=768)
+        for threads, vectors in ((256, 8), (512, 8)) if clusters else ():
+            blocks = -(-chunks // (threads * vectors))
+            if blocks <= MAX_CLUSTER and threads * (vectors + 1) * size <= MAX_SHARED:
+                span = -(-chunks // (32 * blocks)) * 32
+                most = min(1536 // threads, MAX_SHARED // (threads * vectors * size))
+                return Team(threads, max(1, most), threads, vectors, 2, span, cluster=blocks)
+    span = 1024
+    while span < 16384 and span * 4096 <= chunks:
+        span *= 2
+    return Team(256, 3 if held or vec > 4 else 4, 256, 4, 0, span)
+
+
+def _block(chunks: int, vectors: int, keep: int, most_threads: int) -> Team:
+    """A block for a row, with as many threads as it takes; a multiprocessor is to have room for `most_threads`."""
+    threads = max(2, -(-chunks // (32 * vectors))) * 32
+    most = 1 << (threads - 1).bit_length()
+    return Team(threads, max(1, most_threads // most), 0, vectors, keep, most=most)
+
+
+def _across(n: int, rows: int, held: Sequence[int]) -> Team:
+    """A team for a row whose elements lie apart: neighbouring threads take neighbouring rows."""
+    keep = 1 if held else 0
+    if n <= 16:
+        return Team(128, 8, 1, max(1, 1 << max(0, n - 1).bit_length()), keep, across=True)
+    side = 32
+    while side > 1 and side // 2 >= rows:
+        side //= 2
+    if n <= 128 and len(held) <= 2:
+        return Team(side * 8, 4, 8, 8 if n <= 64 else 16, keep, across=True)
+    return Team(side * 8, 3, 8, 8, 0, 512, across=True)
+
+
+cached = lru_cache(4096)(plan)
+
+
+@cache
+def layout_type(row_rank: int, rank: int, operands: int, gathers: int, index64: bool) -> type[ctypes.Structure]:
+    """The kernel's `Rows<RR, RI, K, G, Index>`."""
+    index = ctypes.c_uint64 if index64 else ctypes.c_uint32
+    fields = [
+        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index), ("row_size", index * row_rank),
+        ("size", index * rank), ("row_stride", index * row_rank * operands), ("stride", index * rank * operands),
+        ("gather_size", ctypes.c_int64 * gathers), ("gather_stride", ctypes.c_int64 * gathers), ("work", ctypes.c_void_p),
+    ]  # fmt: skip
+    return type("Rows", (ctypes.Structure,), {"_fields_": fields})
+
+
+def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> ctypes.Structure:
+    """The kernel's layout argument; `gathers` are (size, stride) along the dim of each, `work` the address of the workspace."""
+    walk = planned.steps[0][0]
+    made = layout_type(walk.row_rank, walk.rank, walk.operands, walk.gathers, walk.index64)()
+    made.rows, made.n, made.segments, made.span, made.misaligned = (
+        planned.rows,
+        planned.n,
+        planned.segments,
+        planned.span,
+        planned.misaligned,
+    )
+    made.row_size[:], made.size[:] = planned.row_sizes, planned.sizes
+    for to, strides in ((made.row_stride, planned.row_strides), (made.stride, planned.strides)):
+        for row, values in zip(to, strides, strict=True):
+            row[:] = values
+    for k, (size, stride) in enumerate(gathers):
+        made.gather_size[k], made.gather_stride[k] = size, stride
+    made.work = work
+    return made
+
+
+__all__ = ["FEW_ROWS", "RowOperandPlace", "RowPlan", "Team", "Walk", "cached", "layout", "layout_type", "merged", "plan"]

@@ -1,0 +1,65 @@
+"""Arguments of a size for a kernel: what `kgen bench` times it on, and what `kgen show` compiles it for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kgen.check import Kernel
+from kgen.ops import REDUCTIONS
+from kgen.runtime.arguments import default
+from kgen.types import DTYPES, ELLIPSIS
+
+ROW = 4096  # elements along the dims that are reduced, or along a named dim
+
+
+def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int = ROW) -> dict[str, Any]:
+    """Random arguments of about `elements` elements in the largest operand; dense, aligned.
+
+    The dims that are reduced have `row` elements together (the last of them the most), in a kernel without reductions each
+    named dim has; of the dims that stay, the first takes what is left.
+    """
+    import torch
+
+    named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
+    reduced = {d for v in kernel.values if (v.op in REDUCTIONS or v.op == "pick") and v.attr for d in v.attr}
+    leading = any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
+    batch: list[int]
+    if reduced:
+        row = min(row, elements)
+        inner = [d for d in named if d in reduced]
+        sizes = dict.fromkeys(inner, 8)
+        if ELLIPSIS in reduced:  # everything is
+            sizes, batch = dict.fromkeys(named, row), [max(1, elements // row ** len(named))]
+        else:
+            if inner:
+                sizes[inner[-1]] = max(1, row // 8 ** (len(inner) - 1))
+            kept = [d for d in named if d not in reduced]
+            left = max(1, elements // math.prod(sizes.values()))
+            for d in reversed(kept if leading else kept[1:]):
+                sizes[d] = min(64, left)
+                left //= sizes[d]
+            batch = [max(1, left)]
+            if kept and not leading:
+                sizes[kept[0]] = max(1, left)
+    else:
+        sizes = dict.fromkeys(named, min(row, elements))
+        batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]
+    given: dict[str, Any] = {}
+    for p in kernel.params:
+        if not p.is_tensor:
+            given[p.name] = default(p) if p.default is not None else 3 if p.dtype == "int" else 0.5
+            continue
+        assert p.dims is not None
+        stored = DTYPES.get(p.dtype) or DTYPES[dtype]
+        shape = (batch if ELLIPSIS in p.dims else []) + [sizes[d] for d in p.dims if d != ELLIPSIS]
+        torch_dtype = getattr(torch, stored.torch)
+        if stored.is_float:
+            given[p.name] = torch.randn(shape, device=device, dtype=torch.float32).to(torch_dtype)
+        else:
+            top = 2 if stored.kind == "bool" else min(100, *sizes.values(), 100)  # inside every dim, for what picks
+            given[p.name] = torch.randint(0, top, shape, device=device).to(torch_dtype)
+    for r in kernel.results:
+        if r.state is not None:
+            given[r.state] = given[r.state].abs()  # second moments are not negative
+    return given

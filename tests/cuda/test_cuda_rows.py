@@ -1,0 +1,208 @@
+"""Reductions in CUDA: the source compiles without a warning for each architecture, and its plan reads each element once, in an
+order that does not depend on the number of rows.  No GPU is needed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgen.backends import backend
+from kgen.backends.cuda import RowLayout
+from kgen.runtime import rows
+from kgen.runtime.nvrtc import _index_strides
+from tests.cuda.test_cuda_source import SPECS, fewer_variants, kernel, needs_nvcc, nvcc, source
+
+MIXED = """mixed(x: T[K, G], k: bool[G], t: i64[K], w: U[W]) -> (y: bool[K], z: i64[K], h: T[K], i: i64[], p: f32[K])
+y = any[G](x > 0 and k)
+z = sum[G](k)
+h = T(max[G](x)) + 0.1
+i = argmax[K, G](x)
+p = f32(pick[W](w, t)) + index[K] + mean[G](x)"""
+NAMES = """walk(walk: T[..., Walk], first: T[Walk], rows: f32[...]) -> (lane: T[..., Walk], rows': f32[...])
+again = walk - sum[Walk](walk * first)
+lane = again * rows
+rows' = rows + max[Walk](again)"""
+
+
+def instantiated(text: str, ways: dict[str, str], binding: str) -> str:
+    """The device part of a kernel's source, with its kernels for some ways of walking."""
+    k = kernel(text)
+    made = source(text).partition("#ifndef __CUDACC_RTC__")[0]
+    for unit in backend("cuda").layout(k):
+        if not isinstance(unit, RowLayout) or not unit.inner:
+            continue
+        gathers = max(1, sum(o.role == "gather" for o in unit.operands))
+        for name, way in ways.items():
+            walk = f"Walk<{way}, {len(unit.operands)}, {gathers}, unsigned>"
+            chosen = unit.expression(dict.fromkeys(unit.variables, binding), walk)
+            made += f"\n__device__ void* {unit.kernel}_{name} = (void*)&{chosen};"
+    return made
+
+
+WAYS = {
+    "warp": "128, 8, 32, false, 4, 4, true, 1, 0, false, 1, false, -1, 1, 1",
+    "split": "256, 3, 256, false, 4, 4, true, 1, 0, true, 0, false, 0, 1, 1",
+    "across": "256, 3, 8, true, 8, 1, false, 0, 0, true, 0, false, -1, 2, 2",
+}
+CLUSTER = {"cluster": "256, 3, 256, false, 8, 4, false, 1, 0, false, 2, true, -1, 1, 1"}
+
+
+@needs_nvcc
+def test_kernels_compile(tmp_path):
+    layernorm = next(p for p in SPECS if p.stem == "layernorm").read_text()
+    jobs = [("sm_80", "mixed", instantiated(MIXED, WAYS, "f32")), ("sm_90", "names", instantiated(NAMES, WAYS | CLUSTER, "bf16")),
+            ("sm_100", "layernorm", instantiated(layernorm, WAYS | CLUSTER, "f64"))]  # fmt: skip
+    for _, name, text in jobs:
+        (tmp_path / f"{name}.cu").write_text(text)
+
+    def build(job: tuple[str, str, str]) -> str:
+        arch, name, _ = job
+        return nvcc(tmp_path / f"{name}.cu", f"-arch={arch}", "-O1", "-Xptxas", "-O0", "-cubin", "-o", str(tmp_path / f"{name}.cubin"))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(build, jobs)) == [""] * len(jobs)
+
+
+@needs_nvcc
+def test_launchers_compile(tmp_path):
+    text = re.sub(r'extern "C" cudaError_t \w+_(f16|f32|f64)\(.*?\n\}\n', "", source(MIXED.replace("U[", "T[")), flags=re.S)
+    path = tmp_path / "mixed.cu"
+    path.write_text(fewer_variants(text))
+    assert nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(tmp_path / "x.o")) == ""
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.parametrize("name", [p.stem for p in SPECS])
+def test_launchers_compile_whole(name, tmp_path):
+    path = tmp_path / f"{name}.cu"
+    path.write_text(source(next(p for p in SPECS if p.stem == name).read_text()))
+    assert nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(tmp_path / "x.o")) == ""
+
+
+# ----------------------------------------------------------------------------------------------------------------- plan
+
+
+def place(row_strides, strides, itemsize=4, address=0, kept=True) -> rows.RowOperandPlace:
+    return rows.RowOperandPlace(tuple(row_strides), tuple(strides), itemsize, address, True, kept)
+
+
+def planned(row_sizes, sizes, *operands, reductions=2, stores=True, splits=True) -> rows.RowPlan:
+    made = rows.plan(tuple(row_sizes), tuple(sizes), operands, 0, reductions, stores, 4, True, splits)
+    assert made is not None
+    return made
+
+
+def order(plan: rows.RowPlan) -> tuple:
+    """What decides the order in which a row is combined."""
+    walk = plan.steps[0][0]
+    return walk.team or plan.threads, walk.across, walk.vec, plan.span, plan.segments
+
+
+def visited(plan: rows.RowPlan, row: int) -> list[int]:
+    """The places that the teams of one row read of the first operand, as the kernel finds them."""
+    walk, grid = plan.steps[0]
+    team = walk.team or plan.threads
+    base, rest = 0, row
+    for d in reversed(range(walk.row_rank)):
+        outer = rest // plan.row_sizes[d] if d else 0
+        base += (rest - outer * plan.row_sizes[d]) * plan.row_strides[0][d]
+        rest = outer
+    shift = (plan.misaligned + base) % walk.vec if walk.edges else 0
+    vectors = -(-(plan.n + shift) // walk.vec) if plan.n else 0
+    found = []
+    for s in range(plan.segments):
+        end = min((s + 1) * plan.span, vectors) if (walk.segments or walk.cluster) and s + 1 < plan.segments else vectors
+        for start in range(s * plan.span, max(end, s * plan.span + 1), team * walk.vectors):
+            for lane, v in itertools.product(range(team), range(walk.vectors)):
+                c = start + lane + v * team
+                if c >= end:
+                    continue
+                for i in range(c * walk.vec - shift, (c + 1) * walk.vec - shift):
+                    if 0 <= i < plan.n:
+                        at, rest = base, i
+                        for d in reversed(range(walk.rank)):
+                            outer = rest // plan.sizes[d] if d else 0
+                            at += (rest - outer * plan.sizes[d]) * plan.strides[0][d]
+                            rest = outer
+                        found.append(at)
+            if not walk.segments:
+                break
+    assert grid * (plan.threads // team) >= plan.rows or walk.step >= 0 or walk.cluster
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 4), st.lists(st.sampled_from([1, 2, 3, 8, 33, 130]), min_size=1, max_size=2), st.sampled_from([1, 2, 4, 8]),
+       st.integers(0, 3), st.permutations(range(3)), st.integers(0, 5))  # fmt: skip
+def test_each_element_of_a_row_is_read_once(count, inner, itemsize, offset, turned, pad):
+    sizes = [count, *inner]
+    strides, step = [0] * len(sizes), 1
+    for d in [d for d in turned if d < len(sizes)]:
+        strides[d] = step
+        step *= sizes[d] + (pad if step == 1 else 0)
+    plan = planned([count], inner, place(strides[:1], strides[1:], itemsize, offset * itemsize % 16), splits=False)
+    for row in range(count):
+        where = itertools.product(*map(range, inner))
+        wanted = [row * strides[0] + sum(p * s for p, s in zip(at, strides[1:], strict=True)) for at in where]
+        assert sorted(visited(plan, row)) == sorted(wanted)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 1000, 1024, 4096, 5000, 32768, 50257, 65536, 262144, 2**20 + 1])
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_order_within_a_row_does_not_depend_on_how_many_there_are(n, itemsize, kept):
+    orders = {order(planned([count], [n], place([n], [1], itemsize, kept=kept))) for count in (1, 2, 500, 100_000)}
+    assert len(orders) == 1
+    across = {order(planned([count], [n], place([1], [4096], itemsize, kept=kept))) for count in (1, 2, 500, 4096)}
+    assert len(across) == 1
+
+
+@pytest.mark.parametrize("n", [1024, 4096, 16384, 32768, 65536])
+def test_an_aligned_row_among_others_that_are_not_is_combined_as_alone(n):
+    alone, among = planned([1], [n], place([n], [1])), planned([9], [n], place([n + 1], [1]))
+    assert not alone.steps[0][0].edges and among.steps[0][0].edges and order(alone) == order(among)
+
+
+def test_few_additions_lead_to_a_result():
+    for n in (2**k + d for k in range(32) for d in (-1, 0, 1)):
+        for operand in (place([n], [1], 4), place([n], [1], 2), place([1], [4096], 4), place([n], [1], 8, kept=False)):
+            if n > 2**24 and operand.strides[0] > 1:
+                continue
+            plan = planned([3], [n], operand, splits=False)
+            walk, team = plan.steps[0][0], plan.steps[0][0].team or plan.threads
+            rounds = -(-plan.span // (team * walk.vectors)) if walk.segments else 1
+            along = team if walk.across else math.log2(max(2, team))
+            apart = -(-plan.segments // team) if walk.segments and plan.segments > 1 else 0
+            together = min(apart, 16) + min(apart // 16, 16) + apart // 256 + (along if apart else 4 if walk.cluster else 0)
+            assert walk.vectors + rounds + math.log2(walk.vec) + along + together <= 64 + math.ceil(math.log2(max(2, n)))
+
+
+def test_schedules():
+    def way(count, n, itemsize, **kwargs):
+        plan = planned([count], [n], place([n], [1], itemsize), **kwargs)
+        walk = plan.steps[0][0]
+        return walk.team or plan.threads, walk.keep, walk.cluster, len(plan.steps)
+
+    assert way(10, 1024, 2) == (32, 1, False, 1)
+    assert way(10, 4096, 2) == (128, 1, False, 1)
+    assert way(10, 65536, 2)[1:] == (2, True, 1)
+    assert way(10, 2**21, 2) == (256, 0, False, 5)
+    assert way(100_000, 2**21, 2) == (256, 0, False, 1)
+    assert way(10, 2**21, 2, splits=False) == (256, 0, False, 1)
+    assert rows.plan((0, 3), (5,), (place([15, 5], [1]),), 0, 1, False, 2, True, True) is None
+    wide = planned([3], [2**32 + 8], place([2**32 + 8], [1], 2)).steps[0][0]
+    assert wide.index64 and wide.text().endswith("u64>") and wide.wide == 1
+    gathered = rows.plan((7,), (), (rows.RowOperandPlace((1,), (), 2, 0, False),), 1, 0, False, 0, True, True)
+    assert gathered is not None and gathered.steps[0][0].team == 1 and gathered.steps[0][1] == 1
+
+
+def test_positions_count_the_leading_dims_together():
+    assert _index_strides(("...", "N"), (2, 3, 5), "...") == [3, 1, 0]
+    assert _index_strides(("...", "N"), (2, 3, 5), "N") == [0, 0, 1]

@@ -1,0 +1,126 @@
+"""Reductions on a CUDA device through the CUDA source: every length and layout of a row against float64, and the same bits however
+many rows there are, in every run, and whichever schedule takes a row."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import kgen
+from kgen.runtime import rows as schedules
+from kgen.runtime.arguments import default
+from tests.specs.cases import check_call
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
+LENGTHS = (1, 2, 3, 31, 32, 33, 1000, 1023, 1024, 1025, 4096, 5000, 16384, 50257, 65535, 65537, 2**20 + 1)
+LAYOUTS = ("dense", "offset", "padded", "transposed", "every other", "expanded", "constant")
+
+
+def drawn(layout: str, count: int, n: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+    g = torch.Generator("cuda").manual_seed(seed + 1000 * n + count)
+
+    def some(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device="cuda", generator=g).to(dtype)
+
+    match layout:
+        case "dense":
+            return some(count, n)
+        case "offset":
+            return some(count * n + 3)[3:].view(count, n)
+        case "padded":
+            return some(count, n + 5)[:, :n]
+        case "transposed":
+            return some(n, count).t()
+        case "every other":
+            return some(count, 2 * n)[:, ::2]
+        case "expanded":
+            return some(1, n).expand(count, n)
+        case _:
+            return some(count, 1).expand(count, n)
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.nan_to_num(7.5), b.nan_to_num(7.5))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm", "logsumexp", "argmax"])
+def test_every_length_and_layout(name: str, dtype: torch.dtype, layout: str) -> None:
+    """Within the derived bound, and a row alone as among others."""
+    kernel = kgen.load(name)
+    for n in LENGTHS:
+        for count in (1, 7, 300):
+            if count * n > 2**23:
+                continue
+            x = drawn(layout, count, n, dtype)
+            more = (drawn("dense", 1, n, dtype)[0],) if name == "rmsnorm" else ()
+            got = kernel(x, *more, target="cuda")
+            if count * n <= 2**17:
+                given = dict(zip((p.name for p in kernel.kernel.params), (x, *more), strict=False))
+                check_call(kernel, {p.name: given[p.name] if p.name in given else default(p) for p in kernel.kernel.params}, "cuda")
+            for r in {0, count // 2, count - 1}:
+                assert same(kernel(x[r : r + 1], *more, target="cuda"), got[r : r + 1]), f"row {r} of {count} alone, {n} elements"
+
+
+@pytest.mark.parametrize("n", [65537, 262144, 2**20 + 1])
+def test_blocks_that_share_a_row_give_the_bits_of_one(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = drawn("dense", 3, n, torch.float32)
+    for name in ("softmax", "variance", "argmax"):
+        kernel = kgen.load(name)
+        split = kernel(x, target="cuda")
+        for _ in range(20):
+            assert same(kernel(x, target="cuda"), split)
+        monkeypatch.setattr(schedules, "FEW_ROWS", 0)
+        schedules.cached.cache_clear()
+        assert same(kernel(x, target="cuda"), split)
+        monkeypatch.undo()
+        schedules.cached.cache_clear()
+
+
+def test_special_rows() -> None:
+    inf, nan = math.inf, math.nan
+    for n in (3, 100, 5000, 70_000, 2**20 + 1):
+        x = torch.zeros(6, n, device="cuda")
+        x[0, n // 2] = nan
+        x[1] = -inf
+        x[2, -1] = inf
+        x[3, :] = -inf
+        x[3, n - 1] = 1
+        x[4, :] = 2
+        x[5, 0], x[5, n // 2] = nan, inf
+        assert kgen.load("argmax")(x, target="cuda").tolist() == x.argmax(-1).tolist() == [n // 2, 0, n - 1, n - 1, 0, 0]
+        got = kgen.load("softmax")(x, target="cuda")
+        torch.testing.assert_close(got, torch.softmax(x, -1), equal_nan=True)
+        lse = kgen.load("logsumexp")(x, target="cuda")
+        torch.testing.assert_close(lse, x.logsumexp(-1), equal_nan=True)
+
+
+def test_more_than_2_31_elements() -> None:
+    n = 2**31 + 4099
+    x = torch.ones(n, dtype=torch.int8, device="cuda")
+    x[-1], x[5] = 7, -3
+    kernel = kgen.loads("all(x: i8[N]) -> (s: i64[], i: i64[], j: i64[])\ns = sum[N](x)\ni = argmax[N](x)\nj = argmin[N](x)")
+    assert [int(v) for v in kernel(x, target="cuda")] == [n + 2, n - 1, 5]
+
+
+def test_many_short_rows_and_few_long_columns() -> None:
+    total = kgen.loads("total(x: T[M, N]) -> (r: f32[M], c: f32[N])\nr = f32(sum[N](x))\nc = f32(sum[M](x))")
+    for m, n in ((2**20, 3), (2**22, 1), (2**18, 32), (3, 2**20), (1, 2**22), (100_000, 65)):
+        x = drawn("dense", m, n, torch.float32)
+        r, c = total(x, target="cuda")
+        torch.testing.assert_close(r.double(), x.double().sum(1), rtol=1e-5, atol=1e-3)
+        torch.testing.assert_close(c.double(), x.double().sum(0), rtol=1e-5, atol=1e-2)
+
+
+def test_results_over_their_operands() -> None:
+    x = drawn("dense", 300, 5000, torch.bfloat16)
+    for layout in ("dense", "transposed", "padded"):
+        x = drawn(layout, 300, 5000, torch.bfloat16)
+        want = kgen.load("softmax")(x, target="cuda")
+        out = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda").copy_(x)
+        kernel = kgen.loads("over(x: T[..., N]) -> x': T[..., N]\ne = exp(x - max[N](x))\nx' = e / sum[N](e)")
+        kernel(out, target="cuda")
+        assert torch.equal(out, want)
