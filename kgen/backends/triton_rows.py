@@ -61,8 +61,8 @@ class Slot:
 
 
 def rank(dims: Dims) -> int:
-    """How many dims a kernel can tell apart: all where they are known, four where any number may come."""
-    return max(4, len(dims)) if ELLIPSIS in dims else len(dims)
+    """How many dims a kernel can tell apart: those that are named, and four more where any number may come."""
+    return len(dims) + 3 if ELLIPSIS in dims else len(dims)
 
 
 class RowView:
@@ -231,7 +231,7 @@ class RowView:
         if self.unit.is_row(o):
             at, mask = operand.base if operand.rows else f"{operand.pointer} + row", "present"
         else:
-            at, mask = self.element_place(operand), "inside" if operand.rows else "column < length"
+            at, mask = self.element_place(operand), "inside"
             at += "" if operand.rows else " + row"  # there is one row: its number is 0
         return [*lines, f"tl.store({at}, {rounded}, {mask})"]
 

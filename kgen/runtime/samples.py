@@ -29,19 +29,16 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
         row = min(row, elements)
         inner = [d for d in named if d in reduced]
         sizes = dict.fromkeys(inner, 8)
-        if ELLIPSIS in reduced:  # everything is
-            sizes, batch = dict.fromkeys(named, row), [max(1, elements // row ** len(named))]
-        else:
-            if inner:
-                sizes[inner[-1]] = max(1, row // 8 ** (len(inner) - 1))
-            kept = [d for d in named if d not in reduced]
-            left = max(1, elements // math.prod(sizes.values()))
-            for d in reversed(kept if leading else kept[1:]):
-                sizes[d] = min(64, left)
-                left //= sizes[d]
-            batch = [max(1, left)]
-            if kept and not leading:
-                sizes[kept[0]] = max(1, left)
+        if inner:
+            sizes[inner[-1]] = max(1, row // 8 ** (len(inner) - 1))
+        kept = [d for d in named if d not in reduced]
+        left = max(1, elements // math.prod(sizes.values()))
+        for d in reversed(kept if leading else kept[1:]):
+            sizes[d] = min(64, left)
+            left //= sizes[d]
+        batch = [max(1, left)]
+        if kept and not leading:
+            sizes[kept[0]] = max(1, left)
     else:
         sizes = dict.fromkeys(named, min(row, elements))
         batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]

@@ -69,6 +69,24 @@ for chosen in FORMS:
     close(module.two(x), x / x.sum(0) / x.sum(1, keepdim=True))
     assert chosen != "row" or module.two(x[:0]).shape == (0, 19)
 
+for chosen in FORMS:
+    module = load("ae")
+    form(module, chosen)
+    x, y = torch.randn(3, 7, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
+    out = torch.full((4, 7), 5.0, dtype=torch.float64)  # one row of 21 elements, and what lies behind it
+    d, m = module.ae(x, y, out=(out[:3], torch.empty((), dtype=torch.float32)))
+    close(d, (x - y) ** 2)
+    close(m, ((x - y) ** 2).mean().float(), 1e-6)
+    assert (out[3] == 5).all()
+
+    module = load("aa")
+    form(module, chosen)
+    x = torch.randn(2, 3, 5, dtype=torch.float64)
+    for view in (x, x[:, :1].expand(2, 3, 5), x.permute(2, 0, 1)):
+        assert module.aa(view).item() == view.argmin().item()
+    scattered = torch.randn(3, 2, 2, 2, 2, 2, 4, dtype=torch.float64)[:, :, ::2].transpose(0, 3).transpose(2, 5)
+    assert module.aa(scattered).item() == scattered.argmin().item()
+
 w, t = torch.randn(7, 5), torch.tensor([[3, 6], [-1, 7]])
 y = load("embed").embed(w, t)
 close(y[0], w[[3, 6]])

@@ -16,7 +16,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 triton = pytest.importorskip("triton", reason="triton is not installed")
 from triton.compiler import ASTSource  # noqa: E402
 
+from kgen.backends import backend  # noqa: E402
+from kgen.runtime import toolchain  # noqa: E402
 from kgen.testing import fuzz  # noqa: E402
+from kgen.types import f32  # noqa: E402
+from tests.programs import PROGRAMS  # noqa: E402
 from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emit, syntax  # noqa: E402
 
 MORE = {
@@ -162,6 +166,18 @@ def test_every_form_compiles_everywhere(name, target, tmp_path):
 def test_rows_under_the_interpreter(tmp_path):
     for name in ("inplace", "places", "products", "embed", "two"):
         emit(MORE[name], tmp_path, name)
+    for name, kernel in (("ae", "all and each"), ("aa", "place among all")):
+        emit(PROGRAMS[kernel], tmp_path, name)
     done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted_rows.py"), tmp_path], capture_output=True, text=True,
                           env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip
     assert done.stdout.endswith("ok\n"), done.stderr[-3000:]
+
+
+def test_an_element_that_all_rows_pick_compiles():
+    kernel = check_kernel(PROGRAMS["picked beside its tensor"])
+    source = backend("triton").render(kernel)
+    assert [name for name, _ in toolchain._triton(kernel, source, {"T": f32}, "sm_90", "ptx")] == ["pb_a_kernel", "pb_b_kernel"]
+
+
+def check_kernel(text: str):
+    return check(syntax.parse(text, "<text>"))

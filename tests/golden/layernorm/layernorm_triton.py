@@ -380,7 +380,7 @@ def tiles(length, step, item, across, load):
     if block <= room:
         rows = max(1, 1024 // block)
         return rows, block, 0, rows * block // 1024
-    return 1, most, min(32768, 16 * most), min(32, max(1, most // 128))  # few programs at a time: their rows stay in the L2 cache
+    return 1, most, min(32768, 16 * most), max(1, most // 512)
 
 
 def vectors(fast, slow, k, x):
@@ -390,10 +390,11 @@ def vectors(fast, slow, k, x):
     return n if x.data_ptr() % 16 == 0 and all(jump % n == 0 for jump in jumps) else 1
 
 
-def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, **constants):
+def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, **constants):
     """Launch a pass over rows on the tensors of these names. It writes `elements` and `ends`, one a row.
     `walks` tells how many strides of each a kernel takes, along the rows and along a row.
     The first kernel holds whole rows; of long ones the second takes many, the third a few, in `steps` launches."""
+    asked = rows, inner, tensors
     shapes = [[n for dim in dims.split() for n in (sizes[dim] if dim == "..." else (sizes[dim],))] for dims in (rows, inner)]
     count, length, split = math.prod(shapes[0]), math.prod(shapes[1]), len(shapes[0])
     if count == 0:
@@ -408,8 +409,15 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
     outer, inner = ([s[:split] for s in own], [s[split:] for s in own])
     outer, inner = (merged(shape, [*steps, steps[main]]) for shape, steps in zip(shapes, (outer, inner)))
     ranks = [max(w[d] for w in walks) for d in (0, 1)]
-    if len(inner) > max(1, ranks[1]):
-        raise ValueError(f"the dims of a row lie as {len(inner)} that do not merge; {ranks[1]} are the most")
+    if len(inner) > max(1, ranks[1]):  # more than kernels tell apart: dense copies merge
+        if dense:
+            raise ValueError(f"the dims of a row lie as {len(inner)} that do not merge; {ranks[1]} are the most")
+        rows, inner, tensors = asked
+        copies = {name: x.contiguous() for name, x in tensors.items()}
+        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, **constants)
+        for name in (*elements, *ends):
+            tensors[name].copy_(copies[name])
+        return
     dims = [[[1] + [0] * len(dim[0])] * (rank - len(dim)) + dim[-rank:] for rank, dim in zip(ranks, (outer, inner))]
     step, item = inner[-1][1 + main], operands[main].element_size()
     across = bool(shapes[0]) and length > 1 and step * item > 32  # a row's elements lie far apart: lanes run across the rows
