@@ -9,24 +9,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from kgen.backends.base import (
-    Accumulator,
-    Argument,
-    Backend,
-    Names,
-    Render,
-    RowUnit,
-    Text,
-    Unit,
-    decimal,
-    enclosed,
-    fill,
-    function_sources,
-    negative,
-    rounds_alike,
-    single_precision,
-    wrapped,
-)
+from kgen.backends.base import Backend, Render
+from kgen.backends.text import Text, decimal, enclosed, fill, function_sources, negative, rounds_alike, single_precision, wrapped
+from kgen.backends.units import Accumulator, Argument, Names, RowUnit, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kgen.backends.base import Render, RowUnit, Unit, wrapped
+from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
+from kgen.backends.text import wrapped
+from kgen.backends.units import RowUnit, Unit
 
 
 class Cpp(CFamily):

@@ -9,21 +9,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kgen.backends.base import (
-    Accumulator,
-    Argument,
-    Code,
-    Names,
-    Render,
-    RowUnit,
-    Tensor,
-    Unit,
-    _spelled,
-    function_sources,
-    resource,
-    wrapped,
-)
+from kgen.backends.base import Render, _spelled, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
+from kgen.backends.text import function_sources, wrapped
+from kgen.backends.units import Accumulator, Argument, Code, Names, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
 from kgen.schedule import Scalar, Workspace

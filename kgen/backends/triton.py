@@ -12,8 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 from kgen import host
-from kgen.backends.base import Argument, Backend, Names, Render, RowUnit, Tensor, Text, Unit, decimal, function_sources, negative
+from kgen.backends.base import Backend, Render
+from kgen.backends.text import Text, decimal, function_sources, negative
 from kgen.backends.triton_rows import RowView
+from kgen.backends.units import Argument, Names, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kgen.backends.base import Accumulator, Code, Names, Render, RowUnit, Tensor
+from kgen.backends.base import Render
+from kgen.backends.units import Accumulator, Code, Names, RowUnit, Tensor
 from kgen.schedule import Reduce
 from kgen.types import ELLIPSIS, Dims
 

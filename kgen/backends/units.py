@@ -1,0 +1,188 @@
+"""What the templates see: a pass's tensors, numbers and code in the target's spelling, and the names that are free there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kgen.types import ELLIPSIS, Dims, DType
+
+#: Endings that templates put behind a tensor's name.
+SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run",
+            "_rows", "_part", "_tree", "_row", "_kept", "_all")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor argument of a pass as the templates see it: `name` in the target's spelling, `spec_name` as declared,
+    `type` its element's, `compute` that of its value, `axes` where its dims lie among the pass's (`order` if permuted)."""
+
+    name: str
+    spec_name: str
+    type: str
+    compute: str
+    dims: Dims
+    dtype: str
+    state: bool = False
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A number argument: of the kernel (`float`, `int`), a dim's size, or one computed from those before the launch."""
+
+    name: str
+    spec_name: str
+    type: str
+    kind: str
+    default: str | None = None
+    text: str = ""
+    note: str = ""
+    number: DType | None = None  # the dtype of `text`, before it is rounded to `kind`
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One pass, ready for a template."""
+
+    name: str
+    element: str
+    dims: Dims
+    inputs: tuple[Tensor, ...]
+    indices: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    scalars: tuple[Argument, ...]
+    lines: tuple[str, ...]
+    variables: tuple[str, ...] = ()  # the dtype variables of its tensors, as named in the source
+    bindings: tuple[tuple[tuple[str, str], ...], ...] = ()  # each choice of them: (variable, dtype)
+    numbers: tuple[Argument, ...] = ()  # the kernel's numbers and sizes that its scalars are made of
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return tuple(d for d in self.dims if d != ELLIPSIS)
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """A reduction of a reading: `name` is the row's value that it ends as, `type` and `dtype` what it is accumulated in, `value` the
+    element's contribution; for argmax and argmin `value` (of `value_type`) competes and `place` is its position."""
+
+    name: str
+    kind: str
+    type: str
+    dtype: DType
+    value: str
+    value_type: str = ""
+    value_dtype: DType | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A row's value: its name, type, and (where it is made) text."""
+
+    name: str
+    type: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Gather:
+    """One element of `tensor` along `dim`, at an index: the code calls `name(index)`, which a template defines.
+
+    `tensor.dims` has `dim` among its dims; along the others the row's place holds.  `size` and `stride` are the names of
+    the dim's size (a number of the kernel) and the tensor's stride along it, `extent` a free name for the size.
+    """
+
+    name: str
+    tensor: Tensor
+    dim: str
+    size: str
+    stride: str
+    extent: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A phase of a pass over rows as straight-line source: `lines` run once an element, or once a row.
+
+    The names of `inputs` and `indices`, of the row's values in `takes` and of the unit's scalars are in scope, as what they
+    are computed in; so are those of what the lines make.  `gives` are a row phase's values for later phases,
+    `accumulators` what an element phase contributes to, `outputs` what is stored, each with its text.
+    """
+
+    element: bool
+    inputs: tuple[Tensor, ...]
+    indices: tuple[Tensor, ...]
+    gathers: tuple[Gather, ...]
+    takes: tuple[Given, ...]
+    lines: tuple[str, ...]
+    gives: tuple[Given, ...]
+    accumulators: tuple[Accumulator, ...]
+    outputs: tuple[Tensor, ...]
+    keeps: tuple[Given, ...] = ()  # costly values of an element that a later reading has lines for too
+    repeats: tuple[Given, ...] = ()  # those of an earlier reading
+
+    @property
+    def texts(self) -> str:
+        """All of its source, for finding the names that it uses."""
+        made = [*(g.text for g in self.gives), *(o.value for o in self.outputs)]
+        made += [f"{a.value} {a.place} {a.type} {a.value_type}" for a in self.accumulators]
+        types = [*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))]
+        return "\n".join((*self.lines, *made, *types))
+
+
+@dataclass(frozen=True)
+class RowUnit:
+    """One pass over rows, ready for a template.  Of the tensors, those without an inner dim have one element a row."""
+
+    name: str
+    rows: Dims
+    inner: Dims
+    inputs: tuple[Tensor, ...]
+    indices: tuple[Tensor, ...]
+    gathers: tuple[Gather, ...]
+    outputs: tuple[Tensor, ...]
+    scalars: tuple[Argument, ...]
+    codes: tuple[Code, ...]
+    variables: tuple[str, ...] = ()
+    bindings: tuple[tuple[tuple[str, str], ...], ...] = ()
+    numbers: tuple[Argument, ...] = ()
+
+    @property
+    def dims(self) -> Dims:
+        return (*self.rows, *self.inner)
+
+    @property
+    def texts(self) -> str:
+        return "\n".join(c.texts for c in self.codes)
+
+    def is_row(self, t: Tensor) -> bool:
+        """Whether a tensor has one element a row."""
+        return not set(t.dims) & set(self.inner)
+
+
+@dataclass
+class Names:
+    """Names that are free in the target: the writer's own where they can be kept, a `_` behind them where not."""
+
+    taken: set[str]
+    given: dict[str, str] = field(default_factory=dict)
+    macros: re.Pattern[str] | None = None  # names of these forms are not free either
+
+    def user(self, name: str) -> str:
+        """The name for one of the writer's (for the size of `...`, "leading"); names that end as the templates end theirs
+        (`x_stride`) get a `_` too."""
+        name = "leading" if name == ELLIPSIS else name
+        if name not in self.given:
+            wanted = name[:-1] + "_next" if name.endswith("'") else name
+            self.given[name] = self.fresh(wanted + "_" if name.endswith(SUFFIXES) else wanted)
+        return self.given[name]
+
+    def fresh(self, wanted: str) -> str:
+        if self.macros is not None and self.macros.fullmatch(wanted):
+            wanted += "_"
+        while wanted in self.taken:
+            wanted += "_"
+        self.taken.add(wanted)
+        return wanted
