@@ -68,6 +68,11 @@ class Kernel:
         """The dtype variables, in order of appearance."""
         return tuple(dict.fromkeys(p.dtype for p in self.params if p.is_tensor and p.dtype not in DTYPES))
 
+    @property
+    def reduces(self) -> bool:
+        """Whether it has a reduction (`sum[N](x)`) anywhere."""
+        return any(v.op in REDUCTIONS and v.attr for v in self.values)
+
     def bindings(self) -> list[Binding]:
         """Every choice of dtypes for the variables."""
         from itertools import product

@@ -16,7 +16,6 @@ import click
 
 from kgen import __version__
 from kgen.errors import KgenError
-from kgen.ops import REDUCTIONS
 
 if TYPE_CHECKING:
     from kgen.check import Kernel
@@ -307,8 +306,7 @@ def bench(
 
     def rows_of(kernel: Any) -> list[int]:
         """The row lengths that matter to a kernel: one, where nothing is reduced."""
-        reduces = any(v.op in REDUCTIONS and v.attr for v in kernel.values)
-        return lengths if reduces else lengths[:1]
+        return lengths if kernel.reduces else lengths[:1]
 
     def work(spec: str) -> None:
         kernel = _load(spec)

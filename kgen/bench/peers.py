@@ -104,7 +104,7 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
         else:
             raise KgenError(f"bench: `{v.op}` is not written out in torch")
     results = [graph.call_method("to", (made[r.value], dtype(r.dtype))) for r in kernel.results]
-    if any(v.op in REDUCTIONS and v.attr for v in kernel.values):
+    if kernel.reduces:
         results = [shaped(node, kernel.values[r.value].dims, r.dims) for node, r in zip(results, kernel.results, strict=True)]
     graph.output(tuple(results))
     return fx.GraphModule(torch.nn.Module(), graph)

@@ -15,7 +15,6 @@ from typing import Any
 
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import REDUCTIONS
 from kgen.runtime.samples import ROW, arguments
 
 PEERS = ("eager", "compile")
@@ -125,7 +124,7 @@ def bench(
         sink = torch.empty_like(source)
         copy = median_ms(lambda: sink.copy_(source), device)
         times = {name: median_ms(run, device) for name, run in runs.items()}
-    length = row if any(v.op in REDUCTIONS and v.attr for v in kernel.values) else 0
+    length = row if kernel.reduces else 0
     rows = []
     for name, ms in times.items():
         ratios = {f"vs {peer}": times[peer] / ms for peer in peers}

@@ -17,7 +17,6 @@ from kgen import syntax
 from kgen.backends import TARGETS, backend
 from kgen.backends.base import resource
 from kgen.errors import KgenError, Source
-from kgen.ops import REDUCTIONS
 from kgen.types import ELLIPSIS, Binding, f32
 
 _INT64 = ctypes.POINTER(ctypes.c_int64)
@@ -81,7 +80,7 @@ class Kernel:
 
     @cached_property
     def _reduces(self) -> bool:
-        return any(v.op in REDUCTIONS and v.attr or v.op == "pick" for v in self.kernel.values)
+        return self.kernel.reduces or any(v.op == "pick" for v in self.kernel.values)
 
     @cached_property
     def _alone(self) -> bool:

@@ -165,6 +165,7 @@ def _bindings() -> tuple[Any, Any]:
     return driver, nvrtc
 
 
+@cache
 def available() -> bool:
     """Whether cuda-bindings and NVRTC are installed."""
     try:

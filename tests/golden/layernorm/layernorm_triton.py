@@ -178,7 +178,7 @@ def layernorm_loop(
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Long rows, ROWS a program, segment by segment: later readings find them in the L2 cache."""
+    """Long rows, ROWS a program, segment by segment, each reading from memory or what the L2 cache has left of them."""
     T: tl.constexpr = x_ptr.dtype.element_ty
     F: tl.constexpr = tl.float64 if T == tl.float64 else tl.float32
     N = tl.full([], N, tl.int64).to(F)

@@ -164,7 +164,7 @@ def softmax_loop(
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
-    """Long rows, ROWS a program, segment by segment: later readings find them in the L2 cache."""
+    """Long rows, ROWS a program, segment by segment, each reading from memory or what the L2 cache has left of them."""
     T: tl.constexpr = x_ptr.dtype.element_ty
     F: tl.constexpr = tl.float64 if T == tl.float64 else tl.float32
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
