@@ -18,7 +18,7 @@ from kgen.expressions import (
     Value,
     describe,
     exact,
-    is_variable,
+    needs_parameter,
     prelude,
     storable,
     stored_type,
@@ -32,7 +32,10 @@ from kgen.types import (
     Binding,
     Dims,
     Number,
+    is_variable,
+    is_wide,
     show_type,
+    variable_of,
 )
 
 MAX_VARIABLES = 4
@@ -65,8 +68,14 @@ class Kernel:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The dtype variables, in order of appearance."""
-        return tuple(dict.fromkeys(p.dtype for p in self.params if p.is_tensor and p.dtype not in DTYPES))
+        """The dtype variables, in order of appearance; a parameter of dtype `T32` declares none."""
+        return tuple(dict.fromkeys(p.dtype for p in self.params if p.is_tensor and is_variable(p.dtype)))
+
+    @property
+    def wide(self) -> tuple[str, ...]:
+        """The wide dtypes (`T32`) of its parameters and results."""
+        stored = (*(p.dtype for p in self.params), *(r.dtype for r in self.results))
+        return tuple(dict.fromkeys(dtype for dtype in stored if is_wide(dtype)))
 
     @property
     def reduces(self) -> bool:
@@ -106,8 +115,12 @@ class _Checker(Expressions):
         header = headers[0]
         for p in header.params:
             self.declare_param(p)
+        for t in (*(p.type for p in header.params), *(r.type for r in header.results)):
+            if t.dims is not None and is_wide(t.dtype.name) and not self.is_dtype(t.dtype.name):
+                message = f"there is no dtype variable {variable_of(t.dtype.name)}"
+                self.error(message, t.dtype.span, help=needs_parameter(t.dtype.name))
         for name in self.values_of_dims(header):
-            if name.name not in self.dims and (name.name in self.params or name.name in self.variables):
+            if name.name not in self.dims and (name.name in self.params or variable_of(name.name) in self.variables):
                 self.error(
                     f"`{name.name}` is both a dim and a {'parameter' if name.name in self.params else 'dtype'}",
                     name.span,
@@ -156,7 +169,7 @@ class _Checker(Expressions):
         dims = syntax.dim_names(t.dims) if t.dims is not None else None
         if dims is None:
             if t.dtype.name not in ("float", "int"):
-                known = t.dtype.name in DTYPES or is_variable(t.dtype.name)
+                known = t.dtype.name in DTYPES or variable_of(t.dtype.name)
                 self.error(
                     f"`{t.dtype.name}` is not the type of a number",
                     t.dtype.span,
@@ -191,7 +204,7 @@ class _Checker(Expressions):
 
     def check_tensor_type(self, t: syntax.Type) -> None:
         name = t.dtype.name
-        if name not in DTYPES and not is_variable(name):
+        if name not in DTYPES and not variable_of(name):
             known = {
                 "float": "f32",
                 "int": "i64",
@@ -351,7 +364,7 @@ class _Checker(Expressions):
                 )
                 return None
         stored = r.type.dtype.name
-        if stored not in DTYPES and not is_variable(stored):
+        if stored not in DTYPES and not variable_of(stored):
             return None
         t = v.type
         if not storable(t, stored_type(stored)):
@@ -378,18 +391,22 @@ class _Checker(Expressions):
         if len(decls) != len(header.results):
             return  # an error already; what follows from it is not the writer's concern
         sized = {str(v.attr) for v in self.values if v.op in ("size", "index")} | {d for r in decls for d in r.dims}
+        named = [*(r.dtype for r in decls), *(str(v.attr) for v in self.values if v.op == "cast")]
+        typed = {variable_of(name) for name in (*named, *(p.dtype for p in self.params.values() if is_wide(p.dtype)))}
         first_with: dict[str, str] = {}
         states = {r.state for r in decls}
         reached = self.reach([r.value for r in decls])
-        used = {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in reached}
+        used = self.passed | {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in reached}
+        declared = {p.dtype for p in self.params.values() if p.name in used or p.name in states}
         for p in self.params.values():
             if p.name in used:
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
-        for p in self.params.values():
+        for p in self.params.values():  # one that gives a size or a dtype that no other does need not be read
             if p.name in used or p.name in states:
                 continue
-            if any(d in sized and d not in first_with for d in p.dims or ()):
+            if any(d in sized and d not in first_with for d in p.dims or ()) or is_variable(p.dtype) and p.dtype in typed - declared:
+                declared.add(p.dtype)
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
             else:

@@ -29,9 +29,11 @@ from kgen.types import (
     is_bool,
     is_float,
     is_int,
+    is_wide,
     promote,
     show_type,
     union,
+    variable_of,
 )
 
 MAX_VALUES = 2_000
@@ -91,6 +93,7 @@ class Expressions:
         self.expanding: list[Helper] = []
         self.memo: dict[tuple, int | None] = {}
         self.variables: set[str] = set()
+        self.passed: set[str] = set()  # parameters given to helpers, which may ask for their size alone
         self.outside: tuple[str, Span] | None = None  # the prelude function that the user called, and where: errors inside point there
 
     def error(self, message: str, span: Span | None, label: str = "", help: str = "") -> None:
@@ -180,15 +183,11 @@ class Expressions:
             self.error(f"`{name}` is not defined", node.span, help=did_you_mean(found))
 
     def is_function(self, name: str) -> bool:
-        return (
-            name in OPS
-            or name in REDUCTIONS
-            or name in self.helpers
-            or name in prelude()
-            or name in DTYPES
-            or name in self.variables
-            or name in ("pick",)
-        )
+        return name in OPS or name in REDUCTIONS or name in self.helpers or name in prelude() or self.is_dtype(name) or name in ("pick",)
+
+    def is_dtype(self, name: str) -> bool:
+        """Whether a name stands for a dtype here: a storage dtype, a variable of the kernel's, or `T32` of one."""
+        return name in DTYPES or variable_of(name) in self.variables
 
     def unknown_function(self, node: Apply) -> None:
         known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
@@ -206,7 +205,11 @@ class Expressions:
         self.error(
             f"there is no function `{node.op}`",
             node.head,
-            help=f"write `{alias[node.op]}`" if node.op in alias else did_you_mean(closest(node.op, known)),
+            help=f"write `{alias[node.op]}`"
+            if node.op in alias
+            else needs_parameter(node.op)
+            if is_wide(node.op)
+            else did_you_mean(closest(node.op, known)),
         )
 
     def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
@@ -232,7 +235,7 @@ class Expressions:
             return None
         if node.written == "call" and op in self.helpers or (op in prelude() and op not in OPS):
             return self.call_helper(node, args, dims)
-        if node.written == "call" and (op in DTYPES or op in self.variables):
+        if node.written == "call" and self.is_dtype(op):
             return self.cast(node, args)
         if op in ("pick", *REDUCTIONS) and (dims is not None or op not in CALLS):
             return self.reduce(node, args, dims)
@@ -330,6 +333,7 @@ class Expressions:
             return None
         if not own and dims is not None and not self.has_dims(node, args[0], dims):  # all of the prelude's reduce over theirs
             return None
+        self.passed |= {str(v.attr) for v in (self.values[a] for a in args if a is not None) if v.op == "param"}
         key = (helper, tuple(args), dims)
         if key not in self.memo:
             names: dict[str, Dims] = {}
@@ -479,12 +483,13 @@ def exact(text: str):
     return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e"))
 
 
-def is_variable(name: str) -> bool:
-    return len(name) == 1 and name.isupper()
-
-
 def stored_type(name: str) -> ValueType:
     return DTYPES[name] if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
+
+
+def needs_parameter(wide: str) -> str:
+    """What to do about a `T32` where no parameter has the dtype T."""
+    return f"{wide} needs a parameter of dtype {variable_of(wide)}"
 
 
 def storable(t: ValueType, stored: ValueType) -> bool:

@@ -10,7 +10,7 @@ from sympy.core.symbol import Str
 from kgen.check import Kernel, Value
 from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
 from kgen.ops import OPS, REDUCTIONS
-from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, promote, resolve
+from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, is_wide, promote, resolve, variable_of
 
 
 def lower(kernel: Kernel, binding: Binding) -> Program:
@@ -29,10 +29,11 @@ def compute_dtype(t: ValueType, binding: Binding) -> DType | Number:
 
 
 def generic(t: ValueType) -> str:
-    """The name of the dtype in which `t` is computed before the variables are bound, "" where it depends on none."""
+    """The name of the dtype in which `t` is computed before the variables are bound (`T32` is computed as T is), "" where it
+    depends on none."""
     if not isinstance(t, Float) or "f64" in t.of:
         return ""
-    return "+".join(sorted(name for name in t.of if name not in DTYPES))
+    return "+".join(sorted({variable_of(name) for name in t.of} - {""}))
 
 
 class _Lower:
@@ -100,7 +101,7 @@ class _Lower:
         variable = f"={name}" if name not in DTYPES else ""  # the storage dtype itself, not what it is computed in
         if not dtype.is_float:
             return self.convert(x, dtype, label)
-        if name == "f64" or name == "f32":
+        if name == "f64" or name == "f32" or is_wide(name):
             return self.convert(x, v.type, label)
         rounded = self.build.add(Op("cast", ref(x.name)), dtype, x.dims, v.span, "", variable)
         return self.build.add(Op("cast", ref(rounded.name)), compute_dtype(v.type, self.binding), x.dims, v.span, label, generic(v.type))

@@ -6,6 +6,7 @@ may hold dtype variables) or a `Number` (a host number, weak in promotion as a P
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ELLIPSIS = "..."
@@ -59,9 +60,25 @@ VARIABLE: tuple[DType, ...] = (f32, f16, bf16, f64)
 Binding = dict[str, DType]
 
 
+def is_variable(name: str) -> bool:
+    """Whether a name may be a dtype variable's: one capital letter."""
+    return len(name) == 1 and name.isupper()
+
+
+def is_wide(name: str) -> bool:
+    """Whether a name is that of a variable's wide dtype: `T32`, the dtype in which T is computed."""
+    return len(name) == 3 and name.isascii() and is_variable(name[0]) and name.endswith("32")
+
+
+def variable_of(name: str) -> str:
+    """The dtype variable on which a declared dtype depends: T for `T` and `T32`, "" for the dtypes themselves."""
+    return name[0] if is_variable(name) or is_wide(name) else ""
+
+
 @dataclass(frozen=True)
 class Float:
-    """The float dtypes and dtype variables that met in a value; it is computed in f64 if one of them is f64, else f32."""
+    """The float dtypes, dtype variables and wide dtypes (`T32`) that met in a value; it is computed in f64 if one of them
+    is f64, else f32."""
 
     of: frozenset[str]
 
@@ -87,8 +104,15 @@ ValueType = DType | Float | Number
 
 
 def resolve(name: str, binding: Binding) -> DType:
-    """The dtype of a declared dtype name, a dtype variable looked up in `binding`."""
-    return DTYPES[name] if name in DTYPES else binding[name]
+    """The dtype of a declared dtype name, a dtype variable looked up in `binding`; of `T32` f64 where T is f64, else f32."""
+    if name in DTYPES:
+        return DTYPES[name]
+    return (f64 if binding[name[0]] is f64 else f32) if is_wide(name) else binding[name]
+
+
+def resolve_named(name: str, binding: Mapping[str, str]) -> DType:
+    """`resolve` where the variables are bound to names of dtypes (`{"T": "bf16"}`)."""
+    return resolve(name, {variable: DTYPES[dtype] for variable, dtype in binding.items()})
 
 
 def is_float(t: ValueType) -> bool:

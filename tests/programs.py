@@ -37,5 +37,9 @@ PROGRAMS = {
     "positions count": "cm(s: T[..., Q, K]) -> y: T[..., Q, K]\n\nz = s if index[K] <= index[Q] else -inf\ny = softmax[K](z)",
     "two dtypes": "td(x: T[..., N], y: U[..., N]) -> (d: f64[...], m: T[...])\n\nd = f64(sum[N](x * y))\nm = T(max[N](min(x, y)))",
     "mean over leading dims too": "ml(x: T[..., M, N]) -> y: f32[M]\n\ny = mean[..., N](abs(x))",
+    "in the dtype computed in": (
+        "cd(x: T[..., N], r: T32[...], d: T[..., N], w: T32[N]) -> (dx: T[..., N], dw: T32[N], n: T32[...], w': T32[N])\n\n"
+        "g = d * r\ndx = g - x * mean[N](g * x)\ndw = sum[...](x * g)\nn = T32(sum[N](x * d)) / size[...](x)\nw' = w * 0.5 + max[...](x)"
+    ),
     "all and each": "ae(x: T[...], y: T[...]) -> (d: T[...], m: f32[])\n\nd = (x - y)^2\nm = mean[...](d)",
 }

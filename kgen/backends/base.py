@@ -24,7 +24,7 @@ from kgen.lower import lower
 from kgen.ops import OPS
 from kgen.rewrite import rewrite
 from kgen.schedule import Map, Reduce, schedule
-from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType
+from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
 
 
 def resource(kind: str) -> Path:
@@ -190,10 +190,10 @@ class Render:
         self.kept = {w.name: (w, self.global_names.fresh(f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces}
 
     def _generics(self) -> dict[str, str]:
-        """A name for each dtype that depends on the variables: `F` for what T is computed in."""
+        """A name for each dtype that depends on the variables: `F` for what T is computed in, which is T32 too."""
         written = set(re.findall(r"\w+", " ".join([self.kernel.signature(), *(text for _, _, text in self.kernel.equations)])))
         free = (a for a in self.backend.aliases if a not in self.global_names.taken | written)
-        found = dict.fromkeys(let.generic for let in self.program.lets)
+        found = dict.fromkeys([*(let.generic for let in self.program.lets), *(variable_of(d) for d in self.kernel.wide)])
         return {g: next(free) for g in found if g and not g.startswith("=")}
 
     def type_of(self, let: Let) -> str:
@@ -211,6 +211,9 @@ class Render:
         return let.label.rstrip("'") or f"{let.expr.name}_{along}"
 
     def storage(self, dtype: str) -> str:
+        """The name in the source of a dtype as it is declared."""
+        if is_wide(dtype):
+            return self.generics[variable_of(dtype)]
         return self.variables.get(dtype) or self.backend.types[dtype]
 
     def source(self) -> str:

@@ -134,6 +134,7 @@ class CFamily(Backend):
             (*unit.lines, *(o.value for o in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in unit.scalars))
         )
         words = set(re.findall(r"\w+", body))
+        stored = {t.type for t in (*inputs, *outputs)}
         element_types = [v for v in context["variables"] if v in words] + [g for g in context["generics"] if g in words]
         single = len(outputs) == 1
         element_params = [f"{t.compute} {t.name}" for t in (*inputs, *unit.indices)] + [f"{s.type} {s.name}" for s in unit.scalars]
@@ -153,7 +154,6 @@ class CFamily(Backend):
         scalar_values = [rounded[s.name] if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
         return {
             "over_rows": False,
-            "spelled": {},
             "dims": unit.dims,
             "name": unit.name,
             "element": unit.element,
@@ -177,7 +177,7 @@ class CFamily(Backend):
             "dtype_variables": tuple(v for v, name in render.variables.items() if name in unit.variables),
             "bindings": unit.bindings,
             "numbers": unit.numbers,
-            "aliases": {a: of for a, of in context["generics"].items() if a in words},
+            **self.aliases_of(context, words | stored),
             "rounded": rounded,
             "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
         }
@@ -219,7 +219,7 @@ class CFamily(Backend):
                 lines.append(f"{head}KEEP ? {again.name}_line[i + j + l] : {line.removeprefix(head)}" if again else line)
             accumulators = [self.accumulator(a) for a in c.accumulators]
             codes.append({**vars(c), "lines": lines, "accumulators": accumulators, "outputs": outputs, "gathers": gathers})
-        words = set(re.findall(r"\w+", unit.texts))
+        words = set(re.findall(r"\w+", unit.texts)) | {t.type for t in tensors.values()}
         return {
             "over_rows": True,
             "name": unit.name,
@@ -246,8 +246,18 @@ class CFamily(Backend):
             "dtype_variables": tuple(v for v, name in render.variables.items() if name in unit.variables),
             "bindings": unit.bindings,
             "rounded": {s.name: self.rounded(s) for s in unit.scalars},
-            "aliases": {a: of for a, of in context["generics"].items() if a in words},
-            "spelled": {a: f"compute<{', '.join(of)}>" for a, of in context["generics"].items()},
+            **self.aliases_of(context, words),
+        }
+
+    @staticmethod
+    def aliases_of(context: dict[str, Any], words: set[str]) -> dict[str, Any]:
+        """Of the names for what variables are computed in: those that a unit's code needs, with the variables of each, and
+        how each is spelled where it is not in scope."""
+        generics = context["generics"]
+        return {
+            "aliases": {a: of for a, of in generics.items() if a in words},
+            "spelled": {a: f"compute<{', '.join(of)}>" for a, of in generics.items()},
+            "computed_of": generics,
         }
 
     def accumulator(self, a: Accumulator) -> dict[str, Any]:

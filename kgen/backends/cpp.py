@@ -77,7 +77,7 @@ class Cpp(CFamily):
             if t.type in bound:
                 kind = self.types[bound[t.type]]
             elif bound and t.type in u["spelled"]:
-                kind = "double" if "f64" in bound.values() else "float"
+                kind = "double" if any(bound[v] == "f64" for v in u["computed_of"][t.type]) else "float"
             found.append(f"{const}{kind}* {t.name}, const int64_t* {t.name}_stride")
         return found
 

@@ -331,13 +331,10 @@ class Cuda(CFamily):
         numbers = [f"{a.type} {a.name}" for a in unit.numbers]
 
         def params(bound: dict[str, str]) -> list[str]:
-            spelled = {
-                g: f"compute<{', '.join(self.types[bound[v]] if v in bound else v for v in of)}>" for g, of in context["generics"].items()
-            }
             made = ["int rank", "int outer", "const i64* size"]
             for t in tensors:
                 type_name, written = memory[t]
-                type_name = self.types[bound[type_name]] if type_name in bound else spelled.get(type_name, type_name)
+                type_name = self.element_type(type_name, bound, context)
                 made.append(f"{'' if written else 'const '}{type_name}* {t}" + (f", const i64* {stride[t]}" if t in own else ""))
             made += [f"const i64* {gather_stride[g.name]}, i64 {g.stride}" for g in unit.gathers]
             return [*made, *numbers, "cudaStream_t stream"]
@@ -481,7 +478,7 @@ class Cuda(CFamily):
         at = {t.name: f"at[{i}]" for i, t in enumerate(u["operands"])}
         kind = {s.name: self.types[_passed(g, {})] if _stored(g) else s.type for s, g in zip(unit.scalars, given, strict=True)}
         memory = [t for t in u["operands"] if t not in unit.indices]
-        pointers = [f"{'' if t.name in u['writable'] else 'const '}{t.type}* {t.name}" for t in memory]
+        pointers = [f"{'' if t.name in u['writable'] else 'const '}{spelled.get(t.type, t.type)}* {t.name}" for t in memory]
         scalars = [f"{spelled.get(kind[s.name], kind[s.name])} {s.name}" for s in unit.scalars]
         loads = [(lanes[t.name], t.name, at[t.name], self.splat(u["position"][t.name])) for t in unit.inputs]
         values = [f"{t.compute}({lanes[t.name]}.at[k])" for t in unit.inputs]
@@ -498,7 +495,7 @@ class Cuda(CFamily):
         numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
 
         def params(bound: dict[str, str]) -> list[str]:
-            typed = [f"{c}{self.types[bound[t.type]] if t.type in bound else t.type}* {t.name}, const i64* {s}" for c, t, s in tensors]
+            typed = [f"{c}{self.element_type(t.type, bound, context)}* {t.name}, const i64* {s}" for c, t, s in tensors]
             return ["int rank", "const i64* size", *typed, *numbers, "cudaStream_t stream"]
 
         arguments = ["rank", "size", *(f"{t.name}, {s}" for _, t, s in tensors), *(a.name for a in u["numbers"]), "stream"]
@@ -519,10 +516,11 @@ class Cuda(CFamily):
         strides.update((x, stride) for stride, x, _ in index_strides)
         launch = wrapped("return launch", ["kernel, plan, vec, stream", *(t.name for t in memory), *passed], ";", 110)
         host = set(re.findall(r"\w+", " ".join([*passed, *(f"{kind[s.name]} {s.text}" for s, _ in u["computed"])])))
+        host |= {t.type for t in memory}
         chosen = "".join(f"{v}, " for v in unit.variables)
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(u['operands'])}, Index>"
         passing = ["i", "layout", *(t.name for t in memory), *(s.name for s in unit.scalars)]
-        device = set(re.findall(r"\w+", " ".join(body)))
+        device = set(re.findall(r"\w+", " ".join([*body, *(type_name for _, type_name, _, _ in stores)])))
         typename = ", ".join([f"typename {v}" for v in unit.variables])
         u.update(
             element_head="__device__ " + u["element_head"], kernel=f"{unit.name}_kernel", typename=typename,
@@ -540,6 +538,13 @@ class Cuda(CFamily):
             kernel_aliases={a: of for a, of in u["aliases"].items() if a in device},
         )  # fmt: skip
         return u
+
+    def element_type(self, type_name: str, bound: dict[str, str], context: dict[str, Any]) -> str:
+        """A tensor's element type where no alias is in scope, for dtype variables bound to dtypes (or left open)."""
+        if type_name in bound:
+            return self.types[bound[type_name]]
+        of = context["generics"].get(type_name)
+        return f"compute<{', '.join(self.types[bound[v]] if v in bound else v for v in of)}>" if of else type_name
 
     @staticmethod
     def indented(text: str, by: int) -> str:

@@ -20,7 +20,7 @@ from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
 from kgen.schedule import Map, Reduce
-from kgen.types import DTYPES, FLOAT, INT, DType, Number
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, DType, Number, variable_of
 
 #: What a literal's bare text looks like: it takes its dtype from the tensor beside it.
 BARE = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-?float\(\"-?\w+\"\)|\(\S+ if \w+ == tl\.float32 else \S+\)")
@@ -180,11 +180,12 @@ class Triton(Backend):
         kept = [w for u in views for w in u["kept"]]
         computed = {render.generics.get(d, "") for _, d, _ in kept}.union(*(u["generics"] for u in views))
         variables = {name: v for v, name in render.variables.items()}
+        sizes = [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)]
         summary = f"Writes {', '.join(r.state for r in kernel.results if r.state)} in place." if len(fresh) < len(kernel.results) else ""
         context |= {
             "units": views,
             "function_sources": list(sources.values()),
-            "math": "math." in "".join(sources.values()) or any(u["rows"] for u in views),
+            "math": "math." in "".join(sources.values()) or any(u["rows"] for u in views) or any(of == ELLIPSIS for _, of in sizes),
             "fractions": "Fraction(" in "".join(sources.values()),
             "libdevice": "libdevice." in code + "".join(sources.values()),
             "head": self.head(render, bool(fresh)),
@@ -199,7 +200,8 @@ class Triton(Backend):
             "long": any(u["rows"] and u["long"] for u in views),
             "computed_in": [(g, [variables[v] for v in context["generics"][g]]) for g in context["generics"] if g in computed],
             "generic": bool(render.variables),
-            "sizes": [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)],
+            "wide": [(d, variable_of(d)) for d in kernel.wide],
+            "sizes": sizes,
             "indices": any(u.indices for u in units),
             "writes": _listed([r.state or r.name for r in kernel.results]),
         }
@@ -243,17 +245,25 @@ class Triton(Backend):
             assert isinstance(p, Reduce)
             return RowView(self, render, unit, p, context).view()
         names = Names(set(render.global_names.taken))
-        outputs = tuple(replace(o, value=self._typed(o.value, o.compute)) for o in unit.outputs)
+
+        def hosts(t: Tensor) -> Tensor:
+            """A workspace has no name in the spec: the host's code calls it by its own."""
+            return replace(t, spec_name=t.name) if t.spec_name in render.kept else t
+
+        inputs = tuple(map(hosts, unit.inputs))
+        outputs = tuple(hosts(replace(o, value=self._typed(o.value, o.compute))) for o in unit.outputs)
+        kept = {name for _, name in render.kept.values()}
         compute = {o.name: o.compute for o in outputs}
         lines = [self._declared(line, compute) for line in unit.lines]
-        loaded = {t.spec_name for t in unit.inputs}
+        loaded = {t.spec_name for t in inputs}
         pointers: dict[str, str] = {}
-        for t in (*unit.inputs, *(o for o in outputs if o.spec_name not in loaded)):
-            pointers[t.spec_name] = names.fresh(f"{render.global_names.user(t.spec_name)}_ptr")
-        types = {t.type: pointers[t.spec_name] for t in (*reversed(outputs), *reversed(unit.inputs)) if t.type in context["variables"]}
+        for t in (*inputs, *(o for o in outputs if o.spec_name not in loaded)):
+            stem = t.name if t.spec_name in kept else render.global_names.user(t.spec_name)
+            pointers[t.spec_name] = names.fresh(f"{stem}_ptr")
+        types = {t.type: pointers[t.spec_name] for t in (*reversed(outputs), *reversed(inputs)) if t.type in context["variables"]}
         kind = {s.let.name: s.number.dtype.kind for s in p.scalars}  # type: ignore[union-attr]
         body = " ".join((*lines, *(o.value for o in outputs)))
-        computes = " ".join((*(t.compute for t in unit.inputs), *(s.type for s in unit.scalars)))
+        computes = " ".join((*(t.compute for t in inputs if t.type != t.compute), *(s.type for s in unit.scalars)))
         words = set(re.findall(r"\w+", body))
         aliases = {a: of for a, of in context["generics"].items() if a in words | set(re.findall(r"\w+", computes))}
         storage = [self._store(o, context["generics"]) for o in outputs]
@@ -284,16 +294,16 @@ class Triton(Backend):
                 f"{at[key]} = "
                 + (f"place({', '.join([pointers[key], *where])})" if key in pointers else f"offset({', '.join([*where, '1'])})")
             )
-        for t in unit.inputs:
+        for t in inputs:
             widen = "" if t.type == t.compute else f".to({t.compute})"
             loads.append(f"{t.name} = tl.load({at[t.spec_name]}, mask){widen}")
         values = [o.name for o in outputs]
         starts = {i.name: names.fresh(f"{i.name}_first") for i in unit.indices}
         loads += [f"{i.name} = {starts[i.name]} + {at[i.name]}.to(tl.int64)" for i in unit.indices]
-        arguments = [*(t.name for t in unit.inputs), *(i.name for i in unit.indices), *(s.name for s in numbers), *constants]
+        arguments = [*(t.name for t in inputs), *(i.name for i in unit.indices), *(s.name for s in numbers), *constants]
         stores = [f"tl.store({at[o.spec_name]}, {text}, mask)" for o, text in zip(outputs, storage, strict=True)]
         element_params = [
-            *(t.name for t in unit.inputs),
+            *(t.name for t in inputs),
             *(i.name for i in unit.indices),
             *(s.name for s in numbers),
             *(f"{c}: tl.constexpr" for c in constants),
@@ -319,7 +329,7 @@ class Triton(Backend):
         computed = [(s.name, s.text, s.note) for s in numbers if not re.fullmatch(r"[A-Za-z_]\w*", s.text)]
         return {
             "rows": False,
-            "kept": [(o.name, o.dtype, o.dims) for o in outputs if o.spec_name in render.kept],
+            "kept": [(o.name, o.dtype, o.dims) for o in outputs if o.spec_name in kept],
             "generics": set(),
             "source": "\n".join([*lines, ", ".join(o.value for o in outputs), *loads, *stores, *rounded]),
             "name": unit.name,

@@ -356,7 +356,7 @@ class RowView:
         for c in self.codes:
             if not c.element:
                 phase = self.row_phase(c)
-                if phase:
+                if any(not x.lstrip().startswith("#") for x in phase):  # what a rule took away leaves its equation
                     lines += [f"if READING > {k}:", *("    " + x for x in phase)] if k else phase
                 continue
             r = readings[k]

@@ -14,7 +14,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
+from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, Number, is_variable, resolve
 
 
 def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
@@ -46,9 +46,11 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
             node = graph.call_method("unsqueeze", (node, k - len(order)))
         return node
 
+    stored = {p.dtype: str(arguments[p.name].dtype) for p in kernel.params if p.is_tensor and is_variable(p.dtype)}
+    binding = {variable: TORCH[dtype.removeprefix("torch.")] for variable, dtype in stored.items()}
+
     def dtype(name: str) -> Any:
-        stored = next((arguments[p.name].dtype for p in kernel.params if p.is_tensor and p.dtype == name), None)
-        return stored if name not in DTYPES else getattr(torch, DTYPES[name].torch)
+        return getattr(torch, resolve(name, binding).torch)
 
     def reduced(kind: str, node: Any, dims: Dims) -> Any:
         """A reduction that keeps its dims, with size 1."""
@@ -85,7 +87,7 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
         elif v.op == "const":
             made.append({"pi": math.pi, "inf": math.inf, "nan": math.nan}[attr])
         elif v.op == "size":
-            made.append(sizes[attr])
+            made.append(math.prod(batch) if attr == ELLIPSIS else sizes[attr])
         elif v.op == "index":
             place = graph.call_function(torch.arange, (sizes[attr],), {"device": device})
             made.append(graph.call_method("reshape", (place, [-1 if d == attr else 1 for d in order])))

@@ -15,7 +15,7 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, DType, Number
+from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve
 
 MODES = ("eager", "kernel", "exact")
 
@@ -40,7 +40,8 @@ class Evaluator:
             if d != ELLIPSIS
         }
         self.device = next((a.device for a in arguments.values() if isinstance(a, torch.Tensor)), "cpu")
-        self.binding = {p.dtype: arguments[p.name].dtype for p in kernel.params if p.dims is not None and p.dtype not in DTYPES}
+        stored = {p.dtype: str(arguments[p.name].dtype) for p in kernel.params if p.is_tensor and is_variable(p.dtype)}
+        self.binding = {variable: TORCH[dtype.removeprefix("torch.")] for variable, dtype in stored.items()}
         leading = [p for p in kernel.params if p.dims and ELLIPSIS in p.dims]
         heads = [arguments[p.name].shape[: arguments[p.name].dim() + 1 - len(p.dims or ())] for p in leading]
         self.batch = tuple(torch.broadcast_shapes(*heads))
@@ -75,7 +76,8 @@ class Evaluator:
         return math.prod(math.prod(self.batch) if d == ELLIPSIS else self.sizes[d] for d in dims)
 
     def dtype(self, name: str):
-        return self.binding.get(name) or getattr(self.torch, DTYPES[name].torch)
+        """Torch's dtype for a declared one."""
+        return getattr(self.torch, resolve(name, self.binding).torch)
 
     def lift(self, x):
         """A stored value as this reading computes with it."""
@@ -97,7 +99,7 @@ class Evaluator:
     def finish(self, x, dims: Dims, dtype):
         torch = self.torch
         if not isinstance(x, torch.Tensor):
-            x = torch.tensor(x, device=self.device)
+            x = torch.tensor(x, device=self.device, dtype=torch.float64 if isinstance(x, float) else None)
         x = self.convert(x, dtype)
         if x.dim() < len(self.order):  # made of numbers alone
             x = x.reshape([1] * len(self.order))
@@ -147,10 +149,15 @@ class Evaluator:
                 if isinstance(args[0], torch.Tensor)
                 else torch.tensor(args[0], device=self.device, dtype=torch.float64 if isinstance(args[0], float) else None)
             )
-            return self.lift(self.convert(x, self.dtype(attr)))
+            return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(attr)))
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)
         return self.operate(v, args)
+
+    def keeps(self, v: Value) -> bool:
+        """Whether a cast rounds nothing: to T32, of what is computed in that dtype."""
+        t = self.kernel.values[v.args[0]].type
+        return is_wide(str(v.attr)) and isinstance(t, Float) and t.compute(self.binding) is resolve(str(v.attr), self.binding)
 
     def operate(self, v: Value, args: list):
         torch = self.torch
@@ -189,8 +196,6 @@ class Evaluator:
 
     def common(self, v: Value):
         """The dtype in which the operands of `v` meet, as torch would have it for this reading."""
-        from kgen.types import Float, promote
-
         operands = [self.kernel.values[a] for a in v.args]
         if OPS[v.op].rule == "where":
             operands = operands[1:]

@@ -8,7 +8,7 @@ from typing import Any
 from kgen.check import Kernel
 from kgen.ops import REDUCTIONS
 from kgen.runtime.arguments import default
-from kgen.types import DTYPES, ELLIPSIS
+from kgen.types import ELLIPSIS, resolve_named
 
 ROW = 4096  # elements along the dims that are reduced, or along a named dim
 
@@ -48,7 +48,7 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
             given[p.name] = default(p) if p.default is not None else 3 if p.dtype == "int" else 0.5
             continue
         assert p.dims is not None
-        stored = DTYPES.get(p.dtype) or DTYPES[dtype]
+        stored = resolve_named(p.dtype, dict.fromkeys(kernel.variables, dtype))
         shape = (batch if ELLIPSIS in p.dims else []) + [sizes[d] for d in p.dims if d != ELLIPSIS]
         torch_dtype = getattr(torch, stored.torch)
         if stored.is_float:

@@ -36,7 +36,7 @@ from typing import Any
 from kgen.check import Kernel, Value
 from kgen.ops import OPS, REDUCTIONS, tree_depth
 from kgen.runtime.evaluate import Evaluator
-from kgen.types import DTYPES, DType, Float, Number, f32, f64, is_float, resolve
+from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
 #: Rows up to this length are summed with the maximum known: their bound has no room for an online softmax.
 ONLINE = 1 << 14
@@ -74,15 +74,13 @@ class Analysis(Evaluator):
         super().__init__(kernel, arguments, "exact")
         self.target = target
         self.floors: list[float] = []
-        self.names = {v: str(d).removeprefix("torch.") for v, d in self.binding.items()}
-        self.bound_dtypes = {v: next(d for d in DTYPES.values() if d.torch == name) for v, name in self.names.items()}
 
     def results(self) -> list[Bounded]:
         values, errors = self.analyse()
         torch = self.torch
         found = []
         for r in self.kernel.results:
-            stored = resolve(r.dtype, self.bound_dtypes)
+            stored = resolve(r.dtype, self.binding)
             x, e = values[r.value], errors[r.value]
             if not isinstance(x, torch.Tensor):
                 x = torch.tensor(x, dtype=torch.float64 if isinstance(x, float) else None).reshape([1] * len(self.order))
@@ -144,7 +142,7 @@ class Analysis(Evaluator):
     def compute(self, v: Value) -> str:
         """The float dtype in which a value is computed."""
         t = v.type
-        return (t.compute(self.bound_dtypes) if hasattr(t, "compute") else f32).name  # type: ignore[union-attr]
+        return (t.compute(self.binding) if hasattr(t, "compute") else f32).name  # type: ignore[union-attr]
 
     def error(self, v: Value, x: Any, args: list, carried: list) -> Any:
         torch = self.torch
@@ -172,16 +170,10 @@ class Analysis(Evaluator):
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
         if v.op == "cast":
-            digits = (
-                str(v.attr)
-                if str(v.attr) in FORMATS
-                else self.bound_dtypes[str(v.attr)].name
-                if str(v.attr) in self.bound_dtypes
-                else format_
-            )
-            if digits in ("f16", "bf16"):
-                return moved  # the ends of the interval were rounded too
-            return moved + (0.5 * ulp(x, format_) if digits in ("f32",) else 0)
+            digits = resolve(str(v.attr), self.binding).name
+            if digits in ("f16", "bf16") or self.keeps(v):
+                return moved  # the ends of the interval were rounded too, or nothing is
+            return moved + (0.5 * ulp(x, format_) if digits == "f32" else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
         exact_ops = (
             "where",
@@ -273,6 +265,8 @@ class Analysis(Evaluator):
             a, b = (t.double() if isinstance(t, torch.Tensor) else torch.tensor(float(t), dtype=torch.float64) for t in args)
             reach = errors[0] + errors[1]
             return torch.where((reach != 0) & ~((a - b).abs() > reach) | torch.isnan(reach), torch.inf, 0.0)
+        if v.op in ("sin", "cos"):  # their slope is at most 1, and they come back between the ends of an interval
+            return errors[0].clamp(max=2.0)
         # errors near the end of float64 would vanish in the sums below: move further, and scale back (but not where it jumps)
         far, back = torch.ones((), dtype=torch.float64), 1.0
         if self.compute(v) == "f64":
@@ -300,6 +294,8 @@ class Analysis(Evaluator):
             worst = torch.maximum(worst, step)
         for k in carrying:
             worst = torch.where(torch.isnan(errors[k]), torch.nan, worst)
+        if v.op == "div" and 1 in carrying and self.floors[v.args[1]] < 0:  # between the ends of the divisor lies its zero
+            worst = torch.where(torch.as_tensor(args[1], dtype=torch.float64).abs() < errors[1], torch.inf, worst)
         return worst
 
     # ------------------------------------------------------------------------------------------------ reductions

@@ -76,6 +76,11 @@ h = T(x * lr)
 y = h * T(lr) + T(k) + T(i) + f16(lr)
 z = i8(clamp(round(x), -128, 127))
 b = bool(x) and isnan(x) or isinf(h)""",
+    "wide": """wide(s: T32[N], x: T[..., N], r: U32[N], u: U[N], n: float) -> (y: T32[..., N], h: T[..., N], s': T32[N], w: U32[N])
+y = T32(r) * x
+h = T(s) + x / size[...](x)
+s' = s * 2
+w = n""",
     "row_scale": "row_scale(x: T[M, N], s: T[M]) -> y: T[M, N]\ny = x * s",
 }
 

@@ -129,7 +129,7 @@ def test_the_prelude_is_well_formed():
     """Every helper of the prelude checks when called, and names only its arguments."""
     for name, helper in prelude().items():
         args = ", ".join("x" if k == 0 else "0.5" for k in range(len(helper.params)))
-        k = kernel(f"f(x: T[N]) -> y: T[N]\n\ny = {name}{'[N]' if helper.dims else ''}({args})\n")
+        k = kernel(f"f(x: T[N]) -> y: T[N]\n\ny = T({name}{'[N]' if helper.dims else ''}({args}))\n")
         assert k.values
         assert name not in OPS or name in ("relu", "clamp")
 

@@ -122,4 +122,20 @@ close(h[3:], x[3:].bfloat16())  # the interpreter truncates to bf16: single roun
 assert load("forget").forget(a := torch.zeros(5)) is None and a.tolist() == [2.5] * 5
 nasty = load("nasty")
 close(nasty.print(torch.ones(4), torch.ones(4), 2.0, 3.0, torch.ones(4)), torch.full((4,), 8.0))
+
+wide = load("wide").wide
+for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+    computed = torch.float64 if dtype == torch.float64 else torch.float32
+    x, s = torch.randn(3, 9, dtype=torch.float64).to(dtype), torch.randn(9, dtype=computed)
+    was = s.clone()
+    y, h = wide(s, x)
+    assert (y.dtype, h.dtype) == (computed, dtype)
+    close(y, x.double() * was.double())
+    close(h, was.to(dtype).double() + x.double() / 3)
+    close(s, was.double() * 2)
+    other = torch.float32 if dtype == torch.float64 else torch.float64
+    refused(lambda x=x, s=s, other=other: wide(s.to(other), x), str(other))
+    out = y.to(other), h
+    refused(lambda x=x, s=s, out=out: wide(s, x, out=out), str(other))
+
 print("ok")

@@ -87,6 +87,29 @@ for chosen in FORMS:
     scattered = torch.randn(3, 2, 2, 2, 2, 2, 4, dtype=torch.float64)[:, :, ::2].transpose(0, 3).transpose(2, 5)
     assert module.aa(scattered).item() == scattered.argmin().item()
 
+for chosen in FORMS:
+    module = load("cd")
+    form(module, chosen)
+    for dtype in (torch.float64, torch.bfloat16):
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        x, d = (torch.randn(3, 19, dtype=torch.float64).to(dtype) for _ in range(2))
+        r, w = torch.randn(3, dtype=wide), torch.randn(19, dtype=wide)
+        was, (a, b, c) = w.clone().double(), (t.double() for t in (x, d, r))
+        dx, dw, n = module.cd(x, r, d, w)
+        assert (dx.dtype, dw.dtype, n.dtype) == (dtype, wide, wide)
+        g = b * c[:, None]
+        close(dx, g - a * (g * a).mean(-1, keepdim=True), 1e-12 if wide == dtype else 2.0**-7)
+        tol = 1e-12 if wide == dtype else 1e-5
+        close(dw, (a * g).sum(0), tol)
+        close(n, (a * b).sum(-1) / 3, tol)
+        close(w, was * 0.5 + a.amax(0), tol)
+        try:
+            module.cd(x, r.to(torch.float16), d, w)
+        except TypeError as error:
+            assert "torch.float16" in str(error), error
+        else:
+            raise AssertionError("accepted")
+
 w, t = torch.randn(7, 5), torch.tensor([[3, 6], [-1, 7]])
 y = load("embed").embed(w, t)
 close(y[0], w[[3, 6]])

@@ -166,7 +166,7 @@ def test_every_form_compiles_everywhere(name, target, tmp_path):
 def test_rows_under_the_interpreter(tmp_path):
     for name in ("inplace", "places", "products", "embed", "two"):
         emit(MORE[name], tmp_path, name)
-    for name, kernel in (("ae", "all and each"), ("aa", "place among all")):
+    for name, kernel in (("ae", "all and each"), ("aa", "place among all"), ("cd", "in the dtype computed in")):
         emit(PROGRAMS[kernel], tmp_path, name)
     done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted_rows.py"), tmp_path], capture_output=True, text=True,
                           env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip

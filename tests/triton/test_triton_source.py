@@ -89,6 +89,8 @@ TRICKY = {
     "literals": "literals(x: T[N], f: f32[N]) -> (y: T[N], z: f32[N], c: T[N])\n"
     "y = x * -0.0 + 1e300 + 0.1000000014901161193847656250001 + x ^ 0.3\nz = f * 1e300 + 1e-45 + (f if f > -0.1 else 3)\nc = 0.1",
     "stranded": "stranded(x: T[N], w: U[M]) -> (y: T[N], z: U[M])\ny = T(U(x) / 3)\nz = U(T(w))",
+    "wide": "wide(s: T32[N], x: T[..., N]) -> (y: T32[..., N], h: T[..., N], s': T32[N])\n"
+    "y = T32(x) * s\nh = T(s) + x / size[...](x)\ns' = s * 2",
     "clash": "clash(x: F[N], y: G[N]) -> z: F[N]\nz = F(x * y) + G(y)",
     **{f"table_{d}": table(d) for d in ("f32", "f64", "i8", "u8", "i16", "i32", "i64", "bool")},
 }  # fmt: skip
@@ -127,7 +129,8 @@ def build(module, kernel, types: dict[str, str], target: str, kind: str = "rows"
             constants[p.name] = given.get(p.name) or module.FLOATS[_torch(types[p.name])]
         elif p.num < len(tensors):
             dtype = module.TENSORS[next(pointers)][0]
-            signature[p.name] = POINTERS[types[dtype] if isinstance(dtype, str) else str(dtype)]
+            wide = {f"{v}32": d if d == "torch.float64" else "torch.float32" for v, d in types.items()}
+            signature[p.name] = POINTERS[(types | wide)[dtype] if isinstance(dtype, str) else str(dtype)]
         else:
             signature[p.name] = p.annotation_type
     attrs = {(k,): [["tt.divisibility", 16]] for k in range(len(tensors))}
@@ -150,7 +153,7 @@ def _torch(name: str):
 
 
 def choices(module, dtypes) -> list[dict[str, str]]:
-    variables = sorted({d for d, _ in module.TENSORS.values() if isinstance(d, str)})
+    variables = sorted({d[0] for d, _ in module.TENSORS.values() if isinstance(d, str)})  # T of T and of T32
     return [dict(zip(variables, c, strict=True)) for c in itertools.product(dtypes, repeat=len(variables))]
 
 
@@ -203,7 +206,7 @@ def test_full_blocks_use_16_byte_accesses(dtype, kind, rank, tmp_path):
 
 
 def test_host_functions_under_the_interpreter(tmp_path):
-    for name in ("affine", "scaled", "adamish", "middle", "turned", "passes", "position", "bools", "into", "forget", "nasty"):
+    for name in ("affine", "scaled", "adamish", "middle", "turned", "passes", "position", "bools", "into", "forget", "nasty", "wide"):
         path = tmp_path / f"{name}.py"
         path.write_text(backend("triton").render(check(syntax.parse(TRICKY[name], f"{name}.k"))))
     done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted.py"), tmp_path], capture_output=True, text=True,
