@@ -100,20 +100,25 @@ class Op:
 
 @dataclass(frozen=True)
 class Reduction:
-    """One kind of reduction: its dtype rule ("sum", "same", "float", "bool" or "index"), torch's name and its identity."""
+    """One kind of reduction: its dtype rule ("sum", "same", "float", "bool" or "index"), torch's name, its identity, and its gradient.
+
+    `grad` gives an element's share of the cotangent `dy` ("" where there is none to give); `x` is the operand, `y` the result
+    and `D` the dims.  Greatest and least elements that are equal share it, as `amax` does in torch.
+    """
 
     name: str
     rule: str
     torch: str
     identity: str
+    grad: str = ""
 
 
 REDUCTIONS: dict[str, Reduction] = {r.name: r for r in (
-    Reduction("sum", "sum", "sum", "0"),
-    Reduction("prod", "sum", "prod", "1"),
-    Reduction("mean", "float", "mean", "0"),
-    Reduction("max", "same", "amax", "-inf"),
-    Reduction("min", "same", "amin", "inf"),
+    Reduction("sum", "sum", "sum", "0", "dy"),
+    Reduction("prod", "sum", "prod", "1", "dy * (y / x) if zeros[D](x) == 0 else dy * others[D](x) if x == 0 and zeros[D](x) == 1 else 0"),
+    Reduction("mean", "float", "mean", "0", "dy / size[D](x)"),
+    Reduction("max", "same", "amax", "-inf", "(dy if x == y else 0) / sum[D](i64(x == y))"),
+    Reduction("min", "same", "amin", "inf", "(dy if x == y else 0) / sum[D](i64(x == y))"),
     Reduction("any", "bool", "any", "0"),
     Reduction("all", "bool", "all", "1"),
     Reduction("argmax", "index", "argmax", "-inf"),
@@ -135,8 +140,8 @@ CONSTANTS = ("pi", "inf", "nan")
 
 
 def _sigmoid(torch: Any, x: Any) -> Any:
-    """torch's own is 0 where exp(-x) overflows, though f64 has denormals there."""
-    return torch.where(x < -700, torch.exp(x.clamp(max=0)), torch.sigmoid(x))
+    """torch's own is 0 where exp(-x) overflows, though there are denormals there; exp(x) is as good from -80 down (1 + 1e-35)."""
+    return torch.where(x < -80, torch.exp(x.clamp(max=0)), torch.sigmoid(x))
 
 
 def _cube_root(torch: Any, x: Any) -> Any:

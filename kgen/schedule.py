@@ -419,7 +419,7 @@ def _ordered(passes: list[Pass]) -> list[Pass]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program takes per element of its largest pass, by count: bytes read and written (operands that
+    """What a program takes per element of its largest passes, by count: bytes read and written (operands that
     broadcast are not counted: they stay in a cache), arithmetic and special-function instructions in f32."""
 
     read: int
@@ -429,15 +429,19 @@ class Cost:
 
 
 def cost(plan: Plan) -> Cost:
-    largest = max(plan.passes, key=lambda p: len(p.dims))
-    if isinstance(largest, Reduce):  # each reading computes what it needs
-        work = [OPS[let.expr.name].cost for p in largest.phases if p.element for let in p.lets if let.expr.name in OPS and let.dims]
-        work += [(1, 0) for p in largest.phases for _ in p.reductions]
-    else:
-        work = [OPS[let.expr.name].cost for let in largest.lets if let.expr.name in OPS and let.dims]
+    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes."""
+    most = max(len(p.dims) for p in plan.passes)
+    passes = [p for p in plan.passes if len(p.dims) == most]
+    work: list[tuple[int, int]] = []
+    for p in passes:
+        if isinstance(p, Reduce):  # each reading computes what it needs
+            work += [OPS[let.expr.name].cost for f in p.phases if f.element for let in f.lets if let.expr.name in OPS and let.dims]
+            work += [(1, 0) for f in p.phases for _ in f.reductions]
+        else:
+            work += [OPS[let.expr.name].cost for let in p.lets if let.expr.name in OPS and let.dims]
     return Cost(
-        sum(t.dtype.bytes for t in largest.loads if set(t.dims) == set(largest.dims)),
-        sum(s.dtype.bytes for s in largest.stores if set(s.dims) == set(largest.dims)),
+        sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
+        sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
         sum(c[0] for c in work),
         sum(c[1] for c in work),
     )

@@ -75,7 +75,7 @@ def format_header(header: Header, width: int = 110) -> str:
     return "\n".join(line.rstrip() for line in lines) + tail
 
 
-def _format_statement(s: Statement, pad: int) -> str:
+def format_statement(s: Statement, pad: int = 0) -> str:
     if isinstance(s, Header):
         return format_header(s)
     if isinstance(s, Helper):
@@ -114,7 +114,7 @@ def format_file(file: File) -> str:
                 out.append("")
             if text:
                 out.append(text)
-        out.append(_format_statement(statement, pads[k]) + behind)
+        out.append(format_statement(statement, pads[k]) + behind)
     for row, text, _ in comments[taken:]:
         if out and out[-1] and (row - 1) in blank:
             out.append("")

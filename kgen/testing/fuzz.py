@@ -16,7 +16,7 @@ from kgen.check import Kernel, Parameter
 from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS, TARGETS
 from kgen.runtime.arguments import default
-from kgen.types import DTYPES, ELLIPSIS, Number, is_float
+from kgen.types import DTYPES, ELLIPSIS, Number, is_float, resolve_named
 
 HEADS = ("kernel", "target", "cases", "elements", "unbounded", "worst ulp", "of bound", "eager ulp")
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
@@ -146,14 +146,14 @@ def shown_progress(label: str, shown: bool) -> Iterator[None]:
         yield
 
 
-def check(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False) -> Report:
-    """Run `examples` random cases of a kernel on a target.
+def check(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, runnable: Any = None) -> Report:
+    """Run `examples` random cases of a kernel on a target; `runnable` is what is run instead of the kernel itself.
 
     Raises `KgenError` where no code can be generated for the kernel.
     """
     from kgen.runtime.kernel import Kernel as Runnable
 
-    runnable = Runnable(kernel)
+    runnable = runnable or Runnable(kernel)
     report = Report(kernel.name, target)
     with _progress(f"{kernel.name} {target}", examples, progress) as advance:
         for number in range(examples):
@@ -162,6 +162,85 @@ def check(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progr
             if len(report.failures) >= 3:
                 break
     return report
+
+
+def check_backward(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False) -> Report:
+    """`check` for a kernel's gradients, as training has them: the forward saves, the backward reads what it saved.
+
+    They are held to the bound of the backward that computes everything anew from exact parameters.  Raises `KgenError` where
+    the kernel has no backward.
+    """
+    from kgen.grad import backward
+
+    return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel))
+
+
+class Saving:
+    """A kernel's gradients as a function of the parameters of its backward without savings."""
+
+    def __init__(self, kernel: Kernel):
+        from kgen.grad import backward
+        from kgen.runtime.kernel import Kernel as Runnable
+
+        self.kernel, self.made = kernel, backward(kernel)
+        self.anew = Runnable(backward(kernel, save=False).kernel)
+        self.forward, self.backward = Runnable(self.made.forward), Runnable(self.made.kernel)
+
+    def _run(self, args: tuple, given: dict[str, Any], out: Any, target: str | None) -> Any:
+        import torch
+
+        if any(isinstance(x, torch.Tensor) and not x.numel() for x in given.values()):
+            return self.anew._run(args, given, out, target)  # the forward may refuse what has no gradient either
+        wanted = {p.name for p in self.made.kernel.params}
+        if self.made.saved:
+            returned = self.forward._run((), self.whole(given), None, target)
+            results = returned if isinstance(returned, tuple) else (returned,)
+            given = given | {r.name: value for r, value in zip(self.made.forward.results, results, strict=True)}
+        return self.backward._run((), {name: value for name, value in given.items() if name in wanted}, None, target)
+
+    def whole(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The forward's arguments; parameters that no gradient reads (a bias) are zeros."""
+        import torch
+
+        known = {p.name: p for p in self.kernel.params}
+        tensors = {name: t for name, t in given.items() if name in known and known[name].is_tensor}
+        sizes = {d: t.shape[k - len(known[n].dims or ())] for n, t in tensors.items() for k, d in enumerate(known[n].dims or ())
+                 if d != ELLIPSIS}  # fmt: skip
+        binding = {known[n].dtype: t.dtype for n, t in tensors.items()}
+        made: dict[str, Any] = {}
+        for p in self.kernel.params:
+            if p.name in given:
+                made[p.name] = given[p.name]
+            elif p.dims is not None:
+                dtype = binding.get(p.dtype) or getattr(torch, DTYPES[p.dtype].torch)
+                device = next(iter(tensors.values())).device
+                made[p.name] = torch.zeros([sizes.get(d, 1) for d in p.dims if d != ELLIPSIS], dtype=dtype, device=device)
+            elif p.default is None:
+                made[p.name] = 1
+        return made
+
+
+class Reports(tuple):
+    """The reports of a kernel on its targets, printed as `kgen check` does."""
+
+    def __str__(self) -> str:
+        rows = [HEADS, *(r.row() for r in self)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADS))]
+        cells = ([c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))] for row in rows)
+        return "\n".join("  ".join(line).rstrip() for line in cells)
+
+    __repr__ = __str__
+
+
+def check_all(kernel: Kernel, target: str | None = None, examples: int = 100, seed: int = 0) -> Reports:
+    """`check` on every target that runs here, or on one.  Raises `KgenError` with the failures, or where no target runs."""
+    able, left_out = targets(target)
+    if not able:
+        raise KgenError("no target runs here", help="; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    reports = Reports(check(kernel, name, examples, seed) for name in able)
+    if failures := [f for r in reports for f in r.failures]:
+        raise KgenError("\n".join(failures))
+    return reports
 
 
 class Draw:
@@ -310,7 +389,7 @@ class Draw:
 
     def fill(self, shape: list[int], dtype: str) -> Any:
         torch, rnd, generator = self.torch, self.random, self.generator
-        declared = DTYPES[self.binding.get(dtype, dtype)]
+        declared = resolve_named(dtype, self.binding)
         torch_dtype = getattr(torch, declared.torch)
         if declared.kind == "bool":
             return torch.rand(shape, generator=generator) < 0.5
@@ -412,7 +491,7 @@ def compare(got: Any, want: Any, eager: Any, report: Report) -> str:
     rounded = x.to(got.dtype).double()
     same = (y == rounded) | (torch.isnan(y) & torch.isnan(x))
     error = (y - x).abs()
-    overflow = torch.isinf(y) & torch.isfinite(x) & (x.abs() + want.bound >= FORMATS[want.dtype][2]) & (torch.sign(x) == torch.sign(y))
+    overflow = torch.isinf(y) & torch.isfinite(x) & (x * torch.sign(y) + want.bound >= FORMATS[want.dtype][2])
     ok = same | overflow | (error <= want.bound * (1 + 1e-9))
     bad = bounded & ~ok
     plain = bounded & torch.isfinite(x) & torch.isfinite(y)

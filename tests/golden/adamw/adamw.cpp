@@ -90,6 +90,16 @@ inline void adamw_element(
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
+// Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
+template <typename Body> inline void parallel(bool pays, int64_t n, const Body& body) {
+    if (!pays) {
+        for (int64_t i = 0; i < n; i++) body(i);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) body(i);
+}
+
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
 template <int K> struct Loop {
     int rank = 0;
@@ -180,8 +190,7 @@ void adamw_run(
     const F s3 = F(1.0 - power(b2, double(t)));
     const Loop<4> loop(rank, size, {g_stride, p_stride, m_stride, v_stride});
     const int64_t tiles = (loop.numel + TILE - 1) / TILE;
-#pragma omp parallel for schedule(static) if (loop.numel >= PARALLEL)
-    for (int64_t tile = 0; tile < tiles; tile++) {
+    parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
         const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
         T p_buffer[TILE];
         const T* p_tile = loop.load(1, p, begin, n, p_buffer);
@@ -215,7 +224,7 @@ void adamw_run(
         if (!p_next_place) loop.store(1, p, begin, n, p_next_buffer);
         if (!m_next_place) loop.store(2, m, begin, n, m_next_buffer);
         if (!v_next_place) loop.store(3, v, begin, n, v_next_buffer);
-    }
+    });
 }
 
 }  // namespace

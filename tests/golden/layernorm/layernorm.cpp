@@ -59,6 +59,16 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
+// Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
+template <typename Body> inline void parallel(bool pays, int64_t n, const Body& body) {
+    if (!pays) {
+        for (int64_t i = 0; i < n; i++) body(i);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) body(i);
+}
+
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
 template <int K> struct Loop {
     int rank = 0;
@@ -198,10 +208,12 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 // The results of the segments of a row (of `used` rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
-    T one[W] = {};
+    T one[W];
     std::unique_ptr<T[]> many;
 
-    Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {}
+    Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
+        std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
+    }
     T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
     void put(int64_t s, const T* from) {
         for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
@@ -234,8 +246,7 @@ void layernorm_run(
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         const auto sum_N_combine = [](F a, F b) { return F(a + b); };
         const auto sum_N__combine = [](F a, F b) { return F(a + b); };
-#pragma omp parallel for schedule(static) if (!apart && rows.numel * n >= PARALLEL)
-        for (int64_t unit = 0; unit < units; unit++) {
+        parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
@@ -243,16 +254,15 @@ void layernorm_run(
             [[maybe_unused]] const T* b_row = b + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] T* y_row = y + (ACROSS ? 0 : rows.offset(2, row));
             Parts<F, WIDTH> sum_N_parts(segments, width);
-#pragma omp parallel for schedule(static) if (apart)
-            for (int64_t s = 0; s < segments; s++) {
+            parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, HELD, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                 for (int64_t i = s * SEGMENT; i < end; i += ACROSS ? 1 : LANES) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < LANES ? end - i : LANES;
-                    [[maybe_unused]] const int64_t to = (count + GROUP - 1) / GROUP * GROUP;
+                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, to);
+                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     for (int64_t j = 0; j < count; j += GROUP) {
                         F* sum_N_now = sum_N_part.now + (ACROSS ? j : 0);
                         F sum_N_given[GROUP];
@@ -268,7 +278,7 @@ void layernorm_run(
                     sum_N_part.next(ACROSS ? 32 : 4);
                 }
                 sum_N_parts.put(s, sum_N_part.template finish<!ACROSS>());
-            }
+            });
             [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
             F mu_rows[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
@@ -281,16 +291,15 @@ void layernorm_run(
                 }
             }
             Parts<F, WIDTH> sum_N__parts(segments, width);
-#pragma omp parallel for schedule(static) if (apart)
-            for (int64_t s = 0; s < segments; s++) {
+            parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, HELD, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
                 for (int64_t i = s * SEGMENT; i < end; i += ACROSS ? 1 : LANES) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < LANES ? end - i : LANES;
-                    [[maybe_unused]] const int64_t to = (count + GROUP - 1) / GROUP * GROUP;
+                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, to);
+                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     for (int64_t j = 0; j < count; j += GROUP) {
                         F* sum_N__now = sum_N__part.now + (ACROSS ? j : 0);
                         F sum_N__given[GROUP];
@@ -309,7 +318,7 @@ void layernorm_run(
                     sum_N__part.next(ACROSS ? 32 : 4);
                 }
                 sum_N__parts.put(s, sum_N__part.template finish<!ACROSS>());
-            }
+            });
             [[maybe_unused]] const F* sum_N__rows = sum_N__parts.finish(sum_N__combine);
             F rsqrt_row_rows[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
@@ -319,24 +328,23 @@ void layernorm_run(
                     rsqrt_row_rows[j + l] = F(1) / std::sqrt(sum_N_ / N + eps);
                 }
             }
-#pragma omp parallel for schedule(static) if (apart)
-            for (int64_t s = 0; s < segments; s++) {
+            parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 for (int64_t i = s * SEGMENT; i < end; i += ACROSS ? 1 : LANES) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < LANES ? end - i : LANES;
-                    [[maybe_unused]] const int64_t to = (count + GROUP - 1) / GROUP * GROUP;
+                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, to);
+                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     T w_buffer[LANES];
                     const T* w_tile =
-                        lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, to);
+                        lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
                     T b_buffer[LANES];
                     const T* b_tile =
-                        lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, to);
+                        lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
                     T y_buffer[LANES];
                     T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
-                    T* y_place = lanes.dense(2, y_from, first, count, to);
+                    T* y_place = lanes.dense(2, y_from, first, count, filled);
                     T* y_tile = y_place ? y_place : y_buffer;
                     for (int64_t j = 0; j < count; j += GROUP) {
 #pragma omp simd
@@ -355,8 +363,8 @@ void layernorm_run(
                     }
                     if (!y_place) lanes.store(2, y_from, first, count, y_buffer);
                 }
-            }
-        }
+            });
+        });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
     if (inner.numel < 64 || inner.step() > 8) run(std::true_type());

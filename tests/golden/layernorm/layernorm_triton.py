@@ -390,6 +390,12 @@ def vectors(fast, slow, k, x):
     return n if x.data_ptr() % 16 == 0 and all(jump % n == 0 for jump in jumps) else 1
 
 
+def whole(name, x, sizes):
+    """x in full along the leading dims, where it has them."""
+    dims = TENSORS[name][1].split()
+    return x.expand(*sizes["..."], *x.shape[x.dim() - len(dims) + 1 :]) if "..." in dims else x
+
+
 def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, **constants):
     """Launch a pass over rows on the tensors of these names. It writes `elements` and `ends`, one a row.
     `walks` tells how many strides of each a kernel takes, along the rows and along a row.
@@ -413,7 +419,7 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
         if dense:
             raise ValueError(f"the dims of a row lie as {len(inner)} that do not merge; {ranks[1]} are the most")
         rows, inner, tensors = asked
-        copies = {name: x.contiguous() for name, x in tensors.items()}
+        copies = {name: whole(name, x, sizes).contiguous() for name, x in tensors.items()}
         launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, **constants)
         for name in (*elements, *ends):
             tensors[name].copy_(copies[name])

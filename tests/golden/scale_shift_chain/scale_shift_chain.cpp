@@ -98,6 +98,16 @@ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
+// Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
+template <typename Body> inline void parallel(bool pays, int64_t n, const Body& body) {
+    if (!pays) {
+        for (int64_t i = 0; i < n; i++) body(i);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) body(i);
+}
+
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
 template <int K> struct Loop {
     int rank = 0;
@@ -184,8 +194,7 @@ void scale_shift_chain_run(
     using F = compute<T>;
     const Loop<6> loop(rank, size, {x_stride, s1_stride, b1_stride, s2_stride, b2_stride, y_stride});
     const int64_t tiles = (loop.numel + TILE - 1) / TILE;
-#pragma omp parallel for schedule(static) if (loop.numel >= PARALLEL)
-    for (int64_t tile = 0; tile < tiles; tile++) {
+    parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
         const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
         T x_buffer[TILE];
         const T* x_tile = loop.load(0, x, begin, n, x_buffer);
@@ -204,7 +213,7 @@ void scale_shift_chain_run(
         for (int64_t i = 0; i < TILE; i++) y_tile[i] = scale_shift_chain_element<F>(
                 F(x_tile[i]), F(s1_tile[i]), F(b1_tile[i]), F(s2_tile[i]), F(b2_tile[i]));
         if (!y_place) loop.store(5, y, begin, n, y_buffer);
-    }
+    });
 }
 
 }  // namespace

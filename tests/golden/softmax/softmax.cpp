@@ -71,6 +71,16 @@ template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : 
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
+// Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
+template <typename Body> inline void parallel(bool pays, int64_t n, const Body& body) {
+    if (!pays) {
+        for (int64_t i = 0; i < n; i++) body(i);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) body(i);
+}
+
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
 template <int K> struct Loop {
     int rank = 0;
@@ -210,10 +220,12 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 // The results of the segments of a row (of `used` rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
-    T one[W] = {};
+    T one[W];
     std::unique_ptr<T[]> many;
 
-    Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {}
+    Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
+        std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
+    }
     T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
     void put(int64_t s, const T* from) {
         for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
@@ -245,23 +257,21 @@ void softmax_run(
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         const auto max_N_combine = [](F a, F b) { return F(maximum(a, b)); };
         const auto sum_N_combine = [](F a, F b) { return F(a + b); };
-#pragma omp parallel for schedule(static) if (!apart && rows.numel * n >= PARALLEL)
-        for (int64_t unit = 0; unit < units; unit++) {
+        parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] T* y_row = y + (ACROSS ? 0 : rows.offset(0, row));
             Parts<F, WIDTH> max_N_parts(segments, width);
-#pragma omp parallel for schedule(static) if (apart)
-            for (int64_t s = 0; s < segments; s++) {
+            parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, HELD, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
                 for (int64_t i = s * SEGMENT; i < end; i += ACROSS ? 1 : LANES) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < LANES ? end - i : LANES;
-                    [[maybe_unused]] const int64_t to = (count + GROUP - 1) / GROUP * GROUP;
+                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, to);
+                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                     for (int64_t j = 0; j < count; j += GROUP) {
                         F* max_N_now = max_N_part.now + (ACROSS ? j : 0);
                         F max_N_given[GROUP];
@@ -277,20 +287,19 @@ void softmax_run(
                     max_N_part.next(ACROSS ? 32 : 4);
                 }
                 max_N_parts.put(s, max_N_part.template finish<!ACROSS>());
-            }
+            });
             [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
             const std::unique_ptr<F[]> e_line(KEEP ? new F[size_t(n + GROUP)] : nullptr);
             Parts<F, WIDTH> sum_N_parts(segments, width);
-#pragma omp parallel for schedule(static) if (apart)
-            for (int64_t s = 0; s < segments; s++) {
+            parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, HELD, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                 for (int64_t i = s * SEGMENT; i < end; i += ACROSS ? 1 : LANES) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < LANES ? end - i : LANES;
-                    [[maybe_unused]] const int64_t to = (count + GROUP - 1) / GROUP * GROUP;
+                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, to);
+                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                     for (int64_t j = 0; j < count; j += GROUP) {
                         F* sum_N_now = sum_N_part.now + (ACROSS ? j : 0);
                         F sum_N_given[GROUP];
@@ -310,20 +319,19 @@ void softmax_run(
                     sum_N_part.next(ACROSS ? 32 : 4);
                 }
                 sum_N_parts.put(s, sum_N_part.template finish<!ACROSS>());
-            }
+            });
             [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
-#pragma omp parallel for schedule(static) if (apart)
-            for (int64_t s = 0; s < segments; s++) {
+            parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 for (int64_t i = s * SEGMENT; i < end; i += ACROSS ? 1 : LANES) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < LANES ? end - i : LANES;
-                    [[maybe_unused]] const int64_t to = (count + GROUP - 1) / GROUP * GROUP;
+                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, to);
+                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                     T y_buffer[LANES];
                     T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
-                    T* y_place = lanes.dense(0, y_from, first, count, to);
+                    T* y_place = lanes.dense(0, y_from, first, count, filled);
                     T* y_tile = y_place ? y_place : y_buffer;
                     for (int64_t j = 0; j < count; j += GROUP) {
 #pragma omp simd
@@ -340,8 +348,8 @@ void softmax_run(
                     }
                     if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
                 }
-            }
-        }
+            });
+        });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
     if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());

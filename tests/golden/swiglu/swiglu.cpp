@@ -78,6 +78,16 @@ inline F swiglu_element(F g, F u) {
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
+// Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
+template <typename Body> inline void parallel(bool pays, int64_t n, const Body& body) {
+    if (!pays) {
+        for (int64_t i = 0; i < n; i++) body(i);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) body(i);
+}
+
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
 template <int K> struct Loop {
     int rank = 0;
@@ -163,8 +173,7 @@ void swiglu_run(
     using F = compute<T>;
     const Loop<3> loop(rank, size, {g_stride, u_stride, y_stride});
     const int64_t tiles = (loop.numel + TILE - 1) / TILE;
-#pragma omp parallel for schedule(static) if (loop.numel >= PARALLEL)
-    for (int64_t tile = 0; tile < tiles; tile++) {
+    parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
         const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
         T g_buffer[TILE];
         const T* g_tile = loop.load(0, g, begin, n, g_buffer);
@@ -176,7 +185,7 @@ void swiglu_run(
 #pragma omp simd
         for (int64_t i = 0; i < TILE; i++) y_tile[i] = swiglu_element<F>(F(g_tile[i]), F(u_tile[i]));
         if (!y_place) loop.store(2, y, begin, n, y_buffer);
-    }
+    });
 }
 
 }  // namespace

@@ -1,0 +1,256 @@
+"""The values of a kernel with those of its derivative behind them.
+
+In: a checked kernel.  Out: a graph in which rules of the table, in kgen's own language, are built over values, and
+contributions to a cotangent are collected.
+
+What is chosen by a condition is selected last: the gradient of `sqrt(x) if x > 0 else 0` is 0 where x is 0, though the
+root's own is infinite there.  A contribution therefore carries the conditions under which it counts until it is added to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from kgen import syntax
+from kgen.check import Kernel
+from kgen.errors import KgenError, Span
+from kgen.expressions import Expressions, Value, exact, stored_type
+from kgen.ops import OPS, REDUCTIONS
+from kgen.syntax import Apply, Equation, Expr, Num
+from kgen.types import ELLIPSIS, INT, Dims, Float, Number, ValueType, i64
+
+UNKNOWN = "?"  # in the place of a rule that the table does not have
+Guards = tuple[tuple[int, bool], ...]  # conditions, and whether each must hold or fail
+
+
+@dataclass(frozen=True)
+class Part:
+    """One contribution to a cotangent: `raw` where the guards hold, else 0."""
+
+    raw: int
+    guards: Guards = ()
+
+
+@cache
+def _rule(text: str) -> Expr:
+    (equation,) = syntax.parse(f"r = {text}\n", "rule").statements
+    assert isinstance(equation, Equation)
+    return equation.body
+
+
+def _is_zero(node: Expr) -> bool:
+    return isinstance(node, Num) and float(node.text) == 0
+
+
+class Tape(Expressions):
+    """The kernel's values (the first `count`), and those of its derivative behind them."""
+
+    def __init__(self, kernel: Kernel):
+        super().__init__(kernel.file)
+        self.kernel = kernel
+        for v in kernel.values:
+            self.ids.setdefault(v, len(self.values))
+            self.values.append(v)
+        self.count = len(self.values)  # the forward's own
+        self.dims = {d: Span(0, 0) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
+        self.variables = set(kernel.variables)
+        self.labels = {value: name for name, value, _ in reversed(kernel.equations)}
+        self.exact_values: dict[int, Fraction | None] = {}
+
+    # ------------------------------------------------------------------ values
+
+    def make(self, op: str, args: tuple[int, ...], attr: str | Dims, t: ValueType, dims: Dims, span: Span) -> int:
+        """A value; what is known without rounding is not computed: x * 1, x^1, integers, a condition of literals."""
+        values = self.values
+        if op == "mul":
+            for one, other in (args, args[::-1]):
+                if self.known(one) == 1 and values[other].type == t:
+                    return other
+        if op == "pow" and self.known(args[1]) == 1 and values[args[0]].type == t:
+            return args[0]
+        if op == "neg" and values[args[0]].op == "neg":
+            return values[args[0]].args[0]
+        if op == "where" and (holds := self.known(args[0])) is not None and values[args[1 if holds else 2]].type == t:
+            return args[1 if holds else 2]
+        if t == INT and op in ("add", "sub", "mul") and (number := self.exact_of(op, args)) is not None and number >= 0:
+            return super().make("lit", (), str(int(number)), INT, (), span)
+        return super().make(op, args, attr, t, dims, span)
+
+    def known(self, v: int) -> Fraction | None:
+        """The value of a number made of integer literals alone (1 or 0 for a comparison of them)."""
+        if v not in self.exact_values:
+            value = self.values[v]
+            found = None
+            if value.op == "lit":
+                found = Fraction(exact(str(value.attr)))
+            elif isinstance(value.type, Number):
+                found = self.exact_of(value.op, value.args)
+            self.exact_values[v] = found
+        return self.exact_values[v]
+
+    def exact_of(self, op: str, args: tuple[int, ...]) -> Fraction | None:
+        numbers = [self.known(a) for a in args]
+        if not numbers or None in numbers:
+            return None
+        x, y = (*numbers, Fraction(0))[:2]
+        assert x is not None and y is not None
+        table: dict[str, Callable[[], Fraction | bool]] = {
+            "add": lambda: x + y,
+            "sub": lambda: x - y,
+            "mul": lambda: x * y,
+            "neg": lambda: -x,
+            "eq": lambda: x == y,
+            "ne": lambda: x != y,
+            "lt": lambda: x < y,
+            "le": lambda: x <= y,
+            "gt": lambda: x > y,
+            "ge": lambda: x >= y,
+            "and": lambda: bool(x and y),
+            "or": lambda: bool(x or y),
+            "not": lambda: not x,
+        }
+        return Fraction(table[op]()) if op in table else None
+
+    def build(self, text: str | Expr, dims: dict[str, Dims] | None = None, **env: int) -> int:
+        """The value of an expression in kgen's language over values."""
+        made = self.evaluate(_rule(text) if isinstance(text, str) else text, dict(env), dims or {})
+        if made is None:
+            self.errors.raise_any()
+        assert made is not None
+        return made
+
+    def declare(self, name: str, dtype: str, dims: Dims) -> int:
+        """A new tensor parameter's value."""
+        return self.make("param", (), name, stored_type(dtype), dims, Span(0, 0))
+
+    def part(self, rule: str | Expr, guards: Guards, dims: dict[str, Dims] | None = None, **env: int) -> Part | None:
+        """A rule's value; where its outermost choice is 0 on one side, that choice becomes a guard."""
+        root: Expr = _rule(rule) if isinstance(rule, str) else rule
+        while isinstance(root, Apply) and root.op == "where":
+            condition, yes, no = root.args
+            if not _is_zero(yes) and not _is_zero(no):
+                break
+            wanted = _is_zero(no)
+            root = yes if wanted else no
+            guard = self.build(condition, dims, **env)
+            if (holds := self.known(guard)) is None:
+                guards = (*guards, (guard, wanted))
+            elif bool(holds) != wanted:
+                return None
+        if _is_zero(root):
+            return None
+        return Part(self.build(root, dims, **env), guards)
+
+    def selected(self, part: Part) -> int:
+        """A contribution as one value."""
+        raw = part.raw
+        for guard, holds in reversed(part.guards):
+            raw = self.build("x if c else 0" if holds else "0 if c else x", c=guard, x=raw)
+        return raw
+
+    def joined(self, parts: list[Part]) -> Part:
+        """The sum of contributions: those under the same guards are added under them, and of two under a condition and its
+        contrary one or the other is taken; guards that all have stay outside."""
+        parts = list(parts)
+        while len(parts) > 1:
+            pair = next(((a, b) for k, a in enumerate(parts) for b in parts[k + 1 :] if _meet(a.guards, b.guards)), None)
+            if pair is None:
+                break
+            a, b = pair
+            if a.guards == b.guards:
+                both = Part(self.build("a + b", a=a.raw, b=b.raw), a.guards)
+            else:
+                *rest, (guard, holds) = a.guards
+                yes, no = (a.raw, b.raw) if holds else (b.raw, a.raw)
+                both = Part(self.build("a if c else b", c=guard, a=yes, b=no), tuple(rest))
+            parts = [both if p is a else p for p in parts if p is not b]
+        shared = _shared([part.guards for part in parts])
+        total = self.selected(Part(parts[0].raw, parts[0].guards[len(shared) :]))
+        for part in parts[1:] if len(parts) > 1 else ():
+            total = self.build("a + b", a=total, b=self.selected(Part(part.raw, part.guards[len(shared) :])))
+        return Part(total, shared)
+
+    def summed(self, part: Part, over: Dims) -> Part:
+        """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted."""
+        if not over:
+            return part
+        if any(set(self.values[g].dims) & set(over) for g, _ in part.guards):
+            part = Part(self.selected(part))
+        raw = part.raw
+        here = tuple(d for d in over if d in self.values[raw].dims)
+        if here:
+            raw = self.build("sum[D](x)", {"D": here}, x=raw)
+        for d in over:
+            if d not in here:
+                raw = self.build("x * n", x=raw, n=self.size((d,), Span(0, 0)))
+        return Part(raw, part.guards)
+
+    # ------------------------------------------------------------------ what is differentiated
+
+    def moving(self, leaves: Iterable[str]) -> set[int]:
+        """The forward's values that move when the parameters `leaves` do."""
+        chosen, found = set(leaves), set()
+        for k, v in enumerate(self.values[: self.count]):
+            moves = v.attr in chosen if v.op == "param" else any(a in found for a, _ in self.rules(v))
+            if moves and isinstance(v.type, Float):
+                found.add(k)
+        return found
+
+    @staticmethod
+    def rules(v: Value) -> list[tuple[int, str]]:
+        """The operands by which a value may move, each with its rule ("dy" for a cast; a pick's is `dy` where the index stands)."""
+        if v.op == "cast":
+            return [(v.args[0], "dy")]
+        if v.op == "pick":
+            return [(v.args[0], "dy if p == t else 0")]
+        if v.op in REDUCTIONS and v.attr:
+            return [(v.args[0], rule)] if (rule := REDUCTIONS[v.op].grad) else []
+        if v.op not in OPS:
+            return []
+        unknown = UNKNOWN if OPS[v.op].rule == "float" else "0"  # an operator of bools or integers has nothing to give
+        rules = [(a, rule or unknown) for a, rule in zip(v.args, OPS[v.op].grad, strict=True)]
+        return [(a, rule) for a, rule in rules if rule != "0"]
+
+    def share(self, k: int, rule: str, dy: Part) -> Part | None:
+        """What a rule of value `k` makes of a cotangent or tangent `dy`; None where that is 0."""
+        v = self.values[k]
+        if rule == UNKNOWN:
+            raise KgenError(f"{self.kernel.name}: the derivative of `{v.op}` is not known", help=f"cut it: stop({v.op}(x))")
+        env: dict[str, int] = {"y": k, "dy": dy.raw}
+        dims: dict[str, Dims] = {}
+        if v.op == "pick":
+            dim = v.attr[0]
+            env |= {"p": self.make("index", (), dim, i64, (dim,), v.span), "t": v.args[1]}
+        elif v.op in REDUCTIONS and v.attr:
+            env["x"], dims = v.args[0], {"D": tuple(v.attr)}
+        elif v.op in OPS:
+            env |= dict(zip(OPS[v.op].args, v.args, strict=True))
+        return self.part(rule, dy.guards, dims, **env)
+
+    def leads(self, roots: Iterable[int], stops: Container[int] = ()) -> set[int]:
+        """What the roots are made of, themselves among it; nothing behind `stops`."""
+        seen: set[int] = set()
+        todo = list(roots)
+        while todo:
+            v = todo.pop()
+            if v not in seen:
+                seen.add(v)
+                todo.extend(() if v in stops else self.values[v].args)
+        return seen
+
+
+def _shared(guards: list[Guards]) -> Guards:
+    """The guards with which all begin."""
+    first = guards[0]
+    return first[: next((k for k in range(len(first)) if any(g[k : k + 1] != first[k : k + 1] for g in guards)), len(first))]
+
+
+def _meet(a: Guards, b: Guards) -> bool:
+    """Whether two contributions are added under the same guards, or stand on the two sides of a last one."""
+    return a == b or bool(a) and bool(b) and a[:-1] == b[:-1] and a[-1][0] == b[-1][0]
+
+
+__all__ = ["Guards", "Part", "Tape"]

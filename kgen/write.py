@@ -1,0 +1,177 @@
+"""Values back to the text of a spec: what derives a kernel from a kernel writes it as a person would.
+
+In: a graph of values, names for some of them, and the results wanted.  Out: the text of a .k file whose values, when it is
+checked, are the same ones.  What is used twice, or would make a line too long, gets an equation of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kgen import syntax, typeset
+from kgen.errors import Span
+from kgen.expressions import Value, prelude
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.syntax import Apply, Expr, Name, Num
+from kgen.types import DTYPES, ELLIPSIS, Dims, show_type
+
+_NOWHERE = Span(0, 0)
+_INFIX = {op for op, _ in syntax.INFIX.values()}
+_PREFIX = {op for op, _ in syntax.PREFIX.values()}
+_LEAVES = ("param", "lit", "const", "size", "index")
+_LINE = 88  # characters of an expression before a part of it gets a name
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A parameter or result as a header declares it; `dims` is None for a number, `default` its text."""
+
+    name: str
+    dtype: str
+    dims: Dims | None
+    default: str | None = None
+
+    def __str__(self) -> str:
+        kind = self.dtype if self.dims is None else show_type(self.dtype, self.dims)
+        return f"{self.name}: {kind}" + (f" = {self.default}" if self.default is not None else "")
+
+
+class Names:
+    """Names that a spec has not given yet."""
+
+    def __init__(self, taken: Iterable[str]):
+        self.taken = {*taken, *OPS, *REDUCTIONS, *DTYPES, *CONSTANTS, *prelude(), *syntax.KEYWORDS, "float", "int", "index", "pick"}
+
+    def fresh(self, wanted: str) -> str:
+        """`wanted`, with as many `_` behind it as make it free; cut where it would be too long for a name."""
+        wanted = wanted.rstrip("'")[: syntax.MAX_NAME - 4]
+        while wanted in self.taken:
+            wanted += "_"
+        self.taken.add(wanted)
+        return wanted
+
+    def numbered(self, stem: str) -> str:
+        k = 1
+        while f"{stem}{k}" in self.taken:
+            k += 1
+        return self.fresh(f"{stem}{k}")
+
+
+def name_of(value: Value) -> str:
+    """A name for a value that has none: a reduction's kind with its dims, `row` behind the operator of a value a row."""
+    if value.op in REDUCTIONS and value.attr:
+        return f"{value.op}_{'_'.join('all' if d == ELLIPSIS else d for d in value.attr)}"
+    return f"{value.op}_row"
+
+
+def expression(values: Sequence[Value], root: int, names: Mapping[int, str], whole: str) -> str:
+    """The text of one value; those in `names` stand by name.  `whole` is a tensor that has the leading dims."""
+    return typeset.format_expr(_Writer(values, names, whole).node(root))
+
+
+def write(
+    name: str,
+    doc: Sequence[str],
+    params: Sequence[Declared],
+    results: Sequence[tuple[Declared, int]],
+    values: Sequence[Value],
+    leaves: Mapping[int, str],
+    wanted: Mapping[int, str],
+    names: Names,
+) -> str:
+    """The text of a spec: `results` are values of the graph, `leaves` those that stand by a parameter's name, `wanted` names
+    (free ones) that values get where they have an equation."""
+    whole = next((p.name for p in params if ELLIPSIS in (p.dims or ())), "")
+    writer = _Writer(values, dict(leaves), whole)
+    equations = writer.equations([v for _, v in results], [d.name for d, _ in results], wanted, names)
+    header = f"{name}({', '.join(map(str, params))}) -> "
+    header += str(results[0][0]) if len(results) == 1 else f"({', '.join(str(d) for d, _ in results)})"
+    text = "".join(f"# {line}".rstrip() + "\n" for line in doc) + header + "\n\n" + "".join(f"{n} = {e}\n" for n, e in equations)
+    return typeset.format_file(syntax.parse(text, f"{name}.k"))
+
+
+class _Writer:
+    def __init__(self, values: Sequence[Value], names: Mapping[int, str], whole: str):
+        self.values, self.names, self.whole = values, dict(names), whole
+        self.nodes: dict[int, Expr] = {}
+        self.lengths: dict[int, int] = {}
+
+    def reached(self, roots: Iterable[int]) -> list[int]:
+        """What the roots are made of down to the named values, in order."""
+        seen: set[int] = set()
+        todo = list(roots)
+        while todo:
+            v = todo.pop()
+            if v not in seen:
+                seen.add(v)
+                todo.extend(() if v in self.names else self.values[v].args)
+        return sorted(seen)
+
+    def node(self, root: int) -> Expr:
+        for v in self.reached([root]):
+            if v not in self.nodes:
+                self.made(v)
+        return self.nodes[root]
+
+    def made(self, v: int) -> None:
+        """The node of a value whose operands have theirs."""
+        if v in self.names:
+            self.nodes[v], self.lengths[v] = Name(self.names[v], _NOWHERE), len(self.names[v])
+            return
+        value = self.values[v]
+        self.nodes[v] = self.spelled(value, [self.nodes[a] for a in value.args])
+        self.lengths[v] = sum(self.lengths[a] + 3 for a in value.args) + len(str(value.attr if value.op in ("lit", "const") else value.op))
+
+    def spelled(self, value: Value, args: list[Expr]) -> Expr:
+        op, attr = value.op, value.attr
+
+        def call(name: str, args: list[Expr], dims: Iterable[str] | None = None) -> Expr:
+            named = None if dims is None else tuple(Name(d, _NOWHERE) for d in dims)
+            return Apply(name, tuple(args), _NOWHERE, _NOWHERE, "call", named)
+
+        if op == "lit":
+            return Num(str(attr), _NOWHERE)
+        if op in ("param", "const"):
+            return Name(str(attr), _NOWHERE)
+        if op == "size":
+            return call("size", [Name(self.whole, _NOWHERE)], [ELLIPSIS]) if attr == ELLIPSIS else Name(str(attr), _NOWHERE)
+        if op == "index":
+            return call("index", [], value.attr if isinstance(attr, tuple) else [str(attr)])
+        if op == "cast":
+            return call(str(attr), args)
+        if op == "pick" or op in REDUCTIONS and attr:
+            return call(op, args, attr)
+        written = "where" if op == "where" else "infix" if op in _INFIX else "prefix" if op in _PREFIX else "call"
+        return Apply(op, tuple(args), _NOWHERE, _NOWHERE, written)
+
+    def equations(self, roots: list[int], results: list[str], wanted: Mapping[int, str], names: Names) -> list[tuple[str, str]]:
+        """(name, text) of each equation, the results' among them, every one behind those that it uses."""
+        reached = self.reached(roots)
+        uses = dict.fromkeys(reached, 0)
+        for v in reached:
+            for a in self.values[v].args if v not in self.names else ():
+                uses[a] += 1
+        ends: dict[int, list[str]] = {}
+        for v, name in zip(roots, results, strict=True):
+            ends.setdefault(v, []).append(name)
+        out: list[tuple[str, str]] = []
+        for v in reached:
+            self.made(v)
+            if v in self.names or self.values[v].op in _LEAVES:
+                out += [(name, typeset.format_expr(self.nodes[v])) for name in ends.get(v, ())]
+                continue
+            named = ends.get(v) or []
+            if not named and (uses[v] > 1 or v in wanted or self.lengths[v] > _LINE):
+                value = self.values[v]
+                is_row = value.op in REDUCTIONS and value.attr
+                named = [wanted[v] if v in wanted else names.fresh(name_of(value)) if is_row else names.numbered("t")]
+            if named:
+                out.append((named[0], typeset.format_expr(self.nodes[v])))
+                out += [(name, named[0]) for name in named[1:]]
+                self.names[v] = named[0]
+                self.made(v)
+        return out
+
+
+__all__ = ["Declared", "Names", "expression", "name_of", "write"]

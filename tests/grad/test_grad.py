@@ -1,0 +1,271 @@
+"""Derived gradients: equal to autograd's of the formula, at random points and where torch has conventions of its own."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import kgen
+from kgen import check, grad, syntax
+from kgen.expressions import Value
+from kgen.invariant import unmoved
+from kgen.runtime.evaluate import Evaluator
+from kgen.tape import Tape
+from kgen.testing import fuzz
+from tests.conftest import ROOT
+from tests.grad_cases import FORMULAS, arguments, is_float, kernel, kgens, texts, torchs, wide
+
+TEXTS = texts()
+#: Equal formulas differ by rounding alone; a wrong rule differs in the first digit.  Both sides are float64.
+SAME = {"rtol": 1e-9, "atol": 1e-11}
+
+
+@pytest.mark.parametrize("save", [True, False], ids=["saved", "recomputed"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_gradient_is_autograds(name: str, save: bool) -> None:
+    k = wide(TEXTS[name])
+    given = arguments(k)
+    dys, want = torchs(k, given)
+    got = kgens(grad.backward(k, save=save), given, dys)
+    for parameter in want:
+        torch.testing.assert_close(got[parameter], want[parameter], **SAME, msg=lambda m, p=parameter: f"d{p}: {m}")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_forward_mode_is_the_transpose_of_backward(name: str) -> None:
+    """<dy, J dx> = <J' dy, dx>, with autograd's J'."""
+    k = wide(TEXTS[name])
+    given = arguments(k)
+    dys, want = torchs(k, given)
+    made = grad.forward_mode(k)
+    tangents = {n: torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2)) for n, x in given.items() if is_float(x)}
+    took = {n: given[n] for n in made.takes} | {t: tangents[n] for n, t in made.tangents.items()}
+    found = dict(zip((r.name for r in made.kernel.results), Evaluator(made.kernel, took, "eager").run(), strict=True))
+    left = sum(float((found[d].double() * dys[r].double()).sum()) for r, d in made.results.items())
+    right = sum(float((want[n].double() * tangents[n].double()).sum()) for n in want)
+    size = sum(float((want[n].double() * tangents[n].double()).abs().sum()) for n in want)
+    assert abs(left - right) <= 1e-10 * size + 1e-12
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "cross_entropy", "gelu", "swiglu", *FORMULAS])
+def test_the_backward_of_the_backward_is_autograds(name: str) -> None:
+    """With every cotangent and saved value a parameter of its own, as double backward has it."""
+    first = grad.backward(wide(TEXTS[name]))
+    if not grad.differentiable(first.kernel):
+        pytest.skip("its gradient is constant")
+    if "lgamma" in TEXTS[name]:
+        with pytest.raises(kgen.KgenError, match="the derivative of `digamma` is not known"):
+            grad.backward(first.kernel)
+        first = grad.backward(wide(TEXTS[name].replace("lgamma(3 + x^2)", "x")))
+    k = first.kernel
+    given = arguments(k)
+    forward = {p.name: given[p.name] for p in first.forward.params if p.name in given}
+    if set(forward) == {p.name for p in first.forward.params}:  # what is saved is what these parameters give
+        results = zip(first.forward.results, Evaluator(first.forward, forward, "eager").run(), strict=True)
+        given |= {r.name: y.contiguous() for r, y in results if r.name in first.saved}
+    else:
+        given |= {name: given[name].abs() + 0.5 for name in first.saved}
+    dys, want = torchs(k, given)
+    got = kgens(grad.backward(k), given, dys)
+    for parameter in want:
+        torch.testing.assert_close(got[parameter], want[parameter], **SAME, msg=lambda m, p=parameter: f"d{p}: {m}")
+
+
+def test_what_is_given_and_wanted_alone_is_computed() -> None:
+    k = kgen.load("layernorm").kernel
+    only = grad.backward(k, wanted=["b"])
+    assert only.gradients == {"b": "db"} and only.forward is k and not only.saved and only.takes == only.sized
+    two = kernel("f(x: T[..., N], w: T[N]) -> (y: T[..., N], s: T32[...])\n\ny = x * w\ns = sum[N](x^2)")
+    half = grad.backward(two, given=["s"])
+    assert list(half.cotangents) == ["s"] and list(half.gradients) == ["x"]
+    assert "w" not in half.takes
+
+
+def test_sizes_and_dtypes_come_from_parameters_that_are_not_read() -> None:
+    constant = grad.backward(kernel("f(x: T[...], w: T[...]) -> y: T[...]\n\ny = x^0 * round(w)"), wanted=["x"])
+    (zero,) = Evaluator(constant.kernel, {"dy": torch.ones(3), "x": torch.ones(3)}).run()
+    assert constant.gradients == {"x": "dx"} and not zero.any()
+    made = grad.backward(kernel("f(x: T[..., N]) -> y: f32[]\n\ny = mean[..., N](x)"))
+    assert made.takes == made.sized == ("x",)
+    (got,) = Evaluator(made.kernel, {"dy": torch.tensor(3.0), "x": torch.full((2, 5), math.nan, dtype=torch.bfloat16)}).run()
+    assert got.dtype == torch.bfloat16 and torch.equal(got.float(), torch.full((2, 5), 0.3).bfloat16().float())
+
+
+# ------------------------------------------------------------------------------------------- ties, kinks, NaN
+
+X = "f(x: T[N]) -> y: T[N]\n\ny = "
+REDUCED = "f(x: T[N]) -> y: T[]\n\ny = "
+NAN, INF = math.nan, math.inf
+CONVENTIONS = [
+    (X + "relu(x)", lambda x: torch.relu(x), [-1.0, -0.0, 0.0, 1.0, NAN, INF]),
+    (X + "abs(x)", lambda x: x.abs(), [-1.0, -0.0, 0.0, 2.0, NAN]),
+    (X + "max(x, 0)", lambda x: torch.maximum(x, torch.zeros_like(x)), [-1.0, 0.0, -0.0, 1.0, NAN]),
+    (X + "min(x, 1)", lambda x: torch.minimum(x, torch.ones_like(x)), [0.0, 1.0, 2.0, NAN]),
+    (X + "clamp(x, -1, 1)", lambda x: x.clamp(-1, 1), [-2.0, -1.0, 0.0, 1.0, 2.0, NAN]),
+    (X + "elu(x, 1)", lambda x: torch.nn.functional.elu(x), [-1.0, 0.0, 1.0, INF]),
+    (X + "leaky_relu(x, 0.1)", lambda x: torch.nn.functional.leaky_relu(x, 0.1), [-1.0, 0.0, 1.0, NAN]),
+    (X + "softplus(x)", lambda x: torch.nn.functional.softplus(x), [-1.0, 0.0, 1.0]),
+    (X + "sqrt(x)", lambda x: x.sqrt(), [0.0, 1.0, INF]),
+    (X + "x^0", lambda x: x**0, [0.0, 1.0, INF]),
+    (X + "x^2", lambda x: x**2, [0.0, -1.0, INF]),
+    (X + "x^0.5", lambda x: x**0.5, [0.0, 1.0, 4.0]),
+    (X + "sign(x) * x", lambda x: x.sign() * x, [0.0, 1.0, -2.0]),
+    (X + "round(x) + x", lambda x: x.round() + x, [0.5, 1.5, -0.2]),
+    (X + "x % 2", lambda x: x % 2, [0.0, 2.0, 3.0, -1.0]),
+    (X + "x if x > 0 else -x", lambda x: torch.where(x > 0, x, -x), [0.0, -1.0, 1.0, NAN]),
+    (REDUCED + "max[N](x)", lambda x: x.amax(0), [1.0, 3.0, 3.0, -1.0]),
+    (REDUCED + "max[N](x)", lambda x: x.amax(0), [1.0, NAN, 3.0, NAN]),
+    (REDUCED + "min[N](x)", lambda x: x.amin(0), [0.0, -0.0, 0.0, 2.0]),
+    (REDUCED + "max[N](x)", lambda x: x.amax(0), [-INF, -INF]),
+    (REDUCED + "prod[N](x)", lambda x: x.prod(), [2.0, 3.0, 4.0]),
+    (REDUCED + "prod[N](x)", lambda x: x.prod(), [2.0, 0.0, 4.0]),
+    (REDUCED + "prod[N](x)", lambda x: x.prod(), [0.0, 0.0, 4.0]),
+    (REDUCED + "mean[N](x)", lambda x: x.mean(), [2.0, NAN]),
+    (REDUCED + "sum[N](x)", lambda x: x.sum(), [INF, -INF]),
+    (REDUCED + "logsumexp[N](x)", lambda x: x.logsumexp(0), [1.0, 1.0, -INF]),
+    (REDUCED + "var[N](x)", lambda x: x.var(), [1.0, 2.0, 4.0]),
+    (REDUCED + "norm[N](x)", lambda x: x.square().sum().sqrt(), [3.0, 4.0]),
+]
+
+
+@pytest.mark.parametrize("text, function, points", CONVENTIONS, ids=[f"{t.split('y = ')[1]} at {p}" for t, _, p in CONVENTIONS])
+def test_ties_kinks_and_nan_are_torchs(text: str, function, points: list[float]) -> None:
+    x = torch.tensor(points, dtype=torch.float64, requires_grad=True)
+    y = function(x)
+    dy = torch.full_like(y, 0.75)
+    (want,) = torch.autograd.grad(y, x, dy, allow_unused=True) if y.requires_grad else (None,)
+    want = torch.zeros_like(x) if want is None else want
+    k = kernel(text)
+    got = kgens(grad.backward(k), {"x": x.detach()}, {"y": dy})["x"]
+    torch.testing.assert_close(got, want, rtol=1e-14, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "formula, points",
+    [
+        ("sqrt(x) if x > 0 else 0", [-1.0, 0.0, 4.0]),
+        ("1 / x if x != 0 else 0", [0.0, 2.0]),
+        ("log(x) if x > 0 else -x", [0.0, -1.0, 1.0]),
+        ("(sqrt(x - 1) * x if x > 1 else 0) if x != 3 else 0", [0.0, 1.0, 2.0, 3.0]),
+        ("0 if x == 0 else x * log(x / 2)", [0.0, 1.0]),
+    ],
+)
+def test_a_choice_selects_before_it_multiplies(formula: str, points: list[float]) -> None:
+    """Where torch gives NaN (0 * inf) the branch that was not taken has no say: central differences of the formula agree."""
+    k = kernel(X + formula)
+    x = torch.tensor(points, dtype=torch.float64)
+    got = kgens(grad.backward(k), {"x": x}, {"y": torch.ones_like(x)})["x"]
+    assert got.isfinite().all()
+    for i, point in enumerate(points):
+        if point in (0.0, 1.0, 3.0):  # at its own edge the other branch holds
+            continue
+        h = 1e-6
+        up, down = (Evaluator(k, {"x": x.clone().index_fill_(0, torch.tensor([i]), point + s * h)}).run()[0][i] for s in (1, -1))
+        assert abs(got[i] - (up - down) / (2 * h)) < 1e-5
+
+
+# ------------------------------------------------------------------------------------------- the shift-invariant maximum
+
+
+def cut(text: str) -> int:
+    k = kernel(text)
+    tape = Tape(k)
+    return len(unmoved(tape, [r.value for r in k.results]))
+
+
+HEAD = "f(x: T[..., N], t: i64[...]) -> y: T32[..., N]\n\nm = max[N](x)\n"
+
+
+@pytest.mark.parametrize(
+    "formula, proved",
+    [
+        ("y = exp(x - m) / sum[N](exp(x - m)) + t", True),
+        ("y = x - m - log(sum[N](exp(x - m))) + t", True),
+        ("y = log(sum[N](exp(x - m))) + m - pick[N](x, t)", True),
+        ("y = log2(sum[N](exp2(x - m))) + m + t", True),
+        ("y = pick[N](x - m, t) - mean[N](x - m)", True),
+        ("y = exp(-(m - x)) / mean[N](exp(x - m)) + t", True),
+        ("y = (exp(x - m) if t > 0 else exp(x - m)) / sum[N](exp(x - m))", True),
+        ("y = exp(x - m) + t", False),
+        ("y = exp(x - m) / sum[N](exp(x)) + t", False),
+        ("y = log2(sum[N](exp(x - m))) + m + t", False),
+        ("y = exp(x - m) / sum[...](exp(x - m)) + t", False),
+        ("y = sum[N](x - m) + m + t", False),
+        ("y = (x - m) * 2 + 2 * m + t", False),
+        ("y = exp(x - m) / sum[N](exp(x - m)) + m + t", False),
+        ("y = max(x - m, -3) + t", False),
+    ],
+)
+def test_a_maximum_is_cut_where_no_result_moves_with_it(formula: str, proved: bool) -> None:
+    assert cut(HEAD + formula) == proved
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "cross_entropy", "causal_softmax"])
+def test_no_gradient_goes_through_the_maximum_of(name: str) -> None:
+    k = kgen.load(name).kernel
+    assert not any(v.op == "eq" and "max" in {k.values[a].op for a in v.args} for v in grad.backward(k, save=False).kernel.values)
+
+
+# ------------------------------------------------------------------------------------------- errors, texts, bounds
+
+
+def test_a_kernel_without_derivative_says_why() -> None:
+    for name, why in (
+        ("adamw", "adamw has no backward: it writes `p` in place"),
+        ("argmax", "argmax has no backward: its results do not move with x"),
+    ):
+        with pytest.raises(kgen.KgenError, match=why):
+            grad.backward(kgen.load(name).kernel)
+    with pytest.raises(kgen.KgenError, match="has no forward mode"):
+        grad.forward_mode(kgen.load("argmax").kernel)
+
+
+def test_a_backward_too_long_for_a_kernel_says_so() -> None:
+    lines = "\n".join(f"a{i + 1} = sin(a{i}) * cos(a{i}) + tanh(a{i})" for i in range(350))
+    k = kernel(f"f(x: T[...]) -> y: T[...]\n\na0 = x\n{lines}\ny = a350")
+    with pytest.raises(kgen.KgenError, match="its backward would be too long for one kernel"):
+        grad.backward(k)
+
+
+def test_names_of_the_writer_are_not_taken() -> None:
+    """A kernel whose own names are those that gradients would get."""
+    k = kernel("f(x: T[..., dy_], dx: T[...], dy: T[dy_]) -> (y: T[..., dy_], t1: T[...])\n\n".replace("dy_", "N")
+               + "de = exp(x * dy)\nt2 = de * dx\ny = t2 * de\nt1 = sum[N](de)")  # fmt: skip
+    given = arguments(k)
+    dys, want = torchs(k, given)
+    got = kgens(grad.backward(k), given, dys)
+    for parameter in want:
+        torch.testing.assert_close(got[parameter], want[parameter], **SAME)
+
+
+def _closure(k: check.Kernel) -> list[Value]:
+    return sorted((v for v in k.values), key=repr)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_derived_spec_is_set_as_fmt_sets_it_and_means_the_same_when_read_again(name: str) -> None:
+    from kgen import typeset
+
+    made = grad.backward(kernel(TEXTS[name]))
+    for k in (made.kernel, made.forward, grad.forward_mode(kernel(TEXTS[name])).kernel):
+        text = k.file.source.text
+        if k is not made.forward or made.saved:
+            assert typeset.format_file(syntax.parse(text, "again")) == text or k.name == kernel(TEXTS[name]).name
+        assert [v for v in check.check(syntax.parse(text, "again")).values] == list(k.values)
+
+
+@pytest.mark.parametrize("name", [p.stem for p in sorted((ROOT / "specs").glob("*.k")) if p.stem in TEXTS])
+def test_the_backward_is_as_reviewed(name: str, golden) -> None:
+    made = grad.backward(kgen.load(ROOT / "specs" / f"{name}.k").kernel)
+    texts = [made.kernel.file.source.text] + ([made.forward.file.source.text] if made.forward.name != name else [])
+    golden(f"backward/{name}.k", "\n".join(texts))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_gradients_stay_within_their_derived_bound_of_float64s(name: str) -> None:
+    """Random shapes, strides, dtypes and special values, in the formula's own reading (f32 inside, one rounding); the targets'
+    own runs are in tests/specs and behind markers."""
+    report = fuzz.check_backward(kernel(TEXTS[name]), "torch", examples=4)
+    assert not report.failures, report.failures[0]
