@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kgen import typeset
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -9,6 +11,7 @@ from kgen.lower import lower
 from kgen.rewrite import rewrite
 from kgen.schedule import Reduce, cost, predicted_bound, schedule
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
+from kgen.trace import to_spec
 from kgen.types import VARIABLE, Binding, f32
 
 
@@ -31,6 +34,8 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
 
     Raises `KgenError` where the stage needs a tool that is not here, or the target has no such stage.
     """
+    if stage == "spec":
+        return to_spec(kernel)
     if stage == "syntax":
         return syntax_tree(kernel)
     if stage == "program":
@@ -104,13 +109,30 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
 
 
 def mathematics(kernel: Kernel) -> str:
-    """The equations as SymPy prints mathematics.  Here, and only here, ordinary SymPy simplifies what it likes."""
+    """The equations as SymPy prints mathematics."""
+    import sympy
+
+    return "\n\n".join(sympy.pretty(e, use_unicode=True) for e in formulas(kernel)) + "\n"
+
+
+def latex(kernel: Kernel) -> str:
+    """The equations as LaTeX, one a line, aligned at their equals signs."""
+    import sympy
+
+    lines = [f"{sympy.latex(e.lhs)} &= {sympy.latex(e.rhs)}" for e in formulas(kernel)]
+    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+
+def formulas(kernel: Kernel) -> list:
+    """The equations as SymPy's.  Here, and only here, ordinary SymPy simplifies what it likes."""
     import sympy
 
     from kgen.ops import OPS, REDUCTIONS
 
     done: list = []
-    labels = {value: name for name, value, _ in kernel.equations}
+    labels = {value: name for name, value, _ in kernel.equations if kernel.values[value].op != "param"}
+    relations = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
+    junctions = {"and": sympy.And, "or": sympy.Or, "not": sympy.Not}
     for i, v in enumerate(kernel.values):
         args = [sympy.Symbol(labels[a]) if a in labels and a != i else done[a] for a in v.args]
         if v.op in ("param", "size"):
@@ -126,14 +148,25 @@ def mathematics(kernel: Kernel) -> str:
             made = sympy.Function(f"{v.op}_{{{','.join(v.attr)}}}")(*args)
         elif v.op in OPS and (rule := OPS[v.op].sympy):
             names = OPS[v.op].args
+            args = [sympy.Function("bool")(a) if _is_condition(a) else a for a in args]  # arithmetic with a condition
             made = sympy.sympify(rule, locals={n: sympy.Dummy(n) for n in names}) if not args else _apply(rule, names, args)
+        elif v.op in relations and not any(_is_condition(a) or a in (sympy.nan, sympy.zoo) for a in args):
+            made = relations[v.op](*args, evaluate=False)
+        elif v.op in junctions and all(isinstance(a, sympy.logic.boolalg.Boolean) for a in args):
+            made = junctions[v.op](*args, evaluate=False)
+        elif v.op == "where" and isinstance(args[0], sympy.logic.boolalg.Boolean) and not any(_is_condition(a) for a in args[1:]):
+            made = sympy.Piecewise((args[1], args[0]), (args[2], True), evaluate=False)
         else:
             made = sympy.Function(str(v.attr) if v.op == "cast" else v.op)(*args)
         done.append(made)
-    lines = []
-    for name, value, _ in kernel.equations:
-        lines.append(sympy.pretty(sympy.Eq(sympy.Symbol(name), done[value], evaluate=False), use_unicode=True))
-    return "\n\n".join(lines) + "\n"
+    return [sympy.Eq(sympy.Symbol(name), done[value], evaluate=False) for name, value, _ in kernel.equations]
+
+
+def _is_condition(x: Any) -> bool:
+    """Whether SymPy takes it for a truth value alone (its symbols are both)."""
+    import sympy
+
+    return isinstance(x, sympy.logic.boolalg.Boolean) and not isinstance(x, sympy.Expr)
 
 
 def _apply(rule: str, names: tuple[str, ...], args: list):

@@ -1,0 +1,354 @@
+"""An ordinary Python function to a checked kernel: what stands behind `@kgen.kernel`.
+
+In: a function.  Out: a `kgen.check.Kernel`, the same that the spec gives which says the same.  The function never runs: its
+source is read as a spec is, so that every error points at the Python line.  The parameters' annotations are the spec's types
+(`x: "T[..., N]"`, `eps: float = 1e-5`); local names are the equations' names; what is returned is the result, named by the
+return annotation (`-> "y: T[..., N]"`, several in brackets, `p'` for one written in place) or by itself.
+
+A function may use kgen's own names (`exp(x)`, `sum["N"](x)`, `index["N"]`, `T(x)`) and torch's (`torch.exp(x)`, `F.silu(g)`,
+`x.mean(-1, keepdim=True)`).  Once a name of torch's stands in it, dims must meet as torch pairs them, from the right: what
+would mean something else by name is refused.  Plain functions that it calls are traced too, and what it finds outside (numbers,
+bools, strings, dtypes) is taken as it is when the function is defined.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
+
+from kgen import check as checker
+from kgen import syntax, typeset
+from kgen.errors import Diagnostic, KgenError, Span
+from kgen.ops import CONSTANTS
+from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
+from kgen.trace.source import code_of
+from kgen.trace.statements import Statements
+from kgen.trace.tracer import Refused, in_python, renamed
+from kgen.trace.values import Const, Several, Traced, dtype_name, show_shape
+from kgen.types import DTYPES, Number, union
+
+
+def trace(function: Callable[..., Any]) -> checker.Kernel:
+    """The kernel of a Python function.  Raises `KgenError` with all its errors, each at its Python line."""
+    function = getattr(function, "__func__", function)  # a static method
+    if not isinstance(function, FunctionType):
+        raise KgenError(f"{function!r} is not a plain Python function", help="decorate a function written with `def`")
+    code = code_of(function)
+    try:
+        return checker.check(_Function(code).file())
+    except RecursionError:
+        raise KgenError(f"`{function.__name__}` holds an expression that is too deep", help="give parts of it names of their own") from None
+    except KgenError as error:
+        raise (in_python(error) if error.source == code.source else error) from None
+
+
+@dataclass(frozen=True, eq=False)
+class TracedFile(File):
+    """The syntax tree of a traced function: its source is Python, its documentation the docstring."""
+
+    docstring: str = ""
+
+    def doc(self) -> str:
+        return self.docstring
+
+
+def to_spec(kernel: checker.Kernel) -> str:
+    """The text of a .k file that means the same as a kernel."""
+    file = kernel.file
+    if not isinstance(file, TracedFile):
+        return typeset.format_file(file)
+    lines = [f"# {line}".rstrip() for line in kernel.doc.split("\n")] if kernel.doc else []
+    lines += [typeset.format_statement(s) for s in file.statements]
+    return typeset.format_file(syntax.parse("\n".join(lines), f"{kernel.name}.k"))
+
+
+class _Function(Statements):
+    def file(self) -> File:
+        """The whole function as a syntax tree."""
+        node, source = self.code.node, self.code.source
+        start = self.code.offset(node.lineno, node.col_offset)
+        name = Name(node.name, self.code.word(Span(start, self.code.offset(node.end_lineno or 0, node.end_col_offset or 0)), node.name))
+        params = [p for p in self.params() if p is not None]
+        self.declare(params)
+        declared = self.declared_results()
+        found: Any = None
+        try:
+            found = self.run(node.body)
+        except Refused:
+            pass
+        else:
+            if (found is None or self.is_none(found)) and not self.scout.errors.found:
+                self.scout.errors.add(f"`{node.name}` returns nothing", name.span, help="return the results")
+        self.raise_any()
+        results = self.results(found, declared, node)
+        self.raise_any()
+        header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))
+        doc = inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip()
+        return TracedFile(source, (header, *self.helpers.values(), *self.equations), docstring=doc)
+
+    def header_end(self) -> int:
+        node = self.code.node
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        return self.code.span(node.returns or arguments[-1]).end
+
+    # ------------------------------------------------------------------------------------------ parameters
+
+    def params(self) -> list[Param | None]:
+        args = self.code.node.args
+        for extra, sign in ((args.vararg, "*"), (args.kwarg, "**")):
+            if extra is not None:
+                self.scout.errors.add(f"a kernel has a fixed number of parameters, not `{sign}{extra.arg}`", self.code.span(extra))
+        positional = [*args.posonlyargs, *args.args]
+        defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
+        pairs = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+        if not pairs:
+            self.scout.errors.add("a kernel needs a parameter", self.code.word(self.code.span(self.code.node), self.code.node.name))
+        return [self.param(arg, default) for arg, default in pairs]
+
+    def param(self, arg: ast.arg, default: ast.expr | None) -> Param | None:
+        span = self.code.span(arg)
+        name_span = Span(span.start, span.start + len(arg.arg))
+        try:
+            if not arg.arg.isascii() or len(arg.arg) > syntax.MAX_NAME:
+                raise self.refuse(f"`{arg.arg}` cannot name a parameter", name_span, "names are ASCII, and of at most 64 characters")
+            text = self.default(arg.arg, default) if default is not None else None
+            kind = self.param_type(arg, text, name_span)
+        except Refused:
+            self.frame.env[arg.arg] = self.poison(name_span)
+            return None
+        where = self.code.span(default) if default is not None else None
+        return Param(Name(arg.arg, name_span), kind, text, where, Span(span.start, where.end if where else span.end))
+
+    def param_type(self, arg: ast.arg, default: str | None, span: Span) -> Type:
+        name, note = arg.arg, arg.annotation
+        advice = f'write its type, as in `{name}: "T[..., N]"` (a tensor) or `{name}: float` (a number)'
+        if note is None:
+            if default is not None:
+                return Type(Name("int" if re.fullmatch(r"[+-]?[0-9]+", default) else "float", span), None, span)
+            if name in ("self", "cls"):
+                raise self.refuse(f"a kernel has no `{name}`", span, "put `@staticmethod` above `@kgen.kernel`, and pass what it needs")
+            raise self.refuse(f"parameter `{name}` has no type", span, advice)
+        if isinstance(note, ast.Constant) and isinstance(note.value, str) and ("[" in note.value or note.value in ("float", "int")):
+            span = self.code.span(note)  # spans lie inside the quotes, where the text stands there as it is
+            return self.parsed_type(note.value, self.code.source.text.find(note.value, span.start, span.end), span)
+        text = self.code.text(note)
+        if isinstance(note, ast.Subscript) and self.outside(text.partition("[")[0].strip()) is None:
+            return self.parsed_type(text, self.code.span(note).start, self.code.span(note))
+        if text in ("float", "int"):
+            return Type(Name(text, self.code.span(note)), None, self.code.span(note))
+        if text in ("bool", "str"):
+            help = "numbers are `float` or `int`; a choice made once is a constant outside the function"
+            raise self.refuse(f"`{name}` cannot be a {text}: a kernel's parameters are tensors and numbers", note, help)
+        raise self.refuse(f"`{text}` does not say the dtype and dims of `{name}`", note, advice)
+
+    def parsed_type(self, text: str, at: int, span: Span) -> Type:
+        head = "k(x: "
+        parsed = self.parsed(head, text, ") -> y: f32[]", at, span)
+        header = next(s for s in parsed.statements if isinstance(s, Header))
+        if len(header.params) != 1 or header.params[0].default is not None:
+            raise self.refuse("this is not one type", span, "write the spec's type, as in `T[..., N]`; a default stands behind `=`")
+        return _moved(header.params[0].type, at - len(head), span if at < 0 else None)
+
+    def parsed(self, head: str, text: str, tail: str, at: int, span: Span) -> File:
+        """A piece of a header from an annotation; its errors at their place in the Python text."""
+        if not text.strip():
+            raise self.refuse("this annotation is empty", span, 'as in `"T[..., N]"`')
+        try:
+            return syntax.parse(head + text + tail, self.code.source.name)
+        except KgenError as error:
+            for d in error.diagnostics:
+                place, message, help = span, d.message, d.help
+                if d.span is not None and d.span.start >= len(head) + len(text):
+                    message, help = "this annotation ends too early", "as in `T[..., N]`"
+                if at >= 0 and d.span is not None and len(head) <= d.span.start < len(head) + len(text):
+                    end = min(d.span.end, len(head) + len(text))
+                    place = Span(d.span.start - len(head) + at, end - len(head) + at)
+                self.scout.errors.add(message, place, d.label, help)
+            raise Refused from None
+
+    def default(self, name: str, node: ast.expr) -> str:
+        """A default's text: as it is written, or what it was when the function was defined."""
+        text = self.code.text(node).replace(" ", "").replace("_", "")
+        plain = text.lstrip("+-")
+        if re.fullmatch(r"0[xX][0-9a-fA-F]+|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", plain) and len(plain) <= syntax.MAX_DIGITS:
+            return text
+        value = inspect.signature(self.code.function).parameters[name].default
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.refuse(f"the default of `{name}` is not a number", node, "only numbers (`float`, `int`) have one")
+        if math.isfinite(value):
+            return repr(value)
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+    def declare(self, params: list[Param]) -> None:
+        for p in params:
+            self.scout.declare_param(p)
+            for d in p.type.dims or ():
+                if d.name != "...":
+                    self.scout.dims.setdefault(d.name, d.span)
+        for p in params:
+            name = p.name.name
+            shape = syntax.dim_names(p.type.dims)
+            owner = name if p.type.dims is not None else ""
+            self.frame.env[name] = Traced(Name(name, p.name.span), self.scout.names.get(name), shape, owner=owner)
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def declared_results(self) -> list[tuple[str, Type | None, Span]] | None:
+        """What the return annotation says: names (or ""), types (or None) and places; None where it says nothing."""
+        note = self.code.node.returns
+        if note is None or isinstance(note, ast.Constant) and note.value is None:
+            return None
+        if not (isinstance(note, ast.Constant) and isinstance(note.value, str)):
+            if isinstance(note, ast.Subscript) and self.outside(self.code.text(note).partition("[")[0].strip()) is None:
+                span = self.code.span(note)
+                return [("", self.parsed_type(self.code.text(note), span.start, span), span)]
+            return None
+        span, text = self.code.span(note), note.value
+        if "[" not in text:
+            return None  # "torch.Tensor"
+        at = self.code.source.text.find(text, span.start, span.end)
+        try:
+            if ":" in text:
+                head, tail = ("k(x: f32[]) -> ", "") if text.strip().startswith("(") else ("k(x: f32[]) -> (", ")")
+                header = next(s for s in self.parsed(head, text, tail, at, span).statements if isinstance(s, Header))
+                shift, fixed = at - len(head), span if at < 0 else None
+                return [(r.name.name, _moved(r.type, shift, fixed), _shifted(r.name.span, shift, fixed)) for r in header.results]
+            found: list[tuple[str, Type | None, Span]] = []
+            for part in re.finditer(r"[^,\[\]()]*\[[^\]]*\][^,\[\]()]*|[^,()]+", text):
+                if part.group().strip():
+                    found.append(("", self.parsed_type(part.group(), at + part.start() if at >= 0 else -1, span), span))
+            return found
+        except Refused:
+            return None
+
+    def results(self, found: Any, declared: list[tuple[str, Type | None, Span]] | None, node: ast.FunctionDef) -> list[Result]:
+        last = max((n for n in ast.walk(node) if isinstance(n, ast.Return)), key=lambda n: n.lineno)
+        items = list(found.items) if isinstance(found, Several) else [found]
+        where: list[Any] = [last.value] * len(items)
+        if isinstance(last.value, ast.Tuple) and len(last.value.elts) == len(items):
+            where = list(last.value.elts)
+        if declared is not None and len(declared) != len(items):
+            self.scout.errors.add(
+                f"{len(items)} {'value is' if len(items) == 1 else 'values are'} returned, {len(declared)} "
+                f"{'result is' if len(declared) == 1 else 'results are'} declared",
+                self.code.span(last),
+                help="return a value for each, in their order",
+            )
+            return []
+        values: list[Traced] = []
+        for item, place in zip(items, where, strict=True):
+            try:
+                values.append(self.lift(item, place, "what is returned"))
+            except Refused:
+                values.append(self.poison(self.code.span(place)))
+        if any(v.id is None for v in values):
+            return []
+        wanted: list[tuple[str, Type | None, Span]] = declared or [("", None, self.code.span(p)) for p in where]
+        names = self.final_names(values, [w[0] for w in wanted], where)
+        made = []
+        for name, (_, kind, span), value, place in zip(names, wanted, values, where, strict=True):
+            try:
+                made.append(Result(Name(name, span), self.result_type(name, kind, value, place), span))
+            except Refused:
+                continue
+        return made
+
+    def result_type(self, name: str, kind: Type | None, value: Traced, place: Any) -> Type:
+        span = self.code.span(place)
+        if "1" in value.shape and self.torch and not value.free:
+            message = f"`{name}` keeps a dim of size one in torch: {show_shape(value.shape)}"
+            raise self.refuse(message, place, "drop it: `keepdim=False`, or `.squeeze(-1)`")
+        placed = self.torch and not value.free  # its dims stand in torch's order
+        ours = union(self.dims_of(value)) if value.free else tuple(d for d in value.shape if d != "1")
+        if kind is not None:
+            dims = syntax.dim_names(kind.dims)
+            if placed and kind.dims is not None and dims != value.shape and not isinstance(self.type_of(value), Number):
+                message = f"`{name}` is {show_shape(value.shape)} in torch, but declared {show_shape(dims)}"
+                raise self.refuse(message, place, "declare what the function returns")
+            return kind
+        t = self.type_of(value)
+        if isinstance(t, Number):
+            raise self.refuse(f"`{name}` is a number, not a tensor", place, 'a 0-d tensor is declared, as in `-> "y: f32[]"`')
+        assert t is not None
+        dtype = dtype_name(t)
+        if not dtype:
+            help = f'declare it, as in `-> "{name}: f32[{", ".join(ours)}]"`, or cast it'
+            raise self.refuse(f"the dtype of `{name}` is {t}", place, help)
+        return Type(Name(dtype, span), tuple(Name(d, span) for d in ours), span)
+
+    def final_names(self, values: list[Traced], declared: list[str], where: list[Any]) -> list[str]:
+        """Names for the results, and through them and the equations for all: the last value of a name keeps it."""
+        live = self.live(values)
+        self.equations = [e for e in self.equations if e.name.name in live or not e.name.name.startswith("_")]
+        outer = {*self.scout.params, *self.scout.dims}
+        taken = outer | {d for d in declared if d}
+        final: dict[str, str] = {}
+        names: list[str] = []
+        for k, (value, name, place) in enumerate(zip(values, declared, where, strict=True)):
+            internal = value.expr.name if isinstance(value.expr, Name) and "#" in value.expr.name and value.expr.name not in final else ""
+            base = internal.partition("#")[0]
+            if not name:
+                stems = [base] * bool(base) + (["y", "out", "result"] if len(values) == 1 else [f"y{k + 1}"])
+                name = next((s for s in stems if s not in taken and s not in CONSTANTS and s not in DTYPES), f"{stems[-1]}_")
+            taken.add(name)
+            names.append(name)
+            if internal:
+                final[internal] = name
+            else:
+                span = self.code.span(place)
+                self.equations.append(Equation(Name(name, span), value.expr, span))
+        left: dict[str, list[str]] = {}
+        for e in self.equations:
+            base, mark, _ = e.name.name.partition("#")
+            if mark and e.name.name not in final:
+                left.setdefault(base, []).append(e.name.name)
+        for base, internals in left.items():
+            if base not in taken or base in self.scout.dims:  # a dim cannot be assigned: the checker says so
+                final[internals.pop()] = base
+                taken.add(base)
+        for base, internals in left.items():
+            k = 1
+            for internal in internals:
+                while f"{base}_{k}" in taken:
+                    k += 1
+                final[internal] = f"{base}_{k}"
+                taken.add(final[internal])
+        self.equations = [
+            Equation(replace(e.name, name=final.get(e.name.name, e.name.name)), renamed(e.body, final), e.span) for e in self.equations
+        ]
+        return names
+
+    def live(self, values: list[Traced]) -> set[str]:
+        """The equations that the results depend on."""
+        bodies = {e.name.name: e.body for e in self.equations}
+        found: set[str] = set()
+        stack = [v.expr for v in values]
+        while stack:
+            for node in syntax.postorder(stack.pop()):
+                if isinstance(node, Name) and node.name in bodies and node.name not in found:
+                    found.add(node.name)
+                    stack.append(bodies[node.name])
+        return found
+
+
+def _shifted(span: Span, by: int, fixed: Span | None) -> Span:
+    return fixed or Span(span.start + by, span.end + by)
+
+
+def _moved(kind: Type, by: int, fixed: Span | None) -> Type:
+    """A type parsed from an annotation, its spans in the Python text."""
+
+    def name(n: Name) -> Name:
+        return replace(n, span=_shifted(n.span, by, fixed))
+
+    dims = None if kind.dims is None else tuple(name(d) for d in kind.dims)
+    return Type(name(kind.dtype), dims, _shifted(kind.span, by, fixed))
+
+
+__all__ = ["Apply", "Const", "Diagnostic", "TracedFile", "to_spec", "trace"]

@@ -1,0 +1,210 @@
+"""Calls: of the language's functions, of torch's, of Python's own, and of plain functions, which are traced in their turn."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+from kgen import syntax, typeset
+from kgen.errors import KgenError
+from kgen.expressions import closest, did_you_mean
+from kgen.ops import CONSTANTS
+from kgen.syntax import Apply, Expr, Helper, Name
+from kgen.trace import names
+from kgen.trace.names import METHODS
+from kgen.trace.source import Code, code_of
+from kgen.trace.torch_calls import TorchCalls
+from kgen.trace.tracer import Frame
+from kgen.trace.values import Const, Method, Several, Shape, Spec, Traced
+from kgen.types import DTYPES
+
+MAX_CALLS = 32
+_VALUES = {"float": "its value is not known while the function is traced", "int": "its value is not known while the function is traced",
+           "bool": "its truth is not known while the function is traced", "complex": "kernels have no complex numbers"}  # fmt: skip
+
+
+class Calls(TorchCalls):
+    def eval_Call(self, node: ast.Call) -> Any:
+        shown = ast.unparse(node.func)
+        function = self.eval(node.func)
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                raise self.refuse("`*` cannot be traced here", a, "write the arguments out")
+        for k in node.keywords:
+            if k.arg is None:
+                raise self.refuse("`**` cannot be traced here", k.value, "write the arguments out")
+        name = shown.rpartition(".")[2]
+        if isinstance(function, Method):
+            args = [function.of, *(self.eval(a) for a in node.args)]
+            return self.call_row(f".{function.name}", METHODS[function.name], args, self.keywords(node), node)
+        if isinstance(function, Spec):
+            return self.call_spec(function, node)
+        if not isinstance(function, Const):
+            raise self.refuse(f"`{shown}` cannot be called", node)
+        found = names.of_object(function.value)
+        if found is not None:
+            return self.call_row(shown, found[1], [self.eval(a) for a in node.args], self.keywords(node), node)
+        thing = function.value
+        if getattr(thing, "__module__", None) == "math" and name in dir(math) and getattr(math, thing.__name__, None) is thing:
+            return self.call_math(thing, shown, node)
+        if getattr(builtins, getattr(thing, "__name__", ""), None) is thing:
+            return self.call_builtin(thing, shown, node)
+        if isinstance(getattr(thing, "__wrapped__", None), FunctionType) and hasattr(thing, "kernel"):
+            return self.call_kernel(thing, shown, node)
+        module = getattr(thing, "__module__", None) or ""
+        if isinstance(thing, FunctionType) and module.split(".")[0] not in ("torch", "numpy"):
+            return self.enter(thing, shown, [self.eval(a) for a in node.args], self.keywords(node), node)
+        raise self.unknown_function(shown, name, node.func)
+
+    def keywords(self, node: ast.Call) -> dict[str, Any]:
+        return {k.arg: self.eval(k.value) for k in node.keywords if k.arg is not None}
+
+    def call_spec(self, function: Spec, node: ast.Call) -> Traced:
+        if node.keywords:
+            raise self.refuse(f"`{function.name}` takes its arguments by position", node.keywords[0])
+        args = [self.value(a) for a in node.args]
+        head = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+        if function.name in ("max", "min") and function.dims is None and len(args) > 2:
+            made = args[0]
+            for other in args[1:]:
+                made = self.apply(function.name, [made, other], node, head)
+            return made
+        return self.apply(function.name, args, node, head, "call", function.dims)
+
+    def call_math(self, thing: Any, shown: str, node: ast.Call) -> Any:
+        """Python's `math`: on constants, and on numbers of the call."""
+        args = [self.eval(a) for a in node.args]
+        if node.keywords:
+            raise self.refuse(f"`{shown}` cannot be traced with keywords", node)
+        value = None
+        if all(isinstance(a, Const) for a in args):
+            try:
+                value = thing(*(a.value for a in args))
+            except (ArithmeticError, TypeError, ValueError) as error:
+                raise self.refuse(f"`{shown}`: {error}", node) from None
+        op = names.MATH.get(thing.__name__)
+        if value is not None and (op is None or isinstance(value, (bool, int))):
+            return Const(value)
+        values = [self.lift(a, n) for a, n in zip(args, node.args, strict=True)]
+        if op is None:
+            raise self.refuse(f"kgen does not know `{shown}`", node, did_you_mean(closest(thing.__name__, list(names.MATH))))
+        if any(self.is_tensor(v) for v in values):
+            raise self.refuse(f"`{shown}` takes numbers, not tensors", node, f"write `torch.{op}(...)`, or kgen's own `{op}(...)`")
+        made = self.apply(op, values, node, node.func)
+        return Const(value, made.expr) if value is not None else made
+
+    def call_builtin(self, thing: Any, shown: str, node: ast.Call) -> Any:
+        args = [self.eval(a) for a in node.args]
+        if thing in (float, int, bool) and len(args) == 1 and isinstance(args[0], Const):
+            try:
+                return self.from_outside(thing(args[0].value), shown, node)
+            except (TypeError, ValueError) as error:
+                raise self.refuse(f"`{ast.unparse(node)}`: {error}", node) from None
+        if thing is len and len(args) == 1 and isinstance(args[0], (Several, Shape)):
+            return Const(len(args[0].items)) if isinstance(args[0], Several) else self.rank(args[0].of, node)
+        if thing.__name__ in _VALUES and args:
+            cast = {"float": "`f32(x)` or ", "int": "`i64(x)` or "}.get(thing.__name__, "")
+            raise self.refuse(f"`{shown}(...)`: {_VALUES[thing.__name__]}", node, f"a cast is {cast}`x.{shown}()`")
+        if thing is print:
+            raise self.refuse("a kernel has no side effects: `print` would do nothing when it runs", node, "print its results")
+        if thing is range:
+            raise self.refuse("a kernel has no loops", node, 'reduce over a dim, as in `sum["N"](x)`, or write the steps out')
+        raise self.unknown_function(shown, shown, node.func)
+
+    # ------------------------------------------------------------------------------------------ functions of the user's
+
+    def call_kernel(self, thing: Any, shown: str, node: ast.Call) -> Any:
+        """Another traced kernel: its function is entered; what it stores in a dtype of its own is cast to that."""
+        if any(r.state for r in thing.kernel.results):
+            raise self.refuse(f"`{shown}` writes in place and cannot be part of a kernel", node)
+        found = self.enter(thing.__wrapped__, shown, [self.eval(a) for a in node.args], self.keywords(node), node)
+        values = found.items if isinstance(found, Several) else (found,)
+        cast = []
+        for v, r in zip(values, thing.kernel.results, strict=True):
+            x = self.lift(v, node)
+            if x.id is not None and r.dtype in DTYPES and self.dtype_of(x, node).name != r.dtype:
+                x = self.apply(r.dtype, [x], node)
+            cast.append(x)
+        return Several(tuple(cast)) if isinstance(found, Several) else cast[0]
+
+    def enter(self, function: FunctionType, shown: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        """A plain function of the user's: a helper where it is one expression without dims, else its lines one by one."""
+        if len(self.frames) >= MAX_CALLS or any(f.code.function is function for f in self.frames):
+            raise self.refuse(f"`{shown}` calls itself", node, "a kernel has no recursion")
+        try:
+            code = code_of(function)
+        except KgenError as error:
+            raise self.refuse(str(error.diagnostics[0].message), node, error.diagnostics[0].help) from None
+        try:
+            filled = inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise self.refuse(f"`{shown}`: {error}", node) from None
+        given = dict(filled.arguments)
+        for p in inspect.signature(function).parameters.values():
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise self.refuse(f"`{shown}` takes any number of arguments", node, "give it a fixed number of them")
+            if p.name not in given:
+                given[p.name] = self.from_outside(p.default, p.name, node)
+        at = self.frame.at or (self.span(node) if code.source != self.code.source else None)
+        made = self.as_helper(code, given, node, at)
+        return made if made is not None else self.inlined(code, given, node, at)
+
+    def as_helper(self, code: Code, given: dict[str, Any], node: ast.Call, at: Any) -> Traced | None:
+        body = [s for s in code.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        name = code.node.name
+        if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None or not given:
+            return None
+        if self.scout.is_function(name) and name not in self.helpers or name in ("index", "pick") or not name.isascii():
+            return None
+        values = {k: self.lift(v, node) for k, v in given.items() if isinstance(v, Traced) or _is_number(v)}
+        if len(values) < len(given) or any(p in self.scout.dims or p in DTYPES or p in CONSTANTS for p in given):
+            return None
+        span, mark = self.span(node), len(self.equations)
+        errors, doubts = len(self.scout.errors.found), len(self.doubts)
+        self.frames.append(Frame(code, {k: replace(v, expr=Name(k, span)) for k, v in values.items()}, at))
+        try:
+            value = self.eval(body[0].value)
+        finally:
+            self.frames.pop()
+        if len(self.scout.errors.found) > errors:
+            return self.poison(span)
+        if isinstance(value, Traced) and value.id is not None and len(self.equations) == mark and self.self_contained(value.expr, given):
+            made = Helper(Name(name, span), (), tuple(Name(p, span) for p in given), value.expr, span)
+            same = self.helpers.get(name)
+            if same is None:
+                self.helpers[name] = self.scout.helpers[name] = made
+            if same is None or typeset.format_statement(same) == typeset.format_statement(made):
+                call = Apply(name, tuple(v.expr for v in values.values()), span, self.span(node.func))
+                return replace(value, expr=call, owner="")
+        del self.equations[mark:], self.doubts[doubts:]
+        return None
+
+    def self_contained(self, expr: Expr, params: dict[str, Any]) -> bool:
+        """Whether an expression sees its arguments alone, as a helper does."""
+        return all(
+            (node.name in params or node.name in CONSTANTS) if isinstance(node, Name) else not isinstance(node, Apply) or node.dims is None
+            for node in syntax.postorder(expr)
+        )
+
+    def inlined(self, code: Code, given: dict[str, Any], node: ast.Call, at: Any) -> Any:
+        env = {k: self.kept(k, v, node) if isinstance(v, Traced) else v for k, v in given.items()}
+        self.frames.append(Frame(code, env, at))
+        try:
+            found = self.run(code.node.body)
+        finally:
+            self.frames.pop()
+        if found is None:
+            raise self.refuse(f"`{ast.unparse(node.func)}` returns nothing", node)
+        return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool)
+
+
+__all__ = ["Calls"]

@@ -1,0 +1,353 @@
+"""Python expressions to values: names looked up, operators applied, brackets read (`calls.py` has the calls)."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+import numbers
+import sys
+from dataclasses import replace
+from types import FunctionType, ModuleType
+from typing import Any
+
+from kgen import syntax
+from kgen.expressions import closest, did_you_mean, prelude
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.syntax import Apply, Name, Num
+from kgen.trace.calls import Calls
+from kgen.trace.names import METHODS
+from kgen.trace.tracer import Refused
+from kgen.trace.values import Const, Dtype, Method, Several, Shape, Spec, Traced
+from kgen.types import DTYPES, Number, variable_of
+
+BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
+          ast.BitAnd: "bitand", ast.BitOr: "bitor", ast.LShift: "shl", ast.RShift: "shr"}  # fmt: skip
+COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "bitnot", ast.Not: "not"}
+_REFUSED = {
+    ast.Lambda: ("a lambda cannot be traced", "write a function with `def` and call it"),
+    ast.ListComp: ("a comprehension cannot be traced", "write out what it makes, or reduce over a dim"),
+    ast.GeneratorExp: ("a generator cannot be traced", 'a sum over a dim is `sum["N"](x)`'),
+    ast.SetComp: ("a comprehension cannot be traced", ""),
+    ast.DictComp: ("a comprehension cannot be traced", ""),
+    ast.Dict: ("a kernel has no dicts", "return several results as a tuple"),
+    ast.Set: ("a kernel has no sets", ""),
+    ast.JoinedStr: ("a kernel has no strings", ""),
+    ast.NamedExpr: ("`:=` cannot be traced", "assign on a line of its own"),
+    ast.Await: ("`await` cannot be traced", ""),
+    ast.Yield: ("`yield` cannot be traced", "return the results as a tuple"),
+    ast.YieldFrom: ("`yield` cannot be traced", "return the results as a tuple"),
+    ast.Starred: ("`*` cannot be traced here", "write the values out"),
+}
+
+
+class Expressions(Calls):
+    def eval(self, node: ast.expr) -> Any:
+        """The value of an expression: Traced, Const, Spec, Dtype, Method, Several or Shape."""
+        for kind, (message, help) in _REFUSED.items():
+            if isinstance(node, kind):
+                raise self.refuse(message, node, help)
+        method = getattr(self, f"eval_{type(node).__name__}", None)
+        if method is None:
+            raise self.refuse(f"this {type(node).__name__.lower()} cannot be traced", node)
+        value = method(node)
+        if isinstance(value, Traced) and isinstance(value.expr, Apply) and self.frame.code.in_brackets(node) and not value.expr.parens:
+            value = replace(value, expr=replace(value.expr, parens=True))
+        return value
+
+    # ------------------------------------------------------------------------------------------ names and literals
+
+    def eval_Constant(self, node: ast.Constant) -> Any:
+        value = node.value
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            text = self.frame.code.text(node).replace("_", "")
+            if text[:2].lower() in ("0b", "0o"):
+                text = str(value)
+            mantissa, _, power = text.lower().partition("e") if text[:2].lower() != "0x" else (text, "", "")
+            if len(mantissa) > syntax.MAX_DIGITS:
+                raise self.refuse(f"a number may have at most {syntax.MAX_DIGITS} digits", node)
+            if power and abs(int(power)) > syntax.MAX_EXPONENT:
+                raise self.refuse(f"an exponent may be at most {syntax.MAX_EXPONENT}", node)
+            return Const(value, Num(text, self.span(node)))
+        if isinstance(value, (complex, bytes)):
+            raise self.refuse(f"a kernel has no {type(value).__name__} values", node)
+        return Const(value)
+
+    def eval_Name(self, node: ast.Name) -> Any:
+        name, span = node.id, self.span(node)
+        if name in self.frame.env:
+            found = self.frame.env[name]
+            return replace(found, expr=replace(found.expr, span=span)) if isinstance(found, Traced) else found
+        outside = self.outside(name)
+        if variable_of(name) in self.scout.variables and not (outside is not None and isinstance(outside[0], FunctionType)):
+            return Spec(name)
+        if outside is not None and outside[0] is not getattr(builtins, name, self):
+            return self.from_outside(outside[0], name, node)
+        if name in self.scout.dims:
+            return self.size(name, node)
+        if name in CONSTANTS:
+            return Const({"pi": math.pi, "inf": math.inf, "nan": math.nan}[name], Name(name, span))
+        spec = name in OPS or name in REDUCTIONS or name in prelude() or name in DTYPES or name in ("index", "pick")
+        if name not in ("bool",) and (spec or self.scout.is_function(name)):
+            return Spec(name)
+        if hasattr(builtins, name):
+            return Const(getattr(builtins, name))
+        if name in self.later:
+            raise self.refuse(f"`{name}` is used before it has a value", node)
+        known = [*self.frame.env, *self.scout.dims, *OPS, *REDUCTIONS, *prelude(), *CONSTANTS]
+        raise self.refuse(f"`{name}` is not defined", node, did_you_mean(closest(name, known)))
+
+    @property
+    def later(self) -> set[str]:
+        """The names that the function at hand assigns somewhere."""
+        return set(self.frame.code.function.__code__.co_varnames)
+
+    def outside(self, name: str) -> tuple[Any] | None:
+        """What a name is outside the function: in what encloses it, in its module, among Python's own."""
+        function = self.frame.code.function
+        for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            if free == name:
+                try:
+                    return (cell.cell_contents,)
+                except ValueError:
+                    return None
+        if name in self.frame.code.function.__code__.co_varnames:
+            return None
+        if name in function.__globals__:
+            return (function.__globals__[name],)
+        return (getattr(builtins, name),) if hasattr(builtins, name) else None
+
+    def from_outside(self, value: Any, shown: str, node: ast.expr) -> Any:
+        """A Python object as a value.  Refuses tensors: a kernel sees its parameters."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+            help = f'make it a parameter, as in `{shown.rpartition(".")[2]}: "T[N]"`'
+            raise self.refuse(f"`{shown}` is a tensor from outside the function", node, help)
+        if torch is not None and isinstance(value, torch.nn.Module):
+            raise self.refuse(f"`{shown}` is a module", node, "call its function, as in `F.gelu(x)`, with its tensors as parameters")
+        if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+            return Const(int(value))
+        if isinstance(value, numbers.Real) and not isinstance(value, bool):
+            value = float(value)
+            name = {math.pi: "pi", math.inf: "inf"}.get(value, "nan" if math.isnan(value) else "")
+            return Const(value, Name(name, self.span(node)) if name else None)
+        return Const(value)
+
+    def eval_Attribute(self, node: ast.Attribute) -> Any:
+        of = self.eval(node.value)
+        name, shown = node.attr, ast.unparse(node)
+        if isinstance(of, Several) and name in of.fields:
+            return of.items[of.fields.index(name)]
+        if isinstance(of, Traced):
+            self.torch = True
+            if name == "dtype":
+                return self.dtype_of(of, node)
+            if name == "shape":
+                return Shape(of.shape, of)
+            if name == "ndim":
+                return self.rank(of, node)
+            if name == "device":
+                return Const("device")
+            if name in METHODS:
+                return Method(name, of)
+            raise self.unknown_method(name, of, node)
+        if isinstance(of, Const):
+            try:
+                found = getattr(of.value, name) if isinstance(of.value, ModuleType) else inspect.getattr_static(of.value, name)
+                return self.from_outside(getattr(found, "__func__", found) if isinstance(found, staticmethod) else found, shown, node)
+            except AttributeError:
+                torch = sys.modules.get("torch")
+                known = [n for n in dir(of.value) if torch is not None and isinstance(of.value, ModuleType)]
+                raise self.refuse(f"there is no `{shown}`", node, did_you_mean(closest(name, known))) from None
+        raise self.refuse(f"`{shown}` cannot be traced", node)
+
+    # ------------------------------------------------------------------------------------------ operators
+
+    def eval_BinOp(self, node: ast.BinOp) -> Any:
+        if isinstance(node.op, ast.MatMult):
+            help = 'a sum over a dim is `sum["K"](a * b)`; keep products of matrices outside'
+            raise self.refuse("`@` is a product of matrices", node, help)
+        if isinstance(node.op, ast.BitXor):
+            raise self.refuse("`^` is Python's exclusive or", node, "a power is written `x**2`; of bools it is `a != b`")
+        return self.operate(type(node.op), self.eval(node.left), self.eval(node.right), node)
+
+    def operate(self, kind: type[ast.operator], left: Any, right: Any, node: Any) -> Any:
+        op = BINARY[kind]
+        if isinstance(left, Const) and isinstance(right, Const):
+            return self.folded(op, left, right, node)
+        one, other = self.lift(left, getattr(node, "left", node)), self.lift(right, getattr(node, "right", node))
+        return self.apply(op, [one, other], node, self.operator_span(node), "infix")
+
+    def operator_span(self, node: Any) -> Any:
+        """Where an infix operator stands: between its operands."""
+        if not isinstance(node, ast.BinOp) or self.frame.at is not None:
+            return node
+        left, right = self.span(node.left), self.span(node.right)
+        gap = self.frame.code.source.text[left.end : right.start]
+        for symbol in ("**", "//", "<<", ">>", "+", "-", "*", "/", "%", "&", "|"):
+            if symbol in gap:
+                at = left.end + gap.index(symbol)
+                return type(left)(at, at + len(symbol))
+        return node
+
+    def folded(self, op: str, left: Const, right: Const, node: Any) -> Const:
+        """An operator of two constants: their value, and how it is spelled."""
+        a, b = left.value, right.value
+        if not all(isinstance(v, (int, float)) for v in (a, b)):
+            raise self.refuse(f"`{ast.unparse(node)}` cannot be traced", node, "a kernel computes with numbers and tensors")
+        if op == "pow" and (abs(a) > 1e6 or abs(b) > 400) and isinstance(a, int) and isinstance(b, int) or op == "shl" and abs(b) > 62:
+            raise self.refuse("this number is too large", node)
+        table = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__", "floordiv": "__floordiv__", "mod": "__mod__",
+                 "pow": "__pow__", "bitand": "__and__", "bitor": "__or__", "shl": "__lshift__", "shr": "__rshift__"}  # fmt: skip
+        try:
+            import operator
+
+            value = getattr(operator, table[op])(a, b)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise self.refuse(f"`{ast.unparse(node)}`: {error}", node) from None
+        if isinstance(value, complex):
+            raise self.refuse("kernels have no complex numbers", node)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise self.refuse("this integer is too large for an i64", node, "write it with a decimal point to make it a float")
+        whole = isinstance(a, int) and isinstance(b, int)
+        if isinstance(a, bool) or isinstance(b, bool) or op == "pow" and whole and b < 0:  # Python's value, where the language has another
+            return Const(value)
+        one, other = (self.number(v, node, c.expr).expr for v, c in ((a, left), (b, right)))
+        return Const(value, Apply(op, (one, other), self.span(node), self.span(node), "infix", parens=self.bracketed(node)))
+
+    def bracketed(self, node: Any) -> bool:
+        return isinstance(node, ast.expr) and self.frame.code.in_brackets(node)
+
+    def eval_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        op, operand = UNARY[type(node.op)], self.eval(node.operand)
+        if isinstance(operand, Const):
+            if op == "not":
+                return Const(not operand.value)
+            if not isinstance(operand.value, (int, float)) or op == "bitnot" and not isinstance(operand.value, int):
+                raise self.refuse(f"`{ast.unparse(node)}` cannot be traced", node)
+            value = {"neg": lambda v: -v, "pos": lambda v: +v, "bitnot": lambda v: ~v}[op](operand.value)
+            inner = self.number(operand.value, node.operand, operand.expr).expr
+            return Const(value, Apply(op, (inner,), self.span(node), self.span(node), "prefix", parens=self.bracketed(node)))
+        x = self.lift(operand, node.operand)
+        if op == "not" and x.id is not None and not isinstance(self.type_of(x), Number):
+            return self.apply("not", [x], node, node, "prefix")
+        return self.apply(op, [x], node, node, "prefix")
+
+    def eval_BoolOp(self, node: ast.BoolOp) -> Any:
+        op = "and" if isinstance(node.op, ast.And) else "or"
+        result: Any = None
+        for k, part in enumerate(node.values):
+            value = self.eval(part)
+            if isinstance(value, Const):
+                if bool(value.value) == (op == "or"):
+                    return value if result is None else self.refuse_mixed(part)
+                if k == len(node.values) - 1 and result is None:
+                    return value
+                continue
+            value = self.lift(value, part)
+            result = value if result is None else self.apply(op, [result, value], node, node, "infix")
+        return result
+
+    def refuse_mixed(self, node: ast.expr) -> Any:
+        raise self.refuse("a constant decides this", node, "write the constant alone")
+
+    def eval_Compare(self, node: ast.Compare) -> Any:
+        left, result, before = self.eval(node.left), None, node.left
+        for sign, part in zip(node.ops, node.comparators, strict=True):
+            right = self.eval(part)
+            if isinstance(sign, (ast.Is, ast.IsNot)):
+                if not self.is_none(right):
+                    raise self.refuse("`is` compares objects", node, "compare values with `==`")
+                value: Any = Const(self.is_none(left) == isinstance(sign, ast.Is))
+            elif type(sign) not in COMPARE:
+                if not (isinstance(left, Const) and isinstance(right, (Const, Several))):
+                    raise self.refuse("`in` cannot be traced", node, "compare with `==`, joined by `or`")
+                inside = left.value in (right.value if isinstance(right, Const) else [i.value for i in right.items if isinstance(i, Const)])
+                value = Const(inside == isinstance(sign, ast.In))
+            elif isinstance(left, (Const, Dtype)) and isinstance(right, (Const, Dtype)):
+                value = self.compared(COMPARE[type(sign)], left, right, node)
+            else:
+                one, other = self.lift(left, before), self.lift(right, part)
+                value = self.apply(COMPARE[type(sign)], [one, other], node, node, "infix")
+            if result is None or isinstance(result, Const) and result.value:
+                result = value
+            elif isinstance(result, Traced) and isinstance(value, Traced):
+                result = self.apply("and", [result, value], node, node, "infix")
+            left, before = right, part
+        return result
+
+    def compared(self, op: str, left: Any, right: Any, node: Any) -> Const:
+        if isinstance(left, Dtype) or isinstance(right, Dtype):
+            one, other = (self.dtype(v, node) for v in (left, right))
+            if one != other and not (one in DTYPES and other in DTYPES):
+                help = "a kernel is made for every dtype that its variables stand for"
+                raise self.refuse("this dtype is known only at the call", node, help)
+            return Const((one == other) == (op == "eq"))
+        import operator
+
+        try:
+            return Const(bool(getattr(operator, op)(left.value, right.value)))
+        except TypeError as error:
+            raise self.refuse(f"`{ast.unparse(node)}`: {error}", node) from None
+
+    def eval_IfExp(self, node: ast.IfExp) -> Any:
+        test = self.eval(node.test)
+        if isinstance(test, Const):
+            return self.eval(node.body if test.value else node.orelse)
+        args = [self.lift(test, node.test), self.value(node.body), self.value(node.orelse)]
+        return self.apply("where", args, node, node, "where")
+
+    # ------------------------------------------------------------------------------------------ brackets and calls
+
+    def eval_Tuple(self, node: ast.Tuple | ast.List) -> Several:
+        return Several(tuple(self.eval(e) for e in node.elts))
+
+    eval_List = eval_Tuple
+
+    def eval_Subscript(self, node: ast.Subscript) -> Any:
+        of = self.eval(node.value)
+        if isinstance(of, Spec):
+            elements = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            found: list[str] = []
+            for e in elements:
+                if isinstance(e, ast.Name) and e.id not in self.frame.env and self.outside(e.id) is None:
+                    found.append(e.id)  # a bare N
+                    continue
+                value = self.eval(e)
+                if not (isinstance(value, Const) and (isinstance(value.value, str) or value.value is ...)):
+                    raise self.refuse("a dim's name is a string", e, f'as in `{of.name}["N"]`')
+                found += ["..."] if value.value is ... else [part.strip() for part in value.value.split(",")]
+            if of.name == "index":
+                return self.apply("index", [], node, node, "call", tuple(found))
+            return Spec(of.name, tuple(found))
+        if isinstance(of, Traced):
+            return self.view(of, node)
+        items = of.items if isinstance(of, Several) else of.dims if isinstance(of, Shape) else None
+        if isinstance(node.slice, ast.Slice):
+            ends = (node.slice.lower, node.slice.upper, node.slice.step)
+            parts = [None if p is None else self.constant(self.eval(p), p, "an end of a slice") for p in ends]
+            if isinstance(of, Shape):
+                return self.shape_part(of, slice(*parts), node)
+            if items is not None:
+                return Several(items[slice(*parts)])
+        at = None if isinstance(node.slice, ast.Slice) else self.constant(self.eval(node.slice), node.slice, "an index")
+        if isinstance(of, Shape):
+            return self.size(of.dims[self.place(at, of.dims, node)], node)
+        if items is not None and isinstance(at, int) and -len(items) <= at < len(items):
+            return items[at]
+        if isinstance(of, Const) and isinstance(of.value, (tuple, list, dict)) and at is not None:
+            try:
+                return self.from_outside(of.value[at], ast.unparse(node), node)
+            except (LookupError, TypeError):
+                raise self.refuse(f"`{ast.unparse(node)}` is not there", node) from None
+        raise self.refuse(f"`{ast.unparse(node.value)}` cannot be indexed", node)
+
+    def shape_part(self, of: Shape, part: slice, node: Any) -> Shape:
+        if "..." in of.dims and (part.start is None or part.start >= 0 or part.step is not None):
+            raise self.refuse("this part of the shape holds the leading dims `...`", node, "count from the end, as in `x.shape[-1:]`")
+        return Shape(of.dims[part], of.of)
+
+
+__all__ = ["Expressions", "Refused"]

@@ -1,0 +1,288 @@
+"""torch's names: one row for each function or method that a traced function may call.
+
+A row has the names (`exp` stands for `torch.exp` and `Tensor.exp`; `torch.`, `F.`, `special.`, `linalg.` and `.` for one of
+them alone), torch's parameters, and what it computes in kgen's own language.  Of several texts the first is taken whose
+words are all given; a dict is keyed by the value of the parameter `by`.  A parameter that no text mentions must have its
+default.  `dim`, `keepdim`, `dtype` and `reduction` are torch's: `D` are the dims that `dim` names, and an operand with
+`dtype` is cast first.  `reduces` marks rows whose result lacks D.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from kgen import syntax
+from kgen.syntax import Apply, Expr, Helper, Name
+
+
+@dataclass(frozen=True)
+class Row:
+    names: str
+    params: str
+    texts: tuple[str, ...] | dict[Any, str]
+    by: str = ""
+    reduces: bool = False
+    floats: bool = False  # torch takes floats alone
+    same: bool = False  # the result has the first operand's dtype, or torch refuses
+    shares: bool = False  # torch may return the operand itself
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        made = ast.parse(f"def f({self.params}): pass").body[0]
+        assert isinstance(made, ast.FunctionDef)
+        arguments = made.args.args
+        defaults = [ast.literal_eval(d) for d in made.args.defaults]
+        first = len(arguments) - len(defaults)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([
+            inspect.Parameter(a.arg, kind, default=defaults[k - first] if k >= first else inspect.Parameter.empty)
+            for k, a in enumerate(arguments)
+        ])  # fmt: skip
+
+    @property
+    def all_texts(self) -> tuple[str, ...]:
+        return tuple(self.texts.values()) if isinstance(self.texts, dict) else self.texts
+
+
+def row(names: str, params: str, *texts: str, **marks: Any) -> Row:
+    return Row(names, params, texts, **marks)
+
+
+@lru_cache(maxsize=512)
+def formula(text: str, params: tuple[str, ...]) -> Expr:
+    """A row's text as a tree."""
+    (helper,) = syntax.parse(f"row[D]({', '.join(params)}) = {text}", "names.py").statements
+    assert isinstance(helper, Helper)
+    return helper.body
+
+
+@lru_cache(maxsize=512)
+def uses(text: str, params: tuple[str, ...]) -> dict[str, int]:
+    """How often a row's text mentions each name."""
+    found: dict[str, int] = {}
+    for node in syntax.postorder(formula(text, params)):
+        for name in [node.name] if isinstance(node, Name) else [d.name for d in node.dims or ()] if isinstance(node, Apply) else []:
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+_SAME = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "sigmoid erf erfc erfinv lgamma digamma abs sign floor ceil trunc isnan isinf isfinite signbit relu"
+)
+_ALIASES = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "abs": "absolute", "sign": "sgn", "trunc": "fix", "sigmoid": "special.expit F.sigmoid", "tanh": "F.tanh",
+    "lgamma": "special.gammaln", "digamma": "special.digamma special.psi", "erf": "special.erf", "erfc": "special.erfc",
+    "erfinv": "special.erfinv", "exp2": "special.exp2", "expm1": "special.expm1", "log1p": "special.log1p",
+}  # fmt: skip
+_COMPARE = {"eq": "==", "ne not_equal": "!=", "lt less": "<", "le less_equal": "<=", "gt greater": ">", "ge greater_equal": ">="}
+_CASTS = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
+          "char": "i8", "byte": "u8", "bool": "bool"}  # fmt: skip
+_OLD = "size_average=None, reduce=None"
+_REDUCE = "input, dim=None, keepdim=False"
+
+ROWS: tuple[Row, ...] = (
+    *(row(f"{name} {_ALIASES.get(name, '')}", "input", f"{name}(input)") for name in _SAME.split()),
+    *(row(names, "input, other", f"input {symbol} other") for names, symbol in _COMPARE.items()),
+    *(row(f".{name}", "input", f"{dtype}(input)", shares=True) for name, dtype in _CASTS.items()),
+    row("neg negative", "input", "-input"),
+    row("positive", "input", "+input", shares=True),
+    row("square", "input", "input^2"),
+    row("reciprocal", "input", "1 / input"),
+    row("frac", "input", "input - trunc(input)", floats=True),
+    row("round special.round", "input, decimals=0", "round(input)"),
+    row("clone", "input", "input"),
+    row(".contiguous", "input", "input", shares=True),
+    row("detach", "input", "stop(input)", shares=True),
+    # two operands and more
+    row("add", "input, other, alpha=None", "input + alpha * other", "input + other"),
+    row("sub subtract", "input, other, alpha=None", "input - alpha * other", "input - other"),
+    row("mul multiply", "input, other", "input * other"),
+    Row("div divide", "input, other, rounding_mode=None", {None: "input / other", "floor": "input // other"}, by="rounding_mode"),
+    row("true_divide", "input, other", "input / other"),
+    row("floor_divide", "input, other", "input // other"),
+    row("remainder", "input, other", "input % other"),
+    row("pow", "input, exponent", "input^exponent"),
+    row("maximum", "input, other", "max(input, other)"),
+    row("minimum", "input, other", "min(input, other)"),
+    row("clamp clip", "input, min=None, max=None", "clamp(input, min, max)", "lower(input, min)", "upper(input, max)"),
+    row("clamp_min", "input, min", "lower(input, min)"),
+    row("clamp_max", "input, max", "upper(input, max)"),
+    row("torch.where", "condition, input, other", "input if condition else other"),
+    row(".where", "input, condition, other", "input if condition else other"),
+    row("atan2 arctan2", "input, other", "atan2(input, other)"),
+    row("hypot", "input, other", "hypot(input, other)"),
+    row("copysign", "input, other", "copysign(input, other)"),
+    row("lerp", "input, end, weight", "input + weight * (end - input)", floats=True, same=True),
+    row("addcmul", "input, tensor1, tensor2, value=None", "input + value * tensor1 * tensor2", "input + tensor1 * tensor2"),
+    row("addcdiv", "input, tensor1, tensor2, value=None", "input + value * (tensor1 / tensor2)", "input + tensor1 / tensor2", floats=True),
+    row("xlogy special.xlogy", "input, other", "nan if isnan(other) else 0.0 if input == 0 else input * log(other)", floats=True),
+    row("masked_fill", "input, mask, value", "value if mask else input", same=True),
+    row("logical_and", "input, other", "input and other"),
+    row("logical_or", "input, other", "input or other"),
+    row("logical_not", "input", "not input"),
+    row("bitwise_and", "input, other", "input & other"),
+    row("bitwise_or", "input, other", "input | other"),
+    row("bitwise_not", "input", "~input"),
+    row("bitwise_left_shift", "input, other", "input << other"),
+    row("bitwise_right_shift", "input, other", "input >> other"),
+    # activations
+    row("F.relu", "input, inplace=False", "relu(input)"),
+    row("F.silu", "input, inplace=False", "silu(input)", floats=True),
+    row("F.mish", "input, inplace=False", "mish(input)", floats=True),
+    Row("F.gelu", "input, approximate='none'", {"none": "gelu(input)", "tanh": "gelu_tanh(input)"}, by="approximate", floats=True),
+    row("F.softplus", "input, beta=None, threshold=20", "softplus(beta * input) / beta", "softplus(input)", floats=True),
+    row("F.logsigmoid", "input", "-softplus(-input)", floats=True),
+    row("F.softsign", "input", "softsign(input)", floats=True),
+    row("F.tanhshrink", "input", "input - tanh(input)", floats=True),
+    row("F.elu", "input, alpha=1.0, inplace=False", "elu(input, alpha)", floats=True),
+    row("F.celu", "input, alpha=1.0, inplace=False", "input if input > 0 else alpha * expm1(input / alpha)", floats=True),
+    row("F.selu", "input, inplace=False", "1.0507009873554804934193349852946 * elu(input, 1.6732632423543772848170429916717)", floats=True),
+    row("F.leaky_relu", "input, negative_slope=0.01, inplace=False", "leaky_relu(input, negative_slope)", floats=True),
+    row("F.relu6", "input, inplace=False", "0 if input <= 0 else 6 if input >= 6 else input"),
+    row("F.hardtanh", "input, min_val=-1.0, max_val=1.0, inplace=False",
+        "min_val if input <= min_val else max_val if input >= max_val else input", floats=True),
+    row("F.hardsigmoid", "input, inplace=False", "hardsigmoid(input)", floats=True),
+    row("F.hardswish", "input, inplace=False", "hardswish(input)", floats=True),
+    row("F.hardshrink hardshrink", "input, lambd=0.5", "0.0 if input >= -lambd and input <= lambd else input", floats=True),
+    row("F.softshrink", "input, lambd=0.5",
+        "input - lambd if input > lambd else input + lambd if input < -lambd else input * 0", floats=True),
+    row("F.threshold", "input, threshold, value, inplace=False", "value if input <= threshold else input", same=True),
+    # over dims
+    row("sum", "input, dim=None, keepdim=False, dtype=None", "sum[D](input)", reduces=True),
+    row("mean", "input, dim=None, keepdim=False, dtype=None", "mean[D](input)", reduces=True),
+    row("prod", "input, dim=None, keepdim=False, dtype=None", "prod[D](input)", reduces=True),
+    row("nansum", "input, dim=None, keepdim=False, dtype=None", "sum[D](0 if isnan(input) else input)", reduces=True),
+    row("amax", _REDUCE, "max[D](input)", reduces=True),
+    row("amin", _REDUCE, "min[D](input)", reduces=True),
+    row("any", _REDUCE, "any[D](input)", reduces=True),
+    row("all", _REDUCE, "all[D](input)", reduces=True),
+    row("argmax", _REDUCE, "argmax[D](input)", reduces=True),
+    row("argmin", _REDUCE, "argmin[D](input)", reduces=True),
+    row("count_nonzero", "input, dim=None", "sum[D](input != 0)", reduces=True),
+    row("logsumexp special.logsumexp", "input, dim, keepdim=False", "logsumexp[D](input)", reduces=True, floats=True),
+    Row("var", "input, dim=None, unbiased=None, keepdim=False, correction=1",
+        {1: "var[D](input)", 0: "mean[D](center[D](input)^2)"}, by="correction", reduces=True, floats=True),
+    Row("std", "input, dim=None, unbiased=None, keepdim=False, correction=1",
+        {1: "std[D](input)", 0: "sqrt(mean[D](center[D](input)^2))"}, by="correction", reduces=True, floats=True),
+    row(".norm torch.norm", "input, p=2, dim=None, keepdim=False", "norm[D](input)", reduces=True, floats=True),
+    row("linalg.vector_norm", "input, ord=2, dim=None, keepdim=False", "norm[D](input)", reduces=True, floats=True),
+    row("softmax special.softmax", "input, dim, dtype=None", "softmax[D](input)", floats=True),
+    row("log_softmax special.log_softmax", "input, dim, dtype=None", "log_softmax[D](input)", floats=True),
+    row("F.softmax", "input, dim, _stacklevel=3, dtype=None", "softmax[D](input)", floats=True),
+    row("F.log_softmax", "input, dim, _stacklevel=3, dtype=None", "log_softmax[D](input)", floats=True),
+    row("F.softmin", "input, dim, _stacklevel=3, dtype=None", "softmax[D](-input)", floats=True),
+    row("F.normalize", "input, p=2.0, dim=1, eps=1e-12", "input / lower(norm[D](input), eps)", floats=True),
+    row("F.cosine_similarity cosine_similarity", "x1, x2, dim=1, eps=1e-8",
+        "sum[D](x1 * x2) / (lower(norm[D](x1), eps) * lower(norm[D](x2), eps))", reduces=True, floats=True),
+    row("F.layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-5",
+        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps) * weight + bias",
+        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps) * weight",
+        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps) + bias",
+        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps)", floats=True),
+    row("F.rms_norm rms_norm", "input, normalized_shape, weight=None, eps=None",
+        "input * rsqrt(mean[D](input^2) + eps) * weight", "input * rsqrt(mean[D](input^2) + eps)", floats=True),
+    # losses
+    row("F.mse_loss", f"input, target, {_OLD}, reduction='mean'", "(input - target)^2", floats=True),
+    row("F.l1_loss", f"input, target, {_OLD}, reduction='mean'", "abs(input - target)"),
+    row("F.smooth_l1_loss", f"input, target, {_OLD}, reduction='mean', beta=1.0",
+        "0.5 * (input - target)^2 / beta if abs(input - target) < beta else abs(input - target) - 0.5 * beta", floats=True),
+    row("F.huber_loss", "input, target, reduction='mean', delta=1.0",
+        "0.5 * (input - target)^2 if abs(input - target) <= delta else delta * (abs(input - target) - 0.5 * delta)", floats=True),
+    row("F.binary_cross_entropy_with_logits", f"input, target, weight=None, {_OLD}, reduction='mean', pos_weight=None",
+        "(1 - target) * input + softplus(-input)", floats=True),
+    row("F.cross_entropy", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', "
+        "label_smoothing=0.0",
+        "0.0 if target == ignore_index else logsumexp[D](input) - pick[D](input, target)",
+        "0.0 if target == ignore_index else (1 - label_smoothing) * (logsumexp[D](input) - pick[D](input, target)) "
+        "+ label_smoothing * (logsumexp[D](input) - mean[D](input))", floats=True),
+    # what the tracer does itself
+    row("max", "input, dim=None, keepdim=False", "max[D](input)", "argmax[D](input)", reduces=True),
+    row("min", "input, dim=None, keepdim=False", "min[D](input)", "argmin[D](input)", reduces=True),
+    row(".to", "input, dtype"),
+    row(".type", "input, dtype"),
+    row(".type_as", "input, other"),
+    row(".size", "input, dim=None"),
+    row(".dim .ndimension", "input"),
+    row("numel .nelement", "input", "size[D](input)"),
+    row("unsqueeze", "input, dim"),
+    row("squeeze", "input, dim"),
+    row("transpose swapaxes", "input, dim0, dim1"),
+    row("gather", "input, dim, index", "pick[D](input, index)"),
+    row("zeros_like", "input, dtype=None", "0"),
+    row("ones_like", "input, dtype=None", "1"),
+    row("full_like", "input, fill_value, dtype=None", "fill_value"),
+    row("torch.arange", "end, dtype=None, device=None"),
+)  # fmt: skip
+
+
+def places(row: Row) -> list[str]:
+    """The row's names, each with its place: "torch.exp", "Tensor.exp", "nn.functional.silu"."""
+    found = []
+    for name in row.names.split():
+        if name.startswith("."):
+            found.append(f"Tensor{name}")
+        elif name.startswith("F."):
+            found.append(f"nn.functional.{name[2:]}")
+        elif name.startswith("torch."):
+            found.append(name[6:])
+        elif "." in name:
+            found.append(name)
+        else:
+            found += [name, f"Tensor.{name}"]
+    return found
+
+
+METHODS: dict[str, Row] = {p.removeprefix("Tensor."): r for r in ROWS for p in places(r) if p.startswith("Tensor.")}
+
+#: Python's `math`, for numbers.
+MATH = {
+    name: name
+    for name in "exp expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc "
+    "lgamma hypot floor ceil trunc copysign exp2 cbrt".split()
+} | {"fabs": "abs", "pow": "pow", "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite"}
+
+ADVICE = {
+    "item tolist numpy": "its value is not known while the function is traced: keep it a tensor, or make it a parameter, `s: float`",
+    "cpu cuda": "a kernel runs where its tensors are",
+    "backward requires_grad_ retain_grad": "a kernel's gradient is derived from it",
+    "view reshape flatten unflatten permute transpose t T mT expand repeat": "change shapes outside the kernel; dims meet by name",
+    "matmul mm bmm addmm linear einsum dot conv1d conv2d": "products of matrices stay outside; a sum over a dim is `sum[\"K\"](a * b)`",
+    "cumsum cumprod sort topk argsort median": "scans and sorting are no kernel's here",
+    "cat stack chunk split roll flip": "join and cut tensors outside the kernel",
+    "dropout rand randn rand_like randn_like bernoulli normal": "make the random numbers outside and pass them as a parameter",
+    "print": "a kernel has no side effects: print its results",
+    "tensor": "write the number itself",
+}  # fmt: skip
+
+
+def advice(name: str) -> str:
+    return next((text for names, text in ADVICE.items() if name in names.split()), "")
+
+
+@lru_cache(maxsize=2)
+def _objects(torch: Any) -> dict[int, tuple[str, Row, Any]]:
+    found = {}
+    for r in ROWS:
+        for place in places(r):
+            thing = torch
+            for part in place.split("."):
+                thing = getattr(thing, part, None)
+            if thing is not None:
+                found[id(thing)] = place, r, thing
+    return found
+
+
+def of_object(thing: Any) -> tuple[str, Row] | None:
+    """The row of a function of torch's.  torch is never imported here: a function of it can only be at hand where it is loaded."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return None
+    found = _objects(torch).get(id(thing))
+    return found[:2] if found is not None and found[2] is thing else None

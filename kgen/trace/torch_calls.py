@@ -1,0 +1,455 @@
+"""Calls of torch's functions and methods: `names.py`'s rows applied, with torch's own rules for dims.
+
+A row's text is evaluated node by node on the arguments' values; dims that torch counts from the right are found through the
+shapes that `values.py` tracks.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from typing import Any
+
+from kgen import syntax
+from kgen.expressions import closest, did_you_mean
+from kgen.ops import OPS, REDUCTIONS
+from kgen.syntax import Name, Num
+from kgen.trace import names
+from kgen.trace.names import METHODS, Row
+from kgen.trace.tracer import Refused, Tracer
+from kgen.trace.values import Const, Dtype, Several, Shape, Traced, dtype_name, named, show_shape
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, TORCH, Dims, is_float
+
+_SPECIAL_WORDS = ("dim", "keepdim", "dtype", "reduction", "normalized_shape", "unbiased", "correction", "device")
+
+
+class TorchCalls(Tracer):
+    def call_row(self, shown: str, row: Row, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        """The value of a call; `shown` is the function as the writer named it."""
+        self.torch = True
+        name = names.places(row)[0].rpartition(".")[2]
+        if name in ("max", "min") and (found := self.greatest(shown, row, name, args, kwargs, node)):
+            return found
+        if name == "size":
+            return self.size_call(args, kwargs, node)
+        given = self.bound(shown, row, args, kwargs, node)
+        own = getattr(self, f"call_{name}", None)
+        if own is not None:
+            return own(shown, row, given, node)
+        return self.by_text(shown, row, given, node)
+
+    def bound(self, shown: str, row: Row, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> dict[str, Any]:
+        """The arguments by torch's names for them, its own defaults among them."""
+        known = list(row.signature.parameters)
+        alias = {"axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input"}
+        taken = {alias[k] if alias.get(k) in known and k not in known else k: v for k, v in kwargs.items()}
+        for k in taken:
+            if k not in known:
+                raise self.refuse(f"kgen does not know `{k}=` of `{shown}`", self.keyword(node, k), f"it knows {', '.join(known)}")
+        try:
+            filled = row.signature.bind(*args, **taken)
+        except TypeError as error:
+            raise self.refuse(f"`{shown}`: {error}", node, f"it takes {', '.join(known)}") from None
+        defaults = {k: Const(p.default) for k, p in row.signature.parameters.items() if p.default is not p.empty}
+        return {**defaults, **filled.arguments}
+
+    def keyword(self, node: ast.Call, name: str) -> Any:
+        return next((k for k in node.keywords if k.arg in (name, "axis", "keepdims")), node)
+
+    # ------------------------------------------------------------------------------------------ a row's text
+
+    def by_text(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call, text: str = "") -> Traced:
+        params = tuple(row.signature.parameters)
+        if "unbiased" in given:
+            chosen = given.pop("unbiased")
+            if self.constant(chosen, node, f"`unbiased` of `{shown}`") is not None:
+                given["correction"] = Const(int(bool(chosen.value)))
+        text = text or self.text_of(shown, row, given, params, node)
+        words = names.uses(text, params)
+        for k, v in given.items():
+            default = row.signature.parameters[k].default
+            if k in words or k in _SPECIAL_WORDS or k == row.by:
+                continue
+            value = self.constant(v, node, f"`{k}` of `{shown}`")
+            if value != default and k != "inplace" or value is True and k == "inplace":
+                raise self.refuse(f"kgen knows `{shown}` with {k}={default!r} alone", node)
+        values = {k: self.lift(given[k], node, f"`{k}` of `{shown}`") for k in params if k in words}
+        if any(v.id is None for v in values.values()):
+            return self.poison(self.span(node))
+        if (dtype := given.get("dtype")) is not None and "dtype" in params and not self.is_none(dtype):
+            values[params[0]] = self.apply(self.dtype(dtype, node), [values[params[0]]], node)
+        values = {k: self.kept(k, v, node) if words[k] > 1 else v for k, v in values.items()}
+        self.check_operands(shown, row, list(values.values()), node)
+        shape, free = self.meet(list(values.values()), self.span(node))
+        dims = self.row_dims(shown, given, shape, node, row) if "D" in words or "D" in text else None
+        result = self.evaluate(text, params, values, dims, node)
+        if dims is not None and row.reduces:
+            keep = self.constant(given.get("keepdim", Const(False)), node, f"`keepdim` of `{shown}`")
+            if not isinstance(keep, bool):
+                raise self.refuse(f"`keepdim` of `{shown}` is True or False", node, "several dims are a tuple, as in `dim=(-2, -1)`")
+            result = replace(result, shape=self.reduced(shape, dims, keep), free=free)
+        elif dims is not None:
+            result = replace(result, shape=shape, free=free)
+        if (how := given.get("reduction")) is not None:
+            result = self.reduction(shown, result, how, node)
+        if row.same and result.id is not None and self.type_of(result) != self.type_of(values[params[0]]):
+            raise self.refuse(
+                f"`{shown}` would change the dtype from {self.type_of(values[params[0]])} to {self.type_of(result)}", node,
+                "torch refuses this: cast the operand",
+            )  # fmt: skip
+        first = values.get(params[0])
+        return replace(result, owner=first.owner) if row.shares and first is not None else result
+
+    def text_of(self, shown: str, row: Row, given: dict[str, Any], params: tuple[str, ...], node: ast.Call) -> str:
+        if isinstance(row.texts, dict):
+            value = self.constant(given[row.by], node, f"`{row.by}` of `{shown}`")
+            if value not in row.texts:
+                raise self.refuse(f"kgen knows `{shown}` with {row.by} {' or '.join(repr(k) for k in row.texts)}, not {value!r}", node)
+            return row.texts[value]
+        lacking: list[str] = []
+        for text in row.texts:
+            lacking = [w for w in names.uses(text, params) if w in given and self.is_none(given[w])]
+            if not lacking:
+                return text
+        raise self.refuse(f"`{shown}` needs `{lacking[0]}`", node)
+
+    def evaluate(self, text: str, params: tuple[str, ...], values: dict[str, Traced], dims: Dims | None, node: Any) -> Traced:
+        """A row's text on values; what is reduced inside keeps its dims, to meet the others as `keepdim=True` has it."""
+        span = self.span(node)
+        done: dict[int, Traced] = {}
+        body = names.formula(text, params)
+        for part in syntax.postorder(body):
+            if isinstance(part, Num):
+                made = Traced(Num(part.text, span), self.scout.number(Num(part.text, span)), ())
+            elif isinstance(part, Name):
+                made = values.get(part.name) or Traced(Name(part.name, span), self.scout.lookup(Name(part.name, span), None, None), ())
+            else:
+                args = [done[id(a)] for a in part.args]
+                if part.op in ("lower", "upper"):
+                    made = self.one_sided(part.op, args, node)
+                else:
+                    over = dims if part.dims is not None else None
+                    made = self.apply(part.op, args, node, None, part.written, over)
+                    if over is not None and made.id is not None:
+                        result = self.dims_of(made)
+                        shape = args[0].shape
+                        kept = tuple(d if d in result or d == "1" else "1" for d in shape if d != ELLIPSIS or d in result)
+                        made = replace(made, shape=kept, free=args[0].free)
+            done[id(part)] = made
+        return done[id(body)]
+
+    def one_sided(self, side: str, args: list[Traced], node: Any) -> Traced:
+        """A clamp from one side: torch's gradient at the bound is clamp's, not that of a tie of max."""
+        t = self.type_of(args[0])
+        if t is None or not is_float(t):
+            return self.apply("max" if side == "lower" else "min", args, node)
+        infinite = self.number(float("inf") if side == "lower" else float("-inf"), node)
+        return self.apply("clamp", [args[0], args[1], infinite] if side == "lower" else [args[0], infinite, args[1]], node)
+
+    def check_operands(self, shown: str, row: Row, values: list[Traced], node: Any) -> None:
+        types = [t for v in values if (t := self.type_of(v)) is not None]
+        if row.floats and not any(is_float(t) for t in types if t != FLOAT):
+            raise self.refuse(f"`{shown}` needs a float tensor", node, "cast it, as in `x.float()`")
+        if "reduction" in row.signature.parameters and len(values) > 1 and types[0] != types[1]:
+            help = "torch makes them one shape before it promotes them: cast one, as in `x.float()`"
+            raise self.refuse(f"`{shown}` of {types[0]} and {types[1]}", node, help)
+        if row.texts and row.all_texts[0] in ("any[D](input)", "all[D](input)") and str(types[0]) == "u8":
+            raise self.refuse(f"`{shown}` of a u8 gives a u8 in torch", node, "compare it first, as in `x != 0`")
+
+    # ------------------------------------------------------------------------------------------ constants and dims
+
+    def is_none(self, value: Any) -> bool:
+        return isinstance(value, Const) and value.value is None
+
+    def constant(self, value: Any, node: Any, what: str) -> Any:
+        """The Python value of an argument that must be known while tracing."""
+        if isinstance(value, Const):
+            return value.value
+        if isinstance(value, Several) and all(isinstance(i, Const) for i in value.items):
+            return tuple(i.value for i in value.items)
+        raise self.refuse(f"{what} must be a constant", node)
+
+    def row_dims(self, shown: str, given: dict[str, Any], shape: Dims, node: Any, row: Row) -> Dims:
+        if "normalized_shape" in given:
+            return self.trailing(shown, given["normalized_shape"], shape, node)
+        chosen = self.constant(given.get("dim", Const(None)), node, f"`dim` of `{shown}`")
+        if chosen is None:
+            if row.signature.parameters["dim"].default is not None:
+                raise self.refuse(f"`{shown}` needs `dim`", node, "as in `dim=-1`")
+            found = named(shape)
+            if not found:
+                raise self.refuse(f"`{shown}` has no dims to run over", node, "its operand has none")
+            return found
+        several = chosen if isinstance(chosen, (tuple, list)) else (chosen,)
+        if not several:
+            raise self.refuse(f"`{shown}` with no dims", node, "leave `dim` away to run over all of them")
+        places = [self.place(d, shape, node) for d in several]
+        for at in places:
+            if shape[at] == "1":
+                raise self.refuse("this dim has size one: it was reduced before", node)
+        if len(set(places)) < len(places):
+            raise self.refuse("a dim stands twice here", node)
+        return tuple(shape[at] for at in sorted(places))
+
+    def place(self, dim: Any, shape: Dims, node: Any, wider: int = 0) -> int:
+        """Where torch's number of a dim stands in a shape (in one that is `wider`, for a dim to be inserted)."""
+        if isinstance(dim, bool) or not isinstance(dim, int):
+            raise self.refuse(f"a dim is a number, not {dim!r}", node)
+        leading = ELLIPSIS in shape
+        rank = len(shape) + wider
+        at = dim + rank if dim < 0 else dim
+        if leading and dim >= 0:
+            raise self.refuse(
+                f"dim {dim} is counted from the front, where the leading dims `...` are", node,
+                "count from the end, as in `dim=-1`, or name all dims in the parameter's type",
+            )  # fmt: skip
+        if leading and at < 1:
+            raise self.refuse(
+                f"dim {dim} of {show_shape(shape)} is one of the leading dims `...`", node,
+                "name it in the parameter's type, as in `x: T[..., N]`",
+            )  # fmt: skip
+        if not 0 <= at < rank:
+            raise self.refuse(f"there is no dim {dim} in {show_shape(shape)}", node)
+        return at
+
+    def trailing(self, shown: str, value: Any, shape: Dims, node: Any) -> Dims:
+        """The dims that a `normalized_shape` names: sizes of the last dims, in order."""
+        if isinstance(value, Shape):
+            found = value.dims
+        else:
+            items = value.items if isinstance(value, Several) else (value,)
+            found = tuple(i.expr.name if isinstance(i, Traced) and isinstance(i.expr, Name) else "" for i in items)
+        if not found or found != shape[len(shape) - len(found) :]:
+            raise self.refuse(f"`{shown}` needs the sizes of the last dims of {show_shape(shape)}", node, "as in `x.shape[-1:]`")
+        return found
+
+    def reduced(self, shape: Dims, dims: Dims, keep: bool) -> Dims:
+        if keep:
+            return tuple("1" if d in dims else d for d in shape)
+        return tuple(d for d in shape if d not in dims)
+
+    def reduction(self, shown: str, x: Traced, how: Any, node: Any) -> Traced:
+        chosen = self.constant(how, node, f"`reduction` of `{shown}`")
+        if chosen == "none" or x.id is None:
+            return x
+        if chosen not in ("mean", "sum"):
+            raise self.refuse(f"there is no reduction {chosen!r}", node, "it is 'none', 'mean' or 'sum'")
+        dims = named(x.shape)
+        return replace(self.apply(chosen, [x], node, None, "call", dims), shape=(), free=False) if dims else x
+
+    def dtype(self, value: Any, node: Any) -> str:
+        """A dtype's name in the language, from `torch.float32`, `x.dtype` or a tensor that has it."""
+        if isinstance(value, Traced):
+            value = self.dtype_of(value, node)
+        if isinstance(value, Dtype):
+            return value.name
+        known = str(value.value).removeprefix("torch.") if isinstance(value, Const) else ""
+        if known in TORCH:
+            return TORCH[known].name
+        if isinstance(value, Const) and value.value in DTYPES:
+            return str(value.value)
+        raise self.refuse("this is no dtype of kgen's", node, f"dtypes are {', '.join(DTYPES)}, as `torch.float32` or `x.dtype`")
+
+    def dtype_of(self, x: Traced, node: Any) -> Dtype:
+        t = self.type_of(x)
+        if t is None:
+            raise Refused
+        name = dtype_name(t)
+        if not name:
+            raise self.refuse(f"the dtype of this value is {t}: it has no name", node, "cast an operand first, as in `x.float()`")
+        return Dtype(name)
+
+    # ------------------------------------------------------------------------------------------ rows with code of their own
+
+    def greatest(self, shown: str, row: Row, name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        """`max(x, y)`; or the values and their places along one dim; None for the greatest of all."""
+        other = args[1] if len(args) > 1 else kwargs.get("other")
+        if isinstance(other, Traced) and len(args) + len(kwargs) == 2:
+            return self.apply(name, [self.lift(args[0], node), other], node)
+        if len(args) < 2 and "dim" not in kwargs and "axis" not in kwargs:
+            return None
+        given = self.bound(shown, row, args, kwargs, node)
+        values = {"input": self.kept("input", self.lift(given["input"], node), node)}
+        given["input"] = values["input"]
+        texts = row.all_texts
+        return Several(
+            (self.by_text(shown, row, dict(given), node, texts[0]), self.by_text(shown, row, dict(given), node, texts[1])),
+            ("values", "indices"),
+        )
+
+    def call_to(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        x = self.lift(given["input"], node)
+        target = given["dtype"]
+        if isinstance(target, Const) and (target.value == "device" or isinstance(target.value, str)):
+            raise self.refuse("a kernel runs where its tensors are", node, "move tensors outside the kernel")
+        return replace(self.apply(self.dtype(target, node), [x], node), shape=x.shape, free=x.free, owner=x.owner)
+
+    call_type = call_to
+
+    def call_type_as(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        return self.call_to(shown, row, {"input": given["input"], "dtype": self.lift(given["other"], node)}, node)
+
+    def size_call(self, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        x = self.lift(args[0], node)
+        chosen = args[1] if len(args) > 1 else kwargs.get("dim", Const(None))
+        if self.is_none(chosen):
+            return Shape(x.shape, x)
+        return self.size(x.shape[self.place(self.constant(chosen, node, "`dim`"), x.shape, node)], node)
+
+    def call_dim(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Const:
+        return self.rank(self.lift(given["input"], node), node)
+
+    def rank(self, x: Traced, node: Any) -> Const:
+        if ELLIPSIS in x.shape:
+            raise self.refuse("the number of dims is not known: `...` stands for any number", node, "name all dims in the parameter's type")
+        return Const(len(x.shape))
+
+    def call_numel(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        x = self.lift(given["input"], node)
+        if not named(x.shape):
+            return self.number(1, node)
+        return replace(self.apply("size", [x], node, None, "call", named(x.shape)), shape=(), free=False)
+
+    def call_gather(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        x, index = self.lift(given["input"], node), self.lift(given["index"], node)
+        at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node)
+        wanted = tuple("1" if k == at else d for k, d in enumerate(x.shape))
+        if index.id is None or x.id is None:
+            return self.poison(self.span(node))
+        if index.shape != wanted:
+            raise self.refuse(
+                f"`{shown}` takes one element of each row: its index is {show_shape(index.shape)}, not {show_shape(wanted)}", node,
+                "write `x.gather(-1, t.unsqueeze(-1))`",
+            )  # fmt: skip
+        return replace(self.apply("pick", [x, index], node, None, "call", (x.shape[at],)), shape=wanted, free=False)
+
+    def call_cross_entropy(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """Classes along dim 1 (0 of a single row), as torch has them; the mean is over the rows that are not ignored."""
+        x, target = self.kept("input", self.lift(given["input"], node), node), self.kept("target", self.lift(given["target"], node), node)
+        for k in ("weight", "size_average", "reduce"):
+            if not self.is_none(given[k]):
+                raise self.refuse(f"kgen knows `{shown}` with {k}=None alone", self.keyword(node, k))
+        if x.id is None or target.id is None:
+            return self.poison(self.span(node))
+        if ELLIPSIS in x.shape or not x.shape:
+            help = "name all dims in the parameter's type, as in `x: T[B, V]`"
+            raise self.refuse(f"`{shown}` has its classes along dim 1, which is not known in {show_shape(x.shape)}", node, help)
+        self.check_operands(shown, row, [x], node)
+        at = min(1, len(x.shape) - 1)
+        rows = (*x.shape[:at], *x.shape[at + 1 :])
+        if target.shape != rows or is_float(self.type_of(target)):  # type: ignore[arg-type]
+            raise self.refuse(f"`{shown}` takes a class for each row: an integer tensor {show_shape(rows)}", node)
+        smoothing = given["label_smoothing"]
+        text = row.all_texts[0 if isinstance(smoothing, Const) and smoothing.value == 0 else 1]
+        values = {k: self.lift(given[k], node) for k in ("ignore_index", "label_smoothing")}
+        values |= {"input": x, "target": replace(target, shape=(*x.shape[:at], "1", *x.shape[at + 1 :]))}
+        loss = self.evaluate(text, tuple(row.signature.parameters), values, (x.shape[at],), node)
+        loss = replace(loss, shape=rows, free=False)
+        how = self.constant(given["reduction"], node, f"`reduction` of `{shown}`")
+        if how != "mean" or not rows:
+            return self.reduction(shown, loss, given["reduction"], node)
+        total = self.reduction(shown, loss, Const("sum"), node)
+        counted = self.apply("ne", [target, values["ignore_index"]], node, None, "infix")
+        count = self.reduction(shown, counted, Const("sum"), node)
+        return replace(self.apply("div", [total, count], node, None, "infix"), shape=(), free=False)
+
+    def filled(self, value: Any, given: dict[str, Any], node: Any) -> Traced:
+        x = self.lift(given["input"], node)
+        if x.id is None:
+            return x
+        if isinstance(value, Traced) and self.is_tensor(value):
+            raise self.refuse("this takes a number", node)
+        name = self.dtype_of(x, node).name if self.is_none(given["dtype"]) else self.dtype(given["dtype"], node)
+        return replace(self.apply(name, [self.lift(value, node)], node), shape=x.shape)
+
+    def call_zeros_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        return self.filled(Const(0), given, node)
+
+    def call_ones_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        return self.filled(Const(1), given, node)
+
+    def call_full_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        return self.filled(given["fill_value"], given, node)
+
+    def call_arange(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        end = given["end"]
+        if not (isinstance(end, Traced) and isinstance(end.expr, Name) and end.expr.name in self.scout.dims):
+            raise self.refuse(f"`{shown}` counts along a dim", node, "give it the dim's size, as in `torch.arange(x.shape[-1])`")
+        dim = end.expr.name
+        made = replace(self.apply("index", [], node, None, "call", (dim,)), shape=(dim,), free=False)
+        return made if self.is_none(given["dtype"]) else self.apply(self.dtype(given["dtype"], node), [made], node)
+
+    # ------------------------------------------------------------------------------------------ shapes
+
+    def call_unsqueeze(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        x = self.lift(given["input"], node)
+        at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node, 1)
+        return replace(x, shape=(*x.shape[:at], "1", *x.shape[at:]))
+
+    def call_squeeze(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        x = self.lift(given["input"], node)
+        at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node)
+        if x.id is not None and x.shape[at] != "1":
+            raise self.refuse(f"dim {x.shape[at]} is squeezed only where its size is one, which is not known", node)
+        return replace(x, shape=(*x.shape[:at], *x.shape[at + 1 :]))
+
+    def call_transpose(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        x = self.lift(given["input"], node)
+        one, other = (self.place(self.constant(given[k], node, f"`{k}`"), x.shape, node) for k in ("dim0", "dim1"))
+        shape = list(x.shape)
+        shape[one], shape[other] = shape[other], shape[one]
+        return replace(x, shape=tuple(shape))
+
+    def view(self, x: Traced, node: ast.Subscript) -> Traced:
+        """`x[:, None]` and the like: whole dims, and new ones of size one."""
+        self.torch = True
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        kinds = [
+            ":" if isinstance(i, ast.Slice) and i.lower is i.upper is i.step is None
+            else "1" if isinstance(i, ast.Constant) and i.value is None
+            else "..." if isinstance(i, ast.Constant) and i.value is ... else ""
+            for i in items
+        ]  # fmt: skip
+        if "" in kinds or kinds.count("...") > 1:
+            raise self.refuse("an element or a part of a tensor is taken here", node, 'the element at t along N is `pick["N"](x, t)`')
+        if "..." not in kinds:
+            kinds.append("...")
+        middle = kinds.index("...")
+        left, right = kinds[:middle], kinds[middle + 1 :]
+        named_dims = len(x.shape) - (ELLIPSIS in x.shape)
+        if left.count(":") + right.count(":") > named_dims or left and ELLIPSIS in x.shape:
+            raise self.refuse(
+                f"this indexes the leading dims `...` of {show_shape(x.shape)}", node, "count from the end, as in `x[..., None]`"
+            )
+        front, back = left.count(":"), len(x.shape) - right.count(":")
+        ahead, behind = iter(x.shape[:front]), iter(x.shape[back:])
+        shape = (
+            *("1" if k == "1" else next(ahead) for k in left), *x.shape[front:back], *("1" if k == "1" else next(behind) for k in right),
+        )  # fmt: skip
+        return replace(x, shape=shape)
+
+    # ------------------------------------------------------------------------------------------ what is not known
+
+    def unknown_method(self, name: str, x: Traced, node: Any) -> Refused:
+        if name.endswith("_") and not name.startswith("_") and name[:-1]:
+            owner = x.owner if x.owner in self.scout.params else "p"
+            return self.refuse(
+                f"`.{name}` writes in place", node,
+                f"compute the new value and return it; the result `{owner}'` (declared behind `->`) is written into `{owner}`",
+            )  # fmt: skip
+        help = names.advice(name) or did_you_mean(closest(name, list(METHODS)))
+        return self.refuse(f"kgen does not know the method `.{name}`", node, help)
+
+    def unknown_function(self, shown: str, name: str, node: Any) -> Refused:
+        known = [n.rpartition(".")[2] for r in names.ROWS for n in names.places(r)]
+        torch = sys.modules.get("torch")
+        if names.advice(name) or torch is not None and shown.split(".")[0] in ("torch", "F"):
+            return self.refuse(f"kgen does not know `{shown}`", node, names.advice(name) or did_you_mean(closest(name, known)))
+        close = closest(name, [*OPS, *REDUCTIONS, *known])
+        return self.refuse(
+            f"`{shown}` cannot be traced: it is no plain Python function, and no function of kgen's or torch's", node, did_you_mean(close)
+        )
+
+
+__all__ = ["TorchCalls"]

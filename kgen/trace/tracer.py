@@ -1,0 +1,273 @@
+"""What one traced function is made of: values as they come, each checked on the spot, equations and helpers.
+
+The checker's own graph is built along the way (`Scout`), so that dtypes and dims are known where torch's meaning depends on
+them, and every error of the language's is told at the Python expression that it speaks of.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kgen import check as checker
+from kgen import syntax
+from kgen.errors import Diagnostic, KgenError, Span
+from kgen.expressions import prelude
+from kgen.ops import OPS, REDUCTIONS
+from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
+from kgen.trace.source import Code
+from kgen.trace.values import Const, Method, Misaligned, Several, Shape, Traced, dtype_name, meet_all, named, show_shape
+from kgen.types import ELLIPSIS, Dims, Number, ValueType, promote, union
+
+_NOWHERE = Span(0, 0)
+#: Reductions that an element counted twice changes.
+_COUNTING = ("sum", "prod", "norm", "logsumexp", "var", "std", "argmax", "argmin", "size")
+
+
+class Refused(Exception):
+    """An error that has been told: the statement at hand has no value."""
+
+
+@dataclass
+class Frame:
+    """A function while it is traced; `at` is the call that everything in it points to, where it stands in another file."""
+
+    code: Code
+    env: dict[str, Any]
+    at: Span | None = None
+
+
+class Tracer:
+    """The kernel's values, equations and helpers so far."""
+
+    def __init__(self, code: Code):
+        self.code = code
+        self.frames = [Frame(code, {})]
+        self.scout = checker._Checker(File(code.source, ()))
+        self.equations: list[Equation] = []
+        self.helpers: dict[str, Helper] = {}
+        self.torch = False  # whether a name of torch's was used: then dims must meet as torch pairs them
+        self.doubts: list[tuple[str, Span, str]] = []
+
+    def eval(self, node: ast.expr) -> Any:
+        """The value of an expression (`expressions.py`)."""
+        raise NotImplementedError
+
+    def run(self, body: list[ast.stmt]) -> Any:
+        """The value that statements return (`statements.py`)."""
+        raise NotImplementedError
+
+    def from_outside(self, value: Any, shown: str, node: Any) -> Any:
+        """A Python object as a value (`expressions.py`)."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------------ errors and spans
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def span(self, node: Any) -> Span:
+        return node if isinstance(node, Span) else self.frame.at or self.frame.code.span(node)
+
+    def refuse(self, message: str, node: Any, help: str = "") -> Refused:
+        """Tell an error at a Python node; raise what this returns."""
+        code = self.frame.code
+        if code.source != self.code.source:
+            span = node if isinstance(node, Span) else code.span(node)
+            raise KgenError(Diagnostic(message, span if span != self.frame.at else None, help=help), code.source)
+        self.scout.errors.add(message, node if isinstance(node, Span) else code.span(node), help=help)
+        return Refused()
+
+    def doubt(self, message: str, span: Span, help: str) -> None:
+        """An error only where torch's names are used: there the meaning is torch's."""
+        self.doubts.append((message, span, help))
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def type_of(self, v: Traced) -> ValueType | None:
+        return None if v.id is None else self.scout.values[v.id].type
+
+    def dims_of(self, v: Traced) -> Dims:
+        return () if v.id is None else self.scout.values[v.id].dims
+
+    def is_tensor(self, v: Traced) -> bool:
+        return v.id is not None and not isinstance(self.type_of(v), Number)
+
+    def poison(self, span: Span) -> Traced:
+        return Traced(Name("?", span), None, ())
+
+    def number(self, value: Any, node: Any, expr: Expr | None = None) -> Traced:
+        """A Python number as a value; how the writer spelled it, where that is known."""
+        span = self.span(node)
+        if isinstance(value, bool):
+            one, zero = Num("1", span), Num("0", span)
+            expr = Apply("gt" if value else "lt", (one, zero), span, span, "infix", parens=True)
+        elif expr is None:
+            if isinstance(value, int) and not -(2**63) < value < 2**63:
+                raise self.refuse("this integer is too large for an i64", node, "write it with a decimal point to make it a float")
+            expr = Name("nan" if math.isnan(value) else "inf", span)
+            if math.isfinite(value):
+                expr = Num(re.sub(r"e([+-])0+", r"e\1", repr(abs(value))), span)
+            if value < 0 or isinstance(value, float) and math.copysign(1, value) < 0:
+                expr = Apply("neg", (expr,), span, span, "prefix")
+        return Traced(expr, self.scout.evaluate(expr), ())
+
+    def lift(self, value: Any, node: Any, what: str = "this") -> Traced:
+        """A value of the kernel from whatever an expression gave.  Refuses what is neither a value nor a number."""
+        if isinstance(value, Traced):
+            return value
+        if isinstance(value, Const) and isinstance(value.value, (bool, int, float)):
+            return self.number(value.value, node, value.expr)
+        if isinstance(value, Method):
+            raise self.refuse(f"`.{value.name}` is a method", node, f"call it: `.{value.name}(...)`")
+        shown = "a shape" if isinstance(value, Shape) else "a tuple" if isinstance(value, Several) else "no number and no tensor"
+        if isinstance(value, Const) and value.value is not None:
+            shown = f"a {type(value.value).__name__}"
+        raise self.refuse(f"{what} is {shown}, where a value is needed", node)
+
+    def value(self, node: ast.expr) -> Traced:
+        return self.lift(self.eval(node), node)
+
+    def size(self, dim: str, node: Any) -> Any:
+        """A dim's size, as a number of the call."""
+        if dim == "1":
+            return Const(1)
+        if dim == ELLIPSIS:
+            raise self.refuse("this is the size of one of the leading dims `...`", node, "name the dim in the parameter's type")
+        span = self.span(node)
+        return Traced(Name(dim, span), self.scout.size((dim,), span), ())
+
+    def apply(self, op: str, args: list[Traced], node: Any, head: Any = None, written: str = "call", dims: Dims | None = None,
+              parens: bool = False) -> Traced:  # fmt: skip
+        """An operator, a function or a reduction of the language's applied to values."""
+        span = self.span(node)
+        head = span if head is None else self.span(head)
+        brackets = None if dims is None else tuple(Name(d, head) for d in dims)
+        plain = written == "call"  # a call's own brackets are enough
+        operands = tuple(replace(a.expr, parens=False) if plain and a.expr.parens else a.expr for a in args)
+        made = Apply(op, operands, span, head, written, brackets, parens)
+        if any(a.id is None for a in args):
+            return self.poison(span)
+        id = self.scout.apply(made, [a.id for a in args], None, False)
+        if id is None:
+            return self.poison(span)
+        if dims is None:
+            shape, free = self.meet(args, span)
+            if op in OPS and OPS[op].arity > 1:
+                self.compare_promotion(op, args, span)
+            return Traced(made, id, shape, free)
+        if op == "index":
+            return Traced(made, id, dims, True)
+        result = self.scout.values[id].dims
+        self.count_leading(op, args[0], dims, span)
+        if set(result) == set(named(args[0].shape)):
+            return Traced(made, id, args[0].shape, args[0].free)
+        return Traced(made, id, union(result), True)
+
+    def meet(self, args: list[Traced], span: Span) -> tuple[Dims, bool]:
+        """The shape at which values meet, and whether it is by name alone; a doubt where torch would pair their dims otherwise."""
+        try:
+            return meet_all(args)
+        except Misaligned as error:
+            one, other = (show_shape(s) for s in error.shapes)
+            self.doubt(
+                f"torch would pair the dims of {one} and {other} from the right, kgen by name",
+                span,
+                'keep a reduced dim (`keepdim=True`), insert one (`w[:, None]`), or use kgen\'s own names (`mean["N"](x)`) throughout',
+            )
+            return union(*(named(a.shape) for a in args)), True
+
+    def compare_promotion(self, op: str, args: list[Traced], span: Span) -> None:
+        """A doubt where a reduced operand keeps a dim of size one in torch, and so weighs more in the dtypes' promotion."""
+        operands = args[1:] if op == "where" else args
+        types = [self.type_of(a) for a in operands]
+        ours = promote([(t, bool(self.dims_of(a))) for t, a in zip(types, operands, strict=True) if t is not None])
+        theirs = promote([(t, bool(a.shape)) for t, a in zip(types, operands, strict=True) if t is not None])
+        if ours != theirs:
+            self.doubt(f"torch would compute this in {theirs}, kgen in {ours}", span, "cast one of the operands, as in `x.float()`")
+
+    def count_leading(self, op: str, x: Traced, dims: Dims, span: Span) -> None:
+        """A doubt where a part of the tensors is summed over `...`: kgen counts the leading dims of all of them."""
+        if ELLIPSIS not in dims or op not in _COUNTING or x.id is None:
+            return
+        reached = {str(self.scout.values[v].attr) for v in self.scout.reach([x.id]) if self.scout.values[v].op == "param"}
+        other = next((p.name for p in self.scout.params.values() if ELLIPSIS in (p.dims or ()) and p.name not in reached), "")
+        if other:
+            self.doubt(
+                f"this runs over the leading dims `...`, which `{other}` may widen",
+                span,
+                "name the dims in the parameters' types",
+            )
+
+    # ------------------------------------------------------------------------------------------ equations
+
+    def assign(self, name: str, value: Any, node: Any, span: Span) -> Any:
+        """Bind a name: a computed value gets an equation, everything else is known by the name as it is."""
+        if isinstance(value, Traced) and isinstance(value.expr, Apply):
+            value = self.equation(name, value, node, span)
+        elif isinstance(value, Several):
+            value = replace(value, items=tuple(self.assign(f"{name}_{f}", i, node, span) if isinstance(i, Traced) else i
+                            for f, i in zip(value.fields or range(1, len(value.items) + 1), value.items, strict=True)))  # fmt: skip
+        return value
+
+    def equation(self, name: str, value: Traced, node: Any, span: Span) -> Traced:
+        """An equation for a value; names are made unique by a number, which `named` takes away again."""
+        if not name.isascii():
+            raise self.refuse(f"the name `{name}` has letters outside ASCII", node, "a kernel's names are ASCII: letters, digits and `_`")
+        if len(name) > syntax.MAX_NAME:
+            raise self.refuse(f"a name may have at most {syntax.MAX_NAME} characters", node)
+        unique = f"{name}#{len(self.equations) + 1}"
+        body = value.expr
+        self.equations.append(Equation(Name(unique, span), body, Span(min(span.start, body.span.start), body.span.end)))
+        return replace(value, expr=Name(unique, span), owner=value.owner or unique)
+
+    def kept(self, name: str, value: Traced, node: Any) -> Traced:
+        """A value that is used more than once, under a name of its own."""
+        return self.equation(name, value, node, value.expr.span) if isinstance(value.expr, Apply) else value
+
+    # ------------------------------------------------------------------------------------------ the end
+
+    def raise_any(self) -> None:
+        """All errors at once, in the words of Python."""
+        if self.torch:
+            for message, span, help in self.doubts:
+                self.scout.errors.add(message, span, help=help)
+        try:
+            self.scout.errors.raise_any()
+        except KgenError as error:
+            raise in_python(error) from None
+
+
+_CALL = re.compile(r"\b([a-z_]+)\[((?:[A-Z]\w*|\.\.\.)(?:, (?:[A-Z]\w*|\.\.\.))*)\](?=\(|`)")
+
+
+def in_python(error: KgenError) -> KgenError:
+    """Errors of the language's, their advice spelled as Python has it."""
+
+    def dims(found: re.Match) -> str:
+        quoted = ", ".join(f'"{d}"' for d in found[2].split(", "))
+        return f"{found[1]}[{quoted}]" if found[1] in ("index", "pick", *REDUCTIONS, *prelude()) else found[0]
+
+    def words(text: str) -> str:
+        return re.sub(r"(?<=[\w)])\^(?=[\w(-])", "**", _CALL.sub(dims, re.sub(r"#\d+", "", text)))
+
+    return KgenError([Diagnostic(words(d.message), d.span, words(d.label), words(d.help)) for d in error.diagnostics], error.source)
+
+
+def renamed(root: Expr, names: dict[str, str]) -> Expr:
+    """A tree with its names changed."""
+    done: dict[int, Expr] = {}
+    for node in syntax.postorder(root):
+        if isinstance(node, Name) and node.name in names:
+            done[id(node)] = replace(node, name=names[node.name])
+        elif isinstance(node, Apply):
+            args = tuple(done.get(id(a), a) for a in node.args)
+            done[id(node)] = node if all(a is b for a, b in zip(args, node.args, strict=True)) else replace(node, args=args)
+    return done.get(id(root), root)
+
+
+__all__ = ["Frame", "Refused", "Tracer", "dtype_name", "in_python", "renamed"]

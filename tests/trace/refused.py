@@ -1,0 +1,296 @@
+# ruff: noqa
+# fmt: off
+"""Functions that cannot be kernels; `refused.txt` has what each is told."""
+
+import math
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+CASES = []
+WEIGHT = torch.ones(3)
+GELU = torch.nn.GELU()
+STEPS = [0]
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+@case
+def if_on_a_tensor(x: "T[...]"):
+    if x > 0:
+        return x
+    return -x
+
+
+@case
+def if_on_a_number(x: "T[...]", eps: float = 1e-5):
+    if eps > 0:
+        x = x + eps
+    return x
+
+
+@case
+def while_loop(x: "T[...]"):
+    while x.sum() > 1:
+        x = x / 2
+    return x
+
+
+@case
+def for_loop(x: "T[...]"):
+    for _ in range(3):
+        x = x * x
+    return x
+
+
+@case
+def assertion(x: "T[..., N]"):
+    assert x.shape[-1] > 2
+    return x * 2
+
+
+@case
+def item(x: "T[...]"):
+    return x * x.max().item()
+
+
+@case
+def bool_of(x: "T[...]"):
+    return x * float(x)
+
+
+@case
+def printing(x: "T[...]"):
+    print(x)
+    return x * 2
+
+
+@case
+def closes_over_a_tensor(x: "T[..., N]"):
+    return x * WEIGHT
+
+
+@case
+def a_module(x: "T[...]"):
+    return GELU(x)
+
+
+@case
+def writes_a_global(x: "T[...]"):
+    global COUNT
+    COUNT = 1
+    return x * 2
+
+
+@case
+def writes_an_element(x: "T[...]"):
+    STEPS[0] = 1
+    x[0] = 2
+    return x * 2
+
+
+@case
+def in_place_method(p: "T[...]", g: "T[...]"):
+    p.add_(g, alpha=-0.1)
+    return p
+
+
+@case
+def in_place_operator(p: "T[...]", g: "T[...]"):
+    p -= 0.1 * g
+    return p
+
+
+@case
+def in_place_alias(x: "T[...]"):
+    h = x * 2
+    k = h
+    k += 1
+    return h, k
+
+
+@case
+def unknown_torch(x: "T[..., N]"):
+    return torch.cumsum(x, -1)
+
+
+@case
+def unknown_numpy(x: "T[...]"):
+    return np.exp(x)
+
+
+@case
+def unknown_method(x: "T[..., N]"):
+    return x.view(-1) + x.softmx(-1)
+
+
+@case
+def unknown_keyword(x: "T[..., N]"):
+    return F.gelu(x, approximate="sigmoid") + F.dropout(x, p=0.5)
+
+
+@case
+def a_lambda(x: "T[...]"):
+    act = lambda z: z * 2
+    return act(x)
+
+
+@case
+def comprehension(x: "T[...]"):
+    return sum([x * k for k in range(3)])
+
+
+@case
+def partials(x: "T[...]"):
+    return STEP(x)
+
+
+STEP = partial(F.leaky_relu, negative_slope=0.1)
+
+
+@case
+def stars(x: "T[...]", *rest):
+    return torch.add(*rest)
+
+
+@case
+def no_type(x, w: torch.Tensor, flag: bool = True):
+    return x * w
+
+
+@case
+def method(self, x: "T[...]"):
+    return x * 2
+
+
+@case
+def wrong_type(x: "T[..., n]", w: "float[N]", v: "T[N"):
+    return x * w * v
+
+
+@case
+def no_return(x: "T[...]"):
+    y = x * 2
+
+
+@case
+def lost_dim(x: "T[..., N]"):
+    return x - x.mean(-1)
+
+
+@case
+def aligned_otherwise(x: "T[B, C, S]", w: "T[C]"):
+    return F.silu(x) * w
+
+
+@case
+def keeps_a_dim(x: "T[..., N]"):
+    return x.mean(-1, keepdim=True)
+
+
+@case
+def leading_dim(x: "T[..., N]"):
+    return x.mean(0) + x.sum(-2) + x.sum(3)
+
+
+@case
+def of_leading_dims(x: "T[...]", y: "T[...]"):
+    return x.sum() * y
+
+
+@case
+def declared_otherwise(x: "T[M, N]") -> "y: T[N, M]":
+    return torch.exp(x)
+
+
+@case
+def promoted_otherwise(x: "T[N]", w: "f32[N]"):
+    return x * w.sum(-1, keepdim=True)
+
+
+@case
+def reduces_what_is_not_there(x: "T[..., N]", w: "T[K]"):
+    # µ stands before the caret: é, 漢字
+    m = mean["N"](w); é = "漢字"; n = mean["K"](x)
+    return x * m + n
+
+
+@case
+def bad_dtype(x: "T[..., N]") -> "y: i8[..., N]":
+    scaled = (x *
+              127)
+    return scaled
+
+
+@case
+def undefined(x: "T[...]"):
+    return exq(x) * scale + torch.exq(x)
+
+
+@case
+def power(x: "T[...]"):
+    return x ^ 2
+
+
+@case
+def product(a: "T[M, K]", b: "T[K, N]"):
+    return a @ b
+
+
+@case
+def math_on_a_tensor(x: "T[...]"):
+    return math.exp(x)
+
+
+def recursive_helper(z):
+    return recursive_helper(z) * 2
+
+
+@case
+def recursion(x: "T[...]"):
+    return recursive_helper(x)
+
+
+def loops(z):
+    for k in range(3):
+        z = z * k
+    return z
+
+
+@case
+def helper_with_a_loop(x: "T[...]"):
+    return loops(x) + 1
+
+
+@case
+def unused(x: "T[...]", w: "T[...]"):
+    h = x * 3
+    return x * 2
+
+
+@case
+def results_do_not_fit(x: "T[...]") -> "(y: T[...], z: T[...])":
+    return x * 2
+
+
+@case
+def not_as_torch_has_it(x: "T[..., N]", t: "i64[...]"):
+    a = F.cross_entropy(x, t)
+    b = x.softmax(dim=None)
+    c = x.sum(-1, -2)
+    d = F.normalize(x)
+    e = torch.exp(x[:, None])
+    return a, b, c, d, e, x * 2**63
+
+
+@case
+def several_errors(x: "T[..., N]", w: "T[N]"):
+    a = x.topk(3)
+    b = a + foo(x)
+    c = x.flip(0)
+    return b + c + w
