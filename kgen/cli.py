@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kgen.check import Kernel
 
 TARGETS = ("triton", "cuda", "cpp")
-STAGES = ("syntax", "program", "math", "schedule", "source", "ptx", "sass", "asm")
+STAGES = ("spec", "syntax", "program", "math", "schedule", "source", "ptx", "sass", "asm")
 FILES = {"triton": "{}_triton.py", "cuda": "{}.cu", "cpp": "{}.cpp"}
 
 spec_argument = click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
@@ -78,6 +78,14 @@ def _load(spec: str) -> Kernel:
     return check.check(syntax.parse(*read_spec(spec)))
 
 
+def _with_backward(kernel: Kernel) -> list[Kernel]:
+    """A kernel, its forward that saves what the backward reads (where it saves anything), and its backward."""
+    from kgen.grad import backward
+
+    made = backward(kernel)
+    return [kernel, made.kernel] if made.forward is kernel else [kernel, made.forward, made.kernel]
+
+
 class _Commands(click.Group):
     """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
 
@@ -114,34 +122,34 @@ def main() -> None:
 @click.option(
     "-o", "out", default="build", metavar="DIR|-", help="Where to write (default: build); - writes one target's source to stdout."
 )
-@click.option("--backward", is_flag=True, help="Write the backward kernels too.")
+@click.option("--backward", is_flag=True, help="Write the backward too, and the forward that saves what it reads.")
 @click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
 @click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
 def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: bool, arch: str, build_too: bool) -> None:
     """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that stands alone."""
-    if backward:
-        raise _Fail("error: --backward: kernels have no backward yet")
     targets = TARGETS if target in (None, "all") else (target,)
     if out == "-" and (len(targets) > 1 or len(specs) > 1):
         raise click.UsageError("-o - takes one spec and one --target")
     rows: list[tuple[str, ...]] = []
 
     def work(spec: str) -> None:
-        kernel = _load(spec)
+        kernels = _with_backward(_load(spec)) if backward else [_load(spec)]
         from kgen.backends import backend
 
-        sources = {t: backend(t).render(kernel) for t in targets}
         if out == "-":
-            click.echo(sources[targets[0]], nl=False)
+            click.echo(backend(targets[0]).render(kernels[-1]), nl=False)
             return
-        folder = Path(out) / kernel.name
-        written = _write_all({folder / FILES[t].format(kernel.name): text for t, text in sources.items()})
-        if build_too:
-            from kgen.runtime.toolchain import build_file
+        folder = Path(out) / kernels[0].name
+        files = {(k.name, t): (folder / FILES[t].format(k.name), backend(t).render(k)) for k in kernels for t in targets}
+        _write_all(dict(files.values()))
+        for k in kernels:
+            for t in targets:
+                path, source = files[k.name, t]
+                if build_too:
+                    from kgen.runtime.toolchain import build_file
 
-            for t, path in zip(targets, written, strict=True):
-                build_file(t, path, kernel, arch)
-        rows.extend(_compiled_row(kernel, path, sources[t]) for t, path in zip(targets, written, strict=True))
+                    build_file(t, path, k, arch)
+                rows.append(_compiled_row(k, path, source))
 
     try:
         _each(specs, work)
@@ -226,7 +234,8 @@ def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right:
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
 @click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
-def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool) -> None:
+@click.option("--backward", is_flag=True, help="Check the backward: the gradients from what the forward saves.")
+def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool, backward: bool) -> None:
     """Run a spec on random shapes, strides, dtypes and special values, against eager PyTorch and float64."""
     if bool(specs) == operators:
         raise click.UsageError("name one or more specs, or --operators" if not specs else "--operators takes no specs")
@@ -252,7 +261,8 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
     def work(spec: str) -> None:
         kernel = _load(spec)
         for name in able:
-            report = fuzz.check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty())
+            check = fuzz.check_backward if backward else fuzz.check
+            report = check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty())
             reports.append(report)
             for failure in report.failures:
                 click.echo(_coloured(f"error: {failure}"), err=True)
@@ -280,12 +290,16 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
 @click.option("--row", default="4096", show_default=True, metavar="LIST", help="Elements along what is reduced: 1024,4096,...")
 @click.option("--plot", type=click.Path(dir_okay=False), default=None, metavar="FILE.png", help="Draw bandwidth over size.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), default=None, metavar="FILE", help="Keep the figures.")
+@click.option("--call", is_flag=True, help="Time what a call costs the host, on 16 elements, beside the cheapest eager operator.")
 def bench(
-    specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, row: str, plot: str | None, json_file: str | None
-) -> None:
+    specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, row: str, plot: str | None,
+    json_file: str | None, call: bool,
+) -> None:  # fmt: skip
     """Time a spec's kernels beside eager PyTorch, torch.compile and a copy, in one run; results are compared first."""
     from kgen.bench import timing
 
+    if call and plot:
+        raise click.UsageError("--call times one size: there is nothing to plot")
     peers = tuple(p for p in against.split(",") if p)
     if unknown := [p for p in peers if p not in timing.PEERS]:
         raise click.UsageError(f"there is no peer {unknown[0]}; peers are {', '.join(timing.PEERS)}")
@@ -311,6 +325,9 @@ def bench(
     def work(spec: str) -> None:
         kernel = _load(spec)
         for dtype in chosen if kernel.variables else chosen[:1]:
+            if call:
+                rows.extend(timing.call_times(kernel, able, dtype, device))
+                continue
             for size in sizes:
                 for row in rows_of(kernel):
                     with fuzz.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
@@ -320,7 +337,8 @@ def bench(
         _each(specs, work)
     finally:
         if rows:
-            _print_table((*timing.HEADS, *(f"vs {p}" for p in peers)), [r.row() for r in rows], right=tuple(range(5, 9 + len(peers))))
+            heads = timing.CALL_HEADS if call else (*timing.HEADS, *(f"vs {p}" for p in peers))
+            _print_table(heads, [r.row() for r in rows], right=tuple(range(4 if call else 5, len(heads))))
     if json_file:
         import json
 
@@ -352,15 +370,13 @@ def _elements(text: str) -> int:
 @click.option("--target", type=click.Choice(TARGETS), default="triton", show_default=True, help="Whose source, PTX or assembly.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="T=bf16", help="What a dtype variable stands for (default: f32).")
 @click.option("--arch", default="sm_90", show_default=True, help="GPU architecture for ptx and sass.")
-@click.option("--backward", is_flag=True, help="Show the backward kernels.")
+@click.option("--backward", is_flag=True, help="Show its backward.")
 def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str, backward: bool) -> None:
     """Show a spec at one stage on its way from text to machine code."""
-    if backward:
-        raise _Fail("error: --backward: kernels have no backward yet")
     from kgen import show as stages
 
     with _failing():
-        kernel = _load(spec)
+        kernel = _with_backward(_load(spec))[-1] if backward else _load(spec)
         click.echo(stages.show(kernel, stage, target, stages.binding(kernel, dtypes), arch), nl=False)
 
 

@@ -132,6 +132,65 @@ def bench(
     return rows
 
 
+FEW = 16  # elements of which a call is all overhead
+CALL_HEADS = ("kernel", "dtype", "elements", "what", "us a call", "more us", "ratio")
+
+
+@dataclass
+class CallTiming:
+    """One row: the host's time of a call on few elements in microseconds, how many more those are than the cheapest eager
+    operator's on as many, and the ratio to it, in the same run."""
+
+    kernel: str
+    dtype: str
+    elements: int
+    what: str
+    us: float
+    more: float
+    ratio: float
+
+    def row(self) -> tuple[str, ...]:
+        return (self.kernel, self.dtype, f"{self.elements:,}", self.what, f"{self.us:.2f}", f"{self.more:+.2f}", f"{self.ratio:.2f}")
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def call_times(kernel: Kernel, targets: list[str], dtype: str, device: str, rounds: int = 60, turns: int = 200) -> list[CallTiming]:
+    """Time what a call costs the host, on few elements, beside the cheapest of three eager operators.
+
+    Each round times them all in turn, so that what slows the machine slows each; the least of the rounds counts.
+    """
+    import torch
+
+    from kgen.runtime.kernel import Kernel as Runnable
+
+    given = arguments(kernel, dtype, FEW, device, FEW)
+    positional = [given[p.name] for p in kernel.params]
+    x = torch.randn(FEW, device=device)
+    eager = {f"torch.{f.__name__}": partial(f, x) for f in (torch.neg, torch.relu, torch.abs)}
+    chosen = [{"target": t} for t in targets] if len(targets) > 1 else [{}]  # the only one needs no name
+    kernels = {t: partial(Runnable(kernel), *positional, **named) for t, named in zip(targets, chosen, strict=True)}
+    runs: dict[str, Callable[[], Any]] = {**eager, **kernels}
+    least = dict.fromkeys(runs, float("inf"))
+    with torch.no_grad():
+        for run in runs.values():
+            run()
+        for _ in range(rounds):
+            for name, run in runs.items():
+                _wait(device)
+                start = time.perf_counter()
+                for _ in range(turns):
+                    run()
+                least[name] = min(least[name], (time.perf_counter() - start) / turns * 1e6)
+    cheapest = min(eager, key=lambda name: least[name])
+    return [
+        CallTiming(kernel.name, dtype, FEW, name, us, us - least[cheapest], us / least[cheapest])
+        for name, us in least.items()
+        if name == cheapest or name in kernels
+    ]
+
+
 def _wait(device: str) -> None:
     if device == "cuda":
         import torch

@@ -14,9 +14,9 @@ from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
 from kgen.runtime.memory import advise
 from kgen.schedule import Workspace
-from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims
+from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_wide, resolve_named, variable_of
 
-_NO_BACKWARD = "kernels have no backward yet: call it under torch.no_grad(), or on x.detach()"
+_NO_HISTORY = "a plain run keeps no history: call it under torch.no_grad(), or on x.detach()"
 
 
 @dataclass
@@ -86,7 +86,7 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
         if not isinstance(t, torch.Tensor):
             raise _wrong(kernel, f"{p.name} is {_article(type(t).__name__)}, not a tensor", f"it is declared `{_declared(p)}`")
         if t.requires_grad and torch.is_grad_enabled():
-            raise _wrong(kernel, f"{p.name} requires grad", _NO_BACKWARD)
+            raise _wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
     binding = _bind_dtypes(kernel, tensors)
     device = tensors[0][1].device if tensors else torch.device("cpu")
     for p, t in tensors:
@@ -100,7 +100,7 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
     tensors = [(p, given[p.name]) for p, _ in tensors]
     for p in kernel.params:
         if not p.is_tensor:
-            given[p.name] = _number(kernel, p, given[p.name])
+            given[p.name] = number(kernel, p, given[p.name])
     sizes, batch = _sizes(kernel, tensors)
     call = Call(given, binding, sizes, batch, {}, device)
     _results(kernel, call, tensors, out, alone)
@@ -169,10 +169,11 @@ def default(p: Parameter) -> float | int:
     return float(int(text, 0)) if "0x" in text else float(text)
 
 
-def _number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
+def number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
+    """A number as its parameter has it.  Raises `KgenError` where it is of another kind or too large."""
     if isinstance(x, bool) or not isinstance(x, (int, float)):
         if hasattr(x, "item") and getattr(x, "ndim", 0) == 0 and not hasattr(x, "requires_grad"):
-            return _number(kernel, p, x.item())  # a NumPy scalar
+            return number(kernel, p, x.item())  # a NumPy scalar
         raise _wrong(
             kernel,
             f"{p.name} is {_article(type(x).__name__)}, not {_article(p.dtype)}",
@@ -204,6 +205,8 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
                     f"{p.name} is {shown}, not {p.dtype}",
                     f"it is declared `{_declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts",
                 )
+        elif is_wide(p.dtype):
+            continue  # once the variables are known
         elif shown not in floats:
             raise _wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}")
         elif binding.setdefault(p.dtype, shown) != shown:
@@ -214,6 +217,15 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
             )
         else:
             first.setdefault(p.dtype, p.name)
+    for p, t in tensors:
+        if is_wide(p.dtype):
+            wide, variable = resolve_named(p.dtype, binding), variable_of(p.dtype)
+            if (shown := str(t.dtype).removeprefix("torch.")) != wide.torch:
+                raise _wrong(
+                    kernel,
+                    f"{p.name} is {TORCH[shown].name if shown in TORCH else t.dtype}, not {wide}",
+                    f"it is declared `{_declared(p)}`, and {variable} is {binding[variable]}; x.to(torch.{wide.torch}) converts",
+                )
     return binding
 
 
@@ -277,8 +289,7 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if result.is_neg():
             raise _wrong(kernel, f"{r.state or 'out'} is a negated view", "pass its resolve_neg()")
         call.results[r.name] = result
-    # several passes: what one writes the next may read; and a gather may read what another element's result overwrites
-    several = len({frozenset(r.dims) for r in kernel.results}) > 1 or not alone
+    apart = several(kernel, alone)
     written = {name: t for name, t in call.results.items()}
     for name, t in written.items():
         if t.numel() == 0:
@@ -288,17 +299,22 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if state is None and given.get(name) is None:
             continue  # just allocated: nothing overlaps it
         for p, other in tensors:
-            if p.name != state and _overlap(t, other) and (several or p.dims != result.dims or not _same_place(t, other)):
+            if p.name != state and _overlap(t, other) and (apart or p.dims != result.dims or not _same_place(t, other)):
                 raise _wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
         for other_name, other in written.items():
             if other_name != name and _overlap(t, other):
                 raise _wrong(kernel, f"the results {name} and {other_name} share memory")
 
 
+def several(kernel: Kernel, alone: bool) -> bool:
+    """Whether what one element's result overwrites may be read for another: several passes read it, or a gather (`not alone`)."""
+    return not alone or len({frozenset(r.dims) for r in kernel.results}) > 1
+
+
 def _dtype(call: Call, r: ResultDecl) -> Any:
     import torch
 
-    return getattr(torch, DTYPES[call.binding.get(r.dtype, r.dtype)].torch)
+    return getattr(torch, resolve_named(r.dtype, call.binding).torch)
 
 
 def _allocate(call: Call, r: ResultDecl, tensors: list[tuple[Parameter, Any]]) -> Any:
@@ -363,7 +379,8 @@ def _shares_elements(t: Any) -> bool:
     return False
 
 
-def _span(t: Any) -> tuple[int, int]:
+def span(t: Any) -> tuple[int, int]:
+    """The addresses between which a tensor's elements lie."""
     last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
     start = t.data_ptr()
     return start, start + (last + 1) * t.element_size()
@@ -372,7 +389,7 @@ def _span(t: Any) -> tuple[int, int]:
 def _overlap(a: Any, b: Any) -> bool:
     if a.numel() == 0 or b.numel() == 0:
         return False
-    (a0, a1), (b0, b1) = _span(a), _span(b)
+    (a0, a1), (b0, b1) = span(a), span(b)
     return a0 < b1 and b0 < a1
 
 

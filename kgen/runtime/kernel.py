@@ -6,8 +6,10 @@ In: a spec.  Out: an object that is called with torch tensors and returns the re
 from __future__ import annotations
 
 import ctypes
+import functools
 import inspect
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,6 @@ from kgen.backends import TARGETS, backend
 from kgen.backends.base import resource
 from kgen.errors import KgenError, Source
 from kgen.types import ELLIPSIS, Binding, f32
-
-_INT64 = ctypes.POINTER(ctypes.c_int64)
 
 
 def read_spec(spec: str | Path) -> tuple[str, str]:
@@ -62,6 +62,21 @@ def loads(text: str, name: str = "<text>") -> Kernel:
     return Kernel(checker.check(syntax.parse(text, name)))
 
 
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """A kernel from a Python function, as a decorator: `kgen.trace` says what it may hold.
+
+    The kernel keeps the function's name, documentation and signature; the function itself is its `__wrapped__`.  Raises
+    `KgenError` with all errors, each at its Python line.
+    """
+    from kgen.trace import trace
+
+    function = getattr(function, "__func__", function)  # of a static method
+    made = Kernel(trace(function))
+    functools.update_wrapper(made, function, updated=())
+    made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return made
+
+
 class Kernel:
     """A kernel: `kernel(x, ...)` runs it, `source` and `program` show it.
 
@@ -77,6 +92,14 @@ class Kernel:
         self.name = self.__name__ = kernel.name
         self.doc = self.__doc__ = "\n\n".join(part for part in (kernel.doc, kernel.signature()) if part)
         self._launchers: dict[str, Any] = {}
+        self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
+
+    @cached_property
+    def _calls(self) -> Any:
+        """The keyed calls; its module imports torch."""
+        from kgen.runtime.calls import Calls
+
+        return Calls(self)
 
     @cached_property
     def _reduces(self) -> bool:
@@ -95,7 +118,41 @@ class Kernel:
         return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_launchers": {}}  # what is loaded stays in this process
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_traits")}
+        kept.pop("__wrapped__", None)  # a decorated function's name finds the kernel, not the function
+        return {**kept, "_launchers": {}}  # what is loaded stays in this process
+
+    def __copy__(self) -> Kernel:
+        return self  # nothing about a kernel changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernel:
+        return self  # so that the copies of a model's layers share what was built and traced
+
+    @property
+    def op(self) -> Any:
+        """The kernel as a registered PyTorch operator, `torch.ops.kgen.<name>_<hash of the spec>.default`.
+
+        Registered when first asked for (a call under torch.compile or torch.export asks too); a program that was exported and saved
+        runs where its kernels' operators are registered.
+        """
+        from kgen.torch_op import operator
+
+        return operator(self)
+
+    def module(
+        self, names: dict[str, str] | None = None, like: Any = None, device: Any = None, dtype: Any = None, **values: Any
+    ) -> Any:
+        """The kernel as an `nn.Module`: `layernorm.module(w=torch.ones(64), b=torch.zeros(64), eps=1e-5)`.
+
+        `values` are parameters of the spec that the module has itself: float tensors become its parameters, integer ones its buffers,
+        numbers are fixed.  The others are `forward`'s arguments, in order.  `names` says what the tensors are called in it and its state
+        dict (`{"w": "weight"}`).  `like` takes all that from another module, whose parameters it then shares: `like=nn.LayerNorm(64)`
+        gives a layer to put in its place.  `device` and `dtype` move the tensors.  Raises `KgenError` where a name, a tensor's rank
+        or its sizes do not fit the spec.
+        """
+        from kgen.torch_op.modules import module
+
+        return module(self, values, names, like, device, dtype)
 
     def __repr__(self) -> str:
         return f"<kgen kernel {self.kernel.signature()}>"
@@ -118,31 +175,95 @@ class Kernel:
 
         return str(rewrite(lower(self.kernel, binding or dict.fromkeys(self.kernel.variables, f32))))
 
+    def show(self, stage: str = "program", target: str = "triton", dtypes: dict[str, str] | None = None, arch: str = "sm_90") -> str:
+        """The kernel at a stage on its way, as `kgen show` prints it; `dtypes` says what the variables stand for ({"T": "bf16"})."""
+        from kgen import show as stages
+
+        bound = stages.binding(self.kernel, tuple(f"{v}={d}" for v, d in (dtypes or {}).items()))
+        return stages.show(self.kernel, stage, target, bound, arch)
+
+    def to_spec(self) -> str:
+        """The text of the .k file that says the same; the documentation is the comment above."""
+        from kgen.trace import to_spec
+
+        return to_spec(self.kernel)
+
+    def check(self, examples: int = 100, target: str | None = None, seed: int = 0) -> Any:
+        """Run random cases against float64 and the derived bound, as `kgen check` does, on every target that runs here (or one).
+
+        Returns the reports, which print as a table; raises `KgenError` with the failures.
+        """
+        from kgen.testing import fuzz
+
+        return fuzz.check_all(self.kernel, target, examples, seed)
+
+    def _repr_latex_(self) -> str:
+        from kgen.show import latex
+
+        return f"$\\displaystyle {latex(self.kernel)}$"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        named = {p.name for p in self.kernel.params}
-        out = None if "out" in named else kwargs.pop("out", None)
-        target = None if "target" in named else kwargs.pop("target", None)
-        return self._run(args, kwargs, out, target)
-
-    def _run(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
-        from kgen.runtime.arguments import bind, refuse_empty
-
-        call = bind(self.kernel, args, kwargs, out, self._alone)
-        if any(t.numel() for t in call.results.values()):
-            if self._reduces:
-                refuse_empty(self.kernel, call)
-            self._launcher(target, call.device)(call)
-            self._mark_written(call)
-        fresh = tuple(call.results[r.name] for r in self.kernel.results if r.state is None)
-        return None if not fresh else fresh[0] if len(fresh) == 1 else fresh
-
-    def _mark_written(self, call: Any) -> None:
-        """Tell autograd of what was written in place, as an in-place operator of torch's does."""
         import torch
 
-        for r in self.kernel.results:
-            if r.state is not None and not call.results[r.name].is_inference():
-                torch.autograd.graph.increment_version(call.results[r.name])
+        out = target = None
+        if kwargs:
+            out = None if "out" in self._names else kwargs.pop("out", None)
+            target = None if "target" in self._names else kwargs.pop("target", None)
+        if (
+            torch.compiler.is_compiling()
+            or torch._C._len_torch_dispatch_stack()
+            or torch._C._len_torch_function_stack()
+            or torch._C._functorch.peek_interpreter_stack() is not None
+            or torch._C._is_any_autocast_enabled()
+            or torch.autograd.forward_ad._current_level >= 0
+        ):
+            return self._special(args, kwargs, out, target)
+        result = self._calls(args, kwargs, out, target)
+        if result is not self._calls.miss:
+            return result
+        if self._calls.special(args, kwargs):
+            return self._special(args, kwargs, out, target)
+        return self._bound(args, kwargs, out, target)
+
+    def _special(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
+        """A call that is traced or transformed, differentiated, or whose tensors are no plain ones."""
+        from kgen.torch_op import call
+
+        return call(self, args, kwargs, out, target)
+
+    def _run(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
+        """The plain call: the kernel runs now, whatever modes are on.  Raises `KgenError` for tensors that are no plain ones, and for
+        those that require grad while grad mode is on."""
+        result = self._calls(args, kwargs, out, target)
+        return self._bound(args, kwargs, out, target) if result is self._calls.miss else result
+
+    def _bound(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
+        """A plain call that keeps nothing for later ones."""
+        from kgen.runtime.arguments import bind
+
+        call = bind(self.kernel, args, kwargs, out, self._alone)
+        launcher = self._chosen(call, target)
+        fresh = tuple(call.results[r.name] for r in self.kernel.results if r.state is None)
+        if launcher is not None:
+            launcher(call)
+            self._mark_written(call, () if out is None else fresh)
+        return None if not fresh else fresh[0] if len(fresh) == 1 else fresh
+
+    def _chosen(self, call: Any, target: str | None) -> Any:
+        """What launches a call; None where it has nothing to compute.  Raises `KgenError` where it cannot."""
+        if not any(t.numel() for t in call.results.values()):
+            return None
+        if self._reduces:
+            from kgen.runtime.arguments import refuse_empty
+
+            refuse_empty(self.kernel, call)
+        return self._launcher(target, call.device)
+
+    def _mark_written(self, call: Any, out: tuple) -> None:
+        """Tell autograd of what was written in place or into `out`, as torch's own operators do."""
+        import torch
+
+        torch.autograd.graph.increment_version([*(call.results[r.name] for r in self.kernel.results if r.state is not None), *out])
 
     def _preferred(self, device: Any) -> str:
         """The target that a device's tensors run on by default: on a GPU CUDA for what reduces, where there is NVRTC, since it keeps
@@ -172,7 +293,7 @@ class Kernel:
 
                 if target is not None or not isinstance(error, NoCompiler):
                     raise
-                warnings.warn(f"kgen evaluates with torch, operator by operator: {error}", stacklevel=3)
+                warnings.warn(f"kgen evaluates with torch, operator by operator: {error}", stacklevel=6)
                 self._launchers[chosen] = _Torch(self.kernel)
         return self._launchers[chosen]
 
@@ -199,27 +320,47 @@ class _Cpp:
         compiler()  # raises where there is none
         self.kernel = kernel
         self.units, self.plan = backend("cpp").layout(kernel)  # type: ignore[attr-defined]
+        self.workspaces = self.plan.workspaces
         self.params = {p.name: p for p in kernel.params}
         self.entries: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, call: Any) -> None:
-        memory = {**call.given, **call.results, **call.memory(self.plan.workspaces)}
-        memory.update({name: call.given[name] for name in self.params})
+        from kgen.runtime.calls import launch
+
+        tensors = {name: call.given[name] for name, p in self.params.items() if p.is_tensor}
+        memory = {**call.results, **call.memory(self.workspaces), **tensors}
+        index = {name: k for k, name in enumerate(memory)}
+        launch(self.prepare(call, memory, index), [t.data_ptr() for t in memory.values()], [call.given[name] for name in self.params])
+
+    def prepare(self, call: Any, memory: dict[str, Any], index: dict[str, int]) -> list[tuple[Any, list[Any], list[Any], list[Any]]]:
+        """Each unit's function, its arguments, and which of those are pointers and numbers of the call: (position, ctype, which one).
+
+        `memory` has the tensors by name, `index` where their pointers will stand; numbers stand in the order of the parameters.
+        """
+        steps = []
+        which = {name: k for k, name in enumerate(self.params)}
         for unit in self.units:
             parts = (unit["rows"], unit["inner"]) if unit["over_rows"] else (unit["dims"],)
             shapes = [call.shape(part) for part in parts]
             sizes = [n for shape in shapes for n in shape]
             array = ctypes.c_int64 * len(sizes)
-            arguments: list[Any] = [len(sizes), *(len(shape) for shape in shapes[1:]), array(*sizes)]
+            # functions without argtypes take ctypes values as they are, which costs half as much a call
+            arguments: list[Any] = [len(sizes), *(len(shape) for shape in shapes[1:]), ctypes.byref(array(*sizes))]
+            pointers, numbers = [], []
             for t in unit["tensors"]:
-                tensor = memory[t.spec_name]
-                arguments += [tensor.data_ptr(), array(*call.strides_over(tensor, t.dims, parts))]
+                pointers.append((len(arguments), ctypes.c_void_p, index[t.spec_name]))
+                arguments += [None, ctypes.byref(array(*call.strides_over(memory[t.spec_name], t.dims, parts)))]
             for g in unit.get("gathers", ()):
                 tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
-                arguments += [array(*call.strides_over(tensor, dims, parts, g.dim)), call.stride_along(tensor, dims, g.dim)]
+                along = ctypes.c_int64(call.stride_along(tensor, dims, g.dim))
+                arguments += [ctypes.byref(array(*call.strides_over(tensor, dims, parts, g.dim))), along]
             for a in unit["numbers"]:
-                arguments.append(call.size(a.spec_name) if a.kind == "size" else call.given[a.spec_name])
-            self.entry(unit, call.binding)(*arguments)
+                kind = ctypes.c_double if a.kind == "float" else ctypes.c_int64
+                if a.kind != "size":
+                    numbers.append((len(arguments), kind, which[a.spec_name]))
+                arguments.append(kind(call.size(a.spec_name)) if a.kind == "size" else None)
+            steps.append((self.entry(unit, call.binding), arguments, pointers, numbers))
+        return steps
 
     def entry(self, unit: dict[str, Any], binding: dict[str, str]) -> Any:
         chosen = tuple(binding[v] for v in unit["dtype_variables"])
@@ -229,11 +370,6 @@ class _Cpp:
 
             source = backend("cpp").render(self.kernel, binding)  # type: ignore[call-arg]
             function = library(source, self.kernel.name)["_".join((unit["name"], *chosen))]
-            numbers = [ctypes.c_double if a.kind == "float" else ctypes.c_int64 for a in unit["numbers"]]
-            tensors: list[Any] = [ctypes.c_void_p, _INT64] * len(unit["tensors"])
-            ranks = [ctypes.c_int] * (1 + unit["over_rows"])
-            gathers: list[Any] = [_INT64, ctypes.c_int64] * len(unit.get("gathers", ()))
-            function.argtypes = [*ranks, _INT64, *tensors, *gathers, *numbers]
             function.restype = None
             self.entries[key] = function
         return self.entries[key]
@@ -270,4 +406,4 @@ class _Cuda:
         self.launcher(call)
 
 
-__all__ = ["ELLIPSIS", "Kernel", "load", "loads", "read_spec"]
+__all__ = ["ELLIPSIS", "Kernel", "kernel", "load", "loads", "read_spec"]

@@ -296,7 +296,7 @@ class Function:
     def _allow(self, device: int, shared: int, cluster: int) -> None:
         """Let the kernel use more shared memory and larger clusters than any device has."""
         driver, _ = _bindings()
-        known = self.allowed.setdefault(device, [48 * 1024, 8])
+        known = self.allowed.setdefault(device, [32 * 1024, 8])  # 48 KB, of which the kernel has some for itself
         kinds, place = driver.CUfunction_attribute, _cu(driver.cuDeviceGet(device))
         if shared > known[0]:
             kind = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import stat
@@ -150,6 +151,17 @@ def test_a_reduction_is_compiled_shown_and_checked() -> None:
     assert "rows over [...], each of [N]" in kgen("show", "s.k", "--stage", "schedule").stdout
     done = kgen("check", "s.k", "--examples", "5")
     assert done.exit_code == 0, done.output
+
+
+def test_a_call_is_timed_beside_the_cheapest_eager_operator() -> None:
+    done = kgen("bench", "silu", "--call", "--json", "calls.json")
+    assert done.exit_code == 0, done.output
+    eager, called = json.loads(Path("calls.json").read_text())
+    assert eager["what"].startswith("torch.") and (eager["more"], eager["ratio"]) == (0, 1)
+    assert (called["kernel"], called["what"], called["elements"]) == ("silu", "cpp", 16)
+    assert called["ratio"] == called["us"] / eager["us"] and called["more"] == called["us"] - eager["us"]
+    assert [line.split()[3] for line in done.stdout.splitlines()[1:]] == [eager["what"], "cpp"]
+    assert kgen("bench", "silu", "--call", "--plot", "calls.png").exit_code == 2
 
 
 def test_no_colour_where_there_is_no_terminal() -> None:
