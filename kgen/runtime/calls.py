@@ -140,9 +140,12 @@ class Calls:
     @staticmethod
     def special(args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether tensors among the arguments are no plain ones, or require grad while grad mode is on."""
-        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
         legacy = torch._C._functorch.is_legacy_batchedtensor  # what torch.autograd.grad(is_grads_batched=True) makes
-        return any(type(t) not in PLAIN or t.is_meta or legacy(t) or t.requires_grad and torch.is_grad_enabled() for t in tensors)
+        tracked = torch.is_grad_enabled()
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(x, torch.Tensor) and (tracked and x.requires_grad or type(x) not in PLAIN or x.is_meta or legacy(x)):
+                return True
+        return False
 
     def _arranged(self, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
         """The arguments in the order of the parameters; None where some are too many or unknown."""

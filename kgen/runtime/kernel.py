@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import itertools
 import warnings
+import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -77,6 +79,18 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     return made
 
 
+#: Every kernel of this process by its `_key`: torch.compile follows a text where it does not follow an object.
+KERNELS: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
+
+def _known(made: Kernel) -> str:
+    """A key of the kernel's own, under which KERNELS has it."""
+    key = f"{made.name} {next(_numbers)}"
+    KERNELS[key] = made
+    return key
+
+
 class Kernel:
     """A kernel: `kernel(x, ...)` runs it, `source` and `program` show it.
 
@@ -93,6 +107,7 @@ class Kernel:
         self.doc = self.__doc__ = "\n\n".join(part for part in (kernel.doc, kernel.signature()) if part)
         self._launchers: dict[str, Any] = {}
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
+        self._key = _known(self)
 
     @cached_property
     def _calls(self) -> Any:
@@ -121,6 +136,10 @@ class Kernel:
         kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_traits")}
         kept.pop("__wrapped__", None)  # a decorated function's name finds the kernel, not the function
         return {**kept, "_launchers": {}}  # what is loaded stays in this process
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._key = _known(self)
 
     def __copy__(self) -> Kernel:
         return self  # nothing about a kernel changes

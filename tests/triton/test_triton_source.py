@@ -260,3 +260,15 @@ def test_emitted_modules_are_clean(tmp_path):
             [sys.executable, "-m", "ruff", "check", "--isolated", *rules, str(tmp_path)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_every_derived_kernel_is_python() -> None:
+    """Derived kernels have shapes that nobody writes: workspaces that a map reads, phases that a rule emptied."""
+    from kgen import grad
+    from kgen.backends import backend
+    from tests.grad_cases import kernel, texts
+
+    for text in texts().values():
+        made = grad.backward(kernel(text))
+        for k in {id(k): k for k in (made.forward, made.kernel)}.values():
+            compile(backend("triton").render(k), k.name, "exec")
