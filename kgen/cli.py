@@ -376,8 +376,8 @@ def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str,
     from kgen import show as stages
 
     with _failing():
-        kernel = _with_backward(_load(spec))[-1] if backward else _load(spec)
-        click.echo(stages.show(kernel, stage, target, stages.binding(kernel, dtypes), arch), nl=False)
+        kernel = _load(spec)
+        click.echo(stages.show(kernel, stage, target, stages.binding(kernel, dtypes), arch, backward), nl=False)
 
 
 @main.command("fmt")

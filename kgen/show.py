@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kgen import typeset
+from kgen import grad, typeset
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.lower import lower
 from kgen.rewrite import rewrite
-from kgen.schedule import Reduce, cost, predicted_bound, schedule
+from kgen.schedule import Plan, Reduce, cost, predicted_bound, schedule
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
-from kgen.types import VARIABLE, Binding, f32
+from kgen.types import VARIABLE, Binding, f32, resolve
 
 
 def binding(kernel: Kernel, chosen: tuple[str, ...]) -> Binding:
@@ -29,11 +29,15 @@ def binding(kernel: Kernel, chosen: tuple[str, ...]) -> Binding:
     return found
 
 
-def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "sm_90") -> str:
-    """The text of a stage; source, ptx, sass and asm are a target's.
+def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "sm_90", backward: bool = False) -> str:
+    """The text of a stage, of the kernel or of its backward; source, ptx, sass and asm are a target's.
 
-    Raises `KgenError` where the stage needs a tool that is not here, or the target has no such stage.
+    Raises `KgenError` where the stage needs a tool that is not here, the target has no such stage, or there is no backward.
     """
+    if backward:
+        made = grad.backward(kernel)
+        head = choice(kernel, made, bound) if stage == "schedule" else ""
+        return head + show(made.kernel, stage, target, bound, arch)
     if stage == "spec":
         return to_spec(kernel)
     if stage == "syntax":
@@ -52,6 +56,33 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
     from kgen.runtime import toolchain
 
     return toolchain.listing(kernel, source, stage, target, bound, arch)
+
+
+def choice(kernel: Kernel, made: grad.Backward, bound: Binding) -> str:
+    """What the planner chose for a backward, with the bytes that its forward writes for it, beside computing everything anew."""
+    anew = schedule(rewrite(lower(grad.backward(kernel, save=False).kernel, bound)))
+    here = schedule(rewrite(lower(made.kernel, bound)))
+    declared = {r.name: r for r in made.forward.results}
+    lines = list(made.notes)
+    for name in made.saved:
+        r = declared[name]
+        extra = "written for it" if name not in {q.name for q in kernel.results} else "a result already"
+        lines.append(f"  saved  {name}: {r.dtype}[{', '.join(r.dims)}], {resolve(r.dtype, bound).bytes} bytes each, {extra}")
+    if made.saved:
+        (a, b), (x, y) = _readings(here), _readings(anew)
+        lines.append(f"  a row is read {_times(a)}, {b} bytes an element; without it {_times(x)}, {y} bytes")
+    return "\n".join(lines) + "\n"
+
+
+def _readings(plan: Plan) -> tuple[int, int]:
+    """How often rows are gone through, and the bytes that an element takes where rows stay on the chip."""
+    rows = [p for p in plan.passes if isinstance(p, Reduce) and p.inner]
+    c = cost(plan)
+    return max((p.readings for p in rows), default=1), c.read + c.written
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else "twice" if n == 2 else f"{n} times"
 
 
 def syntax_tree(kernel: Kernel) -> str:

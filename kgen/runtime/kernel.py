@@ -194,12 +194,16 @@ class Kernel:
 
         return str(rewrite(lower(self.kernel, binding or dict.fromkeys(self.kernel.variables, f32))))
 
-    def show(self, stage: str = "program", target: str = "triton", dtypes: dict[str, str] | None = None, arch: str = "sm_90") -> str:
-        """The kernel at a stage on its way, as `kgen show` prints it; `dtypes` says what the variables stand for ({"T": "bf16"})."""
+    def show(
+        self, stage: str = "program", target: str = "triton", dtypes: dict[str, str] | None = None, arch: str = "sm_90",
+        backward: bool = False,
+    ) -> str:  # fmt: skip
+        """The kernel (or its backward) at a stage on its way, as `kgen show` prints it; `dtypes` says what the variables stand for
+        ({"T": "bf16"})."""
         from kgen import show as stages
 
         bound = stages.binding(self.kernel, tuple(f"{v}={d}" for v, d in (dtypes or {}).items()))
-        return stages.show(self.kernel, stage, target, bound, arch)
+        return stages.show(self.kernel, stage, target, bound, arch, backward)
 
     def to_spec(self) -> str:
         """The text of the .k file that says the same; the documentation is the comment above."""

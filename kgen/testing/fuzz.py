@@ -84,7 +84,7 @@ class Report:
             f"{self.cases:,}",
             f"{self.elements:,}",
             f"{self.unbounded:,}",
-            f"{self.worst:.2f}",
+            f"{self.worst:.2f}" if self.worst < 1000 else f"{self.worst:.3g}",
             f"{self.fraction:.0%}",
             f"{self.eager:.3g}",
         )

@@ -10,23 +10,26 @@ from __future__ import annotations
 import keyword
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
 
+from kgen import grad
 from kgen.check import Kernel as Checked
 from kgen.errors import KgenError
 from kgen.runtime import arguments as arguments_of
 from kgen.runtime import cache
 from kgen.runtime.calls import PLAIN
 from kgen.runtime.kernel import Kernel, loads
-from kgen.torch_op.traits import Traits, as_returned, as_tuple, registered_name, spec_text, traits
+from kgen.torch_op.traits import Traits, as_returned, as_tuple, is_float, registered_name, spec_text, traits
 from kgen.types import ELLIPSIS, Dims, resolve_named
 
 NAMESPACE = "kgen"
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")  # what it registers lives as long as it does
 _registered: dict[str, Any] = {}
+_traits_of: dict[str, Traits] = {}
 _texts: dict[str, str] = {}  # whose 32-bit hashes might be equal
 _registering = threading.RLock()
 _HALVES = (torch.float16, torch.bfloat16)
@@ -48,6 +51,7 @@ def operator(kernel: Kernel) -> Any:
                 except BaseException:
                     del _registered[name]
                     raise
+                _traits_of[name] = t
                 remember(t.checked, name)
             found = t.made["operator"] = _registered[name]
     return found
@@ -65,7 +69,7 @@ class _Namespace(type(getattr(torch.ops, NAMESPACE))):  # type: ignore[misc]
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name in _registered or (kernel := recalled(name)) is None:
+            if name in _registered or (kernel := recalled(name) or derived(name)) is None:
                 raise
             operator(kernel)
             return super().__getattr__(name)
@@ -90,6 +94,40 @@ def recalled(name: str) -> Kernel | None:
     except KgenError:  # another version's
         return None
     return kernel if registered_name(kernel.kernel) == name else None
+
+
+def derived(name: str, kernels: Iterable[Checked] | None = None) -> Kernel | None:
+    """The kernel of an operator's name among the derivatives of those that are registered (torch's cache on disk may outlive kgen's)."""
+    of = name.rpartition("_")[0]
+    for checked in [t.checked for t in _traits_of.values()] if kernels is None else kernels:
+        if not of.startswith(f"{checked.name}_"):
+            continue
+        for made in derivatives(checked):
+            if registered_name(made) == name:
+                return Kernel(made)
+            if of.startswith(f"{made.name}_") and (found := derived(name, [made])) is not None:
+                return found
+    return None
+
+
+def derivatives(checked: Checked) -> Iterator[Checked]:
+    """The kernels of a kernel's gradients: for all that can be differentiated first, then for a few with less."""
+
+    def fewer(names: list[str]) -> list[tuple[str, ...]]:
+        return [chosen for size in range(len(names), 0, -1) for chosen in combinations(names, size)][:8]
+
+    wanted = [p.name for p in checked.params if p.dims is not None and is_float(p.dtype)]
+    given = [r.name for r in checked.results if is_float(r.dtype)]
+    for of in fewer(wanted):
+        for by in fewer(given):
+            for save in (True, False):
+                try:
+                    made = grad.backward(checked, by, of, save)
+                except KgenError:
+                    continue
+                yield made.kernel
+                if made.forward is not checked:
+                    yield made.forward
 
 
 def run_below(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> tuple:

@@ -106,6 +106,25 @@ def test_show_has_every_stage() -> None:
     assert asm.exit_code == 0 and "gelu_f32" in asm.stdout
 
 
+def test_the_backward_is_compiled_shown_and_checked() -> None:
+    done = kgen("compile", "softmax", "gelu", "--backward", "--target", "cuda")
+    assert done.exit_code == 0, done.output
+    names = {path.name for path in Path("build").rglob("*.cu")}
+    assert names == {"softmax.cu", "softmax_forward.cu", "softmax_backward.cu", "gelu.cu", "gelu_backward.cu"}
+    source = kgen("compile", "softmax", "--backward", "--target", "triton", "-o", "-").output
+    assert "def softmax_backward(" in source and not Path("build/softmax/softmax_triton.py").exists()
+    for stage in ("spec", "syntax", "program", "math", "schedule", "source"):
+        shown = kgen("show", "softmax", "--backward", "--stage", stage)
+        assert shown.exit_code == 0 and ("max_N" in shown.output), stage
+    chosen = kgen("show", "softmax", "--backward", "--stage", "schedule").output
+    assert "It reads x, and max_N and sum_N, which the forward saves." in chosen and "a row is read twice" in chosen
+    checked = kgen("check", "softmax", "--backward", "--target", "torch", "--examples", "8")
+    assert checked.exit_code == 0 and "softmax_backward" in checked.output
+    for arguments in (("compile", "adamw"), ("show", "adamw"), ("check", "adamw", "--target", "torch")):
+        refused = kgen(*arguments, "--backward")
+        assert refused.exit_code == 1 and "adamw has no backward: it writes `p` in place" in refused.output
+
+
 def test_fmt_sets_a_file_well_and_check_tells() -> None:
     Path("s.k").write_text("# doc\nf(x:T[...])->y:T[...]\ny=x*2 # twice\n")
     assert kgen("fmt", "--check", "s.k").exit_code == 1

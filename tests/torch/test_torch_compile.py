@@ -393,3 +393,19 @@ def test_a_saved_program_runs_in_a_process_that_registers_its_kernels(tmp_path: 
         [sys.executable, "-c", script, tmp_path / "model.pt2", tmp_path / "values.pt"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_operators_of_derivatives_are_found_by_their_names() -> None:
+    """torch's cache on disk may know a backward that this process has not derived, and kgen's own cache may be gone."""
+    from kgen import grad
+    from kgen.torch_op.operators import derived
+    from kgen.torch_op.traits import registered_name, spec_text
+
+    kernel = kgen.load("layernorm")
+    assert kernel.op
+    first = grad.backward(kernel.kernel, wanted=["x", "b"])
+    second = grad.backward(grad.backward(kernel.kernel).kernel)
+    for made in (first.kernel, first.forward, second.kernel):
+        found = derived(registered_name(made))
+        assert found is not None and spec_text(found.kernel) == spec_text(made)
+    assert derived("layernorm_backward_00000000") is None and derived("nothing_12345678") is None
