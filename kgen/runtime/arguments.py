@@ -7,7 +7,7 @@ that names the parameter and the dim.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kgen.check import Kernel, Parameter, ResultDecl
@@ -29,6 +29,7 @@ class Call:
     batch: tuple[int, ...]
     results: dict[str, Any]
     device: Any
+    ready: dict[Any, Any] = field(default_factory=dict)  # what a launcher keeps for calls of these sizes, strides and dtypes
 
     def shape(self, dims: Dims) -> tuple[int, ...]:
         return (*(self.batch if ELLIPSIS in dims else ()), *(self.sizes[d] for d in dims if d != ELLIPSIS))

@@ -10,7 +10,7 @@ arguments follow from it.  Numbers are no part of it, nor is where memory lies: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,6 +50,7 @@ class Plan:
     written: tuple[int, ...]  # those, and `out`
     steps: tuple[Any, ...] | None  # what a launcher prepared; None where it wants a `Call`
     launcher: Any  # None where there is nothing to compute
+    ready: dict[Any, Any] = field(default_factory=dict)  # what the launcher keeps from call to call
 
 
 class Calls:
@@ -165,7 +166,7 @@ class Calls:
         given = dict(zip(self.index, values, strict=True))
         new = iter(fresh)
         results = {r.name: next(new) if r.state is None else given[r.state] for r in self.kernel.results}
-        return Call(given, plan.binding, plan.sizes, plan.batch, results, plan.device)
+        return Call(given, plan.binding, plan.sizes, plan.batch, results, plan.device, plan.ready)
 
     def _prepare(self, key: tuple, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Plan | None:
         """The plan of a new key, kept; None where this very call gave `out` another shape.  Raises as `bind` does."""

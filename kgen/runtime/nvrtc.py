@@ -34,6 +34,10 @@ UINT_MAX, MAX_GRID = 2**32 - 1, 2**31 - 1
 # ---------------------------------------------------------------------------------------------------------------- plan
 
 
+#: How many launches a call's plan keeps: one for each device, alignment and choice of numbers.
+KEPT = 64
+
+
 class Variant(NamedTuple):
     """What a kernel is instantiated for: `vec` elements a thread, a bit of `splat` for each operand that stands still
     along the innermost dim, 64-bit offsets where `wide`."""
@@ -121,16 +125,20 @@ _SCALARS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def arguments(planned: Plan, pointers: Sequence[int], scalars: Sequence[tuple[Any, str]]) -> list[Any]:
-    """The kernel's arguments as ctypes values: the layout, the pointers of operands with memory, the scalars, each
-    rounded once to its dtype."""
+def layout(planned: Plan) -> ctypes.Structure:
+    """The kernel's layout argument."""
     v = planned.variant
-    layout = _layout_type(v.rank, len(planned.strides), v.wide)()
-    layout.n = planned.n
-    layout.size[:] = planned.sizes
-    for row, strides in zip(layout.stride, planned.strides, strict=True):
+    made = _layout_type(v.rank, len(planned.strides), v.wide)()
+    made.n = planned.n
+    made.size[:] = planned.sizes
+    for row, strides in zip(made.stride, planned.strides, strict=True):
         row[:] = strides
-    return [layout, *map(ctypes.c_void_p, pointers), *(_SCALARS[dtype](to_dtype(value, DTYPES[dtype])) for value, dtype in scalars)]
+    return made
+
+
+def _rounded(scalars: Sequence[tuple[Any, str]]) -> tuple[Any, ...]:
+    """Numbers as ctypes values, each rounded once to its dtype."""
+    return tuple(_SCALARS[dtype](to_dtype(value, DTYPES[dtype])) for value, dtype in scalars)
 
 
 # ---------------------------------------------------------------------------------------------------------------- NVRTC
@@ -313,8 +321,31 @@ def load(cubin: bytes, lowered: str) -> Function:
     return Function(cubin, lowered)
 
 
+class Launch(NamedTuple):
+    """The launches of one pass, all but addresses: functions with their grids, the layout, the numbers, and the `work` bytes that
+    the launches share."""
+
+    steps: tuple[tuple[Any, int], ...]
+    layout: ctypes.Structure
+    numbers: tuple[Any, ...]
+    threads: int = THREADS
+    shared: int = 0
+    cluster: int = 1
+    work: int = 0
+
+    def start(self, pointers: Sequence[int], device_index: int, stream: int, allocate: Callable[[int], Any]) -> None:
+        """Launch on the operands' memory, in their order; `allocate(bytes)` gives a tensor to work in.  `stream` is a raw CUstream."""
+        layout, work = self.layout, None
+        if self.work:
+            layout, work = type(layout).from_buffer_copy(layout), allocate(self.work)
+            layout.work = work.data_ptr()
+        values = [layout, *map(ctypes.c_void_p, pointers), *self.numbers]
+        for function, grid in self.steps:
+            function(grid, device_index, stream, values, self.threads, self.shared, self.cluster)
+
+
 class CudaLauncher:
-    """Launches the units of one source; each variant is compiled when it is first needed.
+    """Makes the launches of one source's units; each variant is compiled when it is first needed.
 
     `units` is `Cuda.layout(kernel)`.  `lookup(key)` gives the bytes that `save(key, bytes)` kept, or None; both are optional,
     and what cannot be loaded is compiled anew.
@@ -332,45 +363,43 @@ class CudaLauncher:
         self.arch: str | None = None  # else each device's own
         self.functions: dict[tuple[str, str], Function] = {}
 
-    def __call__(
+    def over(
         self, unit_index: int, binding: tuple[str, ...], sizes: Sequence[int], operands: Sequence[tuple[int, Sequence[int], int]],
-        scalars: Sequence[tuple[Any, str]], device_index: int, stream: int,
-    ) -> None:  # fmt: skip
-        """Run a unit over one broadcast shape; with no elements, do nothing.
+        scalars: Sequence[tuple[Any, str]], device_index: int,
+    ) -> Launch | None:  # fmt: skip
+        """The launch of a unit over one broadcast shape; None where that has no elements.
 
         `binding` has the dtypes of the unit's `variables`, in that order.  `operands`, in the order of the unit's, are
-        (address, strides in elements, bytes an element), indices (0, strides, 0).  `scalars` are (value, dtype) in the order
-        of the unit's, with the dtypes that its `scalar_dtypes` gives.  `stream` is a raw CUstream.
+        (address modulo 16, strides in elements, bytes an element), indices (0, strides, 0).  `scalars` are (value, dtype) in the
+        order of the unit's, with the dtypes that its `scalar_dtypes` gives.
         """
         unit = self.units[unit_index]
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
-        planned = _plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a % 16 for a, _, _ in operands))
+        planned = _plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands))
         if planned is None:
-            return
+            return None
         if planned.grid > MAX_GRID:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
         expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant)
-        pointers = [address for (address, _, _), operand in zip(operands, unit.operands, strict=True) if operand.role != "index"]
         function = self.function(expression, (self.arch or arch_of(device_index)))
-        function(planned.grid, device_index, stream, arguments(planned, pointers, scalars))
+        return Launch(((function, planned.grid),), layout(planned), _rounded(scalars))
 
     def rows(
         self, unit_index: int, binding: tuple[str, ...], row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
         operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: Sequence[tuple[int, int]],
-        scalars: Sequence[tuple[Any, str]], device_index: int, stream: int, allocate: Callable[[int], tuple[int, Any]],
-    ) -> None:  # fmt: skip
-        """Run a pass over rows; with no rows, do nothing.
+        scalars: Sequence[tuple[Any, str]], device_index: int,
+    ) -> Launch | None:  # fmt: skip
+        """The launches of a pass over rows; None where it has none.
 
-        As for `__call__`, but `operands` are (address, strides along the rows' dims, strides along the inner dims, bytes an
-        element), `gathers` (size, stride) along the dim of each gather, and `allocate(bytes)` gives the address of a workspace
-        and what keeps it.
+        As for `over`, but `operands` are (address modulo 16, strides along the rows' dims, strides along the inner dims, bytes an
+        element), and `gathers` (size, stride) along the dim of each gather.
         """
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
         places = tuple(
-            rows.RowOperandPlace(outer, inner, size, address % 16, o.element, o.kept, o.role != "result")
+            rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result")
             for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
         )
         planned = rows.cached(
@@ -378,19 +407,16 @@ class CudaLauncher:
             int(arch[3:]) >= 90 and unit.reductions <= 16, not (unit.rereads and unit.stores),
         )  # fmt: skip
         if planned is None:
-            return
-        work, keep = allocate(planned.work) if planned.work else (0, None)
-        layout = rows.layout(planned, gathers, work)
-        pointers = [ctypes.c_void_p(address) for (address, _, _, _), o in zip(operands, unit.operands, strict=True) if o.role != "index"]
-        numbers = [_SCALARS[dtype](to_dtype(value, DTYPES[dtype])) for value, dtype in scalars]
+            return None
         types = dict(zip(unit.variables, binding, strict=True))
+        steps = []
         for walk, grid in planned.steps:
             if grid > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
-            function = self.function(unit.expression(types, walk.text()), arch)
-            cluster = planned.segments if walk.cluster else 1
-            function(grid, device_index, stream, [layout, *pointers, *numbers], planned.threads, planned.shared, cluster)
-        del keep
+            steps.append((self.function(unit.expression(types, walk.text()), arch), grid))
+        cluster = planned.segments if planned.steps[0][0].cluster else 1
+        made = rows.layout(planned, gathers, 0)
+        return Launch(tuple(steps), made, _rounded(scalars), planned.threads, planned.shared, cluster, planned.work)
 
     def function(self, expression: str, arch: str) -> Function:
         """The loaded kernel of a name expression for an architecture."""
@@ -455,6 +481,8 @@ class Launcher:
         target = backend("cuda")
         self.kernel, self.units = kernel, target.layout(kernel)  # type: ignore[attr-defined]
         self.workspaces = target.workspaces(kernel)  # type: ignore[attr-defined]
+        self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
+        self.numbers = [p.name for p in kernel.params if not p.is_tensor]
 
         def lookup(key: str) -> bytes | None:
             found = disk.read(key, ".cubin")
@@ -473,34 +501,43 @@ class Launcher:
         """The passes of a call, in order, on a device's stream."""
         import torch
 
-        def room(size: int) -> tuple[int, Any]:
-            made = torch.empty(size, dtype=torch.uint8, device=call.device)
-            return made.data_ptr(), made
+        tensors = {**call.given, **call.results, **call.memory(self.workspaces)}
+        places = [[tensors[name].data_ptr() for name in names] for names in self.pointers]
+        numbers = tuple([call.given[name] or str(call.given[name]) for name in self.numbers])  # a zero's sign counts
+        key = (index, numbers, *[place % 16 for own in places for place in own])
+        launches = call.ready.get(key)
+        if launches is None:
+            if len(call.ready) >= KEPT:
+                call.ready.clear()
+            launches = call.ready[key] = [self.prepared(k, call, tensors, index) for k in range(len(self.units))]
+        for made, own in zip(launches, places, strict=True):
+            if made is not None:
+                made.start(own, index, stream, lambda size: torch.empty(size, dtype=torch.uint8, device=call.device))
 
+    def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
+        """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
+        unit = self.units[k]
         sizes = {**call.sizes, ELLIPSIS: math.prod(call.batch)}
-        memory = {**call.results, **call.memory(self.workspaces)}
-        for k, unit in enumerate(self.units):
-            parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims,)
-            shapes = [call.shape(part) for part in parts]
-            operands: list[tuple[int, list[list[int]], int]] = []
-            gathers: list[tuple[int, int]] = []
-            for o in unit.operands:
-                if o.role == "index":
-                    operands.append((0, [_index_strides(part, shape, o.name) for part, shape in zip(parts, shapes, strict=True)], 0))
-                    continue
-                tensor = memory[o.name] if o.role == "result" or o.name in memory else call.given[o.name]
-                without = o.dim if isinstance(o, RowOperand) else ""
-                strides = [call.strides(tensor, o.dims, part, without) for part in parts]
-                operands.append((tensor.data_ptr(), strides, tensor.element_size()))
-                if without:
-                    gathers.append((sizes[without], call.stride_along(tensor, o.dims, without)))
-            scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
-            binding = tuple(call.binding[v] for v in unit.variables)
-            if isinstance(unit, Layout):
-                self.run(k, binding, shapes[0], [(address, steps[0], size) for address, steps, size in operands], scalars, index, stream)
-            else:
-                rowed = [(address, tuple(outer), tuple(inner), size) for address, (outer, inner), size in operands]
-                self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index, stream, room)
+        parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims,)
+        shapes = [call.shape(part) for part in parts]
+        operands: list[tuple[int, list[list[int]], int]] = []
+        gathers: list[tuple[int, int]] = []
+        for o in unit.operands:
+            if o.role == "index":
+                operands.append((0, [_index_strides(part, shape, o.name) for part, shape in zip(parts, shapes, strict=True)], 0))
+                continue
+            tensor = tensors[o.name]
+            without = o.dim if isinstance(o, RowOperand) else ""
+            strides = [call.strides(tensor, o.dims, part, without) for part in parts]
+            operands.append((tensor.data_ptr() % 16, strides, tensor.element_size()))
+            if without:
+                gathers.append((sizes[without], call.stride_along(tensor, o.dims, without)))
+        scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
+        binding = tuple(call.binding[v] for v in unit.variables)
+        if isinstance(unit, Layout):
+            return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index)
+        rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
+        return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index)
 
 
 def _index_strides(dims: Dims, shape: Sequence[int], dim: str) -> list[int]:
@@ -516,12 +553,12 @@ __all__ = [
     "OPTIONS",
     "THREADS",
     "CudaLauncher",
+    "Launch",
     "Launcher",
     "Function",
     "Plan",
     "Variant",
     "arch_of",
-    "arguments",
     "compile_cubin",
     "load",
     "number_values",

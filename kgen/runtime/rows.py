@@ -135,9 +135,10 @@ def plan(
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
 
-    def leads(k: int) -> tuple[bool, int, bool, int]:
+    def leads(k: int) -> tuple[bool, int, int, bool, int]:
+        """What tells which operand's layout to follow: the one that moves most, of those the one whose neighbours are a row's."""
         o = operands[k]
-        return o.read, sum(s != 0 for s in o.strides), 1 in o.strides, -k
+        return o.read, sum(s != 0 for s in o.strides), sum(s != 0 for s in o.row_strides), 1 in o.strides, -k
 
     main = max(memory, key=leads, default=0)
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))

@@ -206,3 +206,14 @@ def test_schedules():
 def test_positions_count_the_leading_dims_together():
     assert _index_strides(("...", "N"), (2, 3, 5), "...") == [3, 1, 0]
     assert _index_strides(("...", "N"), (2, 3, 5), "N") == [0, 0, 1]
+
+
+def test_a_pass_follows_the_operand_that_moves_most() -> None:
+    """A norm's weight gradient sums dy * x * rstd over the rows: the numbers a row lie densely, but it is dy's columns that count."""
+    from kgen.runtime import rows
+
+    rstd = rows.RowOperandPlace((0,), (1,), 4, 0, True)
+    dy = rows.RowOperandPlace((1,), (4096,), 2, 0, True)
+    dw = rows.RowOperandPlace((1,), (0,), 2, 0, False, read=False)
+    planned = rows.plan((4096,), (8192,), (rstd, dy, dw), 0, 1, False, 1, True, True)
+    assert planned is not None and planned.steps[0][0].main == 1 and planned.steps[0][0].across
