@@ -399,7 +399,9 @@ class CudaLauncher:
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
         places = tuple(
-            rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result")
+            rows.RowOperandPlace(
+                outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows))
+            )
             for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
         )
         planned = rows.cached(

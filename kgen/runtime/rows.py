@@ -35,6 +35,7 @@ class RowOperandPlace(NamedTuple):
     element: bool
     kept: bool = False
     read: bool = True
+    row_dims: int = 0  # how many of the row dims it is declared with, whatever their sizes
 
 
 class Walk(NamedTuple):
@@ -136,9 +137,10 @@ def plan(
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
 
     def leads(k: int) -> tuple[bool, int, int, bool, int]:
-        """What tells which operand's layout to follow: the one that moves most, of those the one whose neighbours are a row's."""
+        """Which operand's layout to follow: the one that moves most, of those the one whose neighbours are a row's.  How many
+        rows there are, and so what strides they have, may not tell."""
         o = operands[k]
-        return o.read, sum(s != 0 for s in o.strides), sum(s != 0 for s in o.row_strides), 1 in o.strides, -k
+        return o.read, sum(s != 0 for s in o.strides), o.row_dims, 1 in o.strides, -k
 
     main = max(memory, key=leads, default=0)
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))

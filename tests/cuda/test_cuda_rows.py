@@ -213,7 +213,21 @@ def test_a_pass_follows_the_operand_that_moves_most() -> None:
     from kgen.runtime import rows
 
     rstd = rows.RowOperandPlace((0,), (1,), 4, 0, True)
-    dy = rows.RowOperandPlace((1,), (4096,), 2, 0, True)
-    dw = rows.RowOperandPlace((1,), (0,), 2, 0, False, read=False)
+    dy = rows.RowOperandPlace((1,), (4096,), 2, 0, True, row_dims=1)
+    dw = rows.RowOperandPlace((1,), (0,), 2, 0, False, read=False, row_dims=1)
     planned = rows.plan((4096,), (8192,), (rstd, dy, dw), 0, 1, False, 1, True, True)
     assert planned is not None and planned.steps[0][0].main == 1 and planned.steps[0][0].across
+
+
+def test_one_row_is_walked_as_each_of_many() -> None:
+    """x's rows lie apart, its elements are every other one; w is dense: with one row x has no stride along the rows."""
+    from kgen.runtime import rows
+
+    w = rows.RowOperandPlace((0,), (1,), 4, 0, True)
+    y = rows.RowOperandPlace((1000,), (1,), 4, 0, True, read=False, row_dims=1)
+    for strides in ((2,), (1,), (7,)):
+        x = rows.RowOperandPlace((2000,), strides, 4, 0, True, True, row_dims=1)
+        many = rows.plan((7,), (1000,), (x, w, y), 0, 1, True, 1, True, True)
+        one = rows.plan((1,), (1000,), (x._replace(row_strides=(0,)), w, y._replace(row_strides=(0,))), 0, 1, True, 1, True, True)
+        assert many is not None and one is not None
+        assert many.steps[0][0]._replace(index64=False) == one.steps[0][0]._replace(index64=False)
