@@ -78,7 +78,8 @@ def backward(kernel: Kernel, given: Iterable[str] | None = None, wanted: Iterabl
 def forward_mode(kernel: Kernel, given: Iterable[str] | None = None) -> Forward:
     """The tangents of the float results from tangents of the float tensor parameters `given` (default: all).
 
-    A tangent has the dtype and dims of what it belongs to.  Raises `KgenError` as `backward` does.
+    A tangent has the dtype and dims of what it belongs to; where all are zero they are results all the same.  Raises `KgenError`
+    as `backward` does.
     """
     return _build(kernel, "forward mode", lambda: _ForwardMode(kernel, _chosen(kernel.params, given)).built())
 
@@ -127,7 +128,8 @@ class _Derivative(Tape):
         sizes = {d for r in results for d in r.dims or ()} | {str(v.attr) for v in read if v.op in ("size", "index")}
         known: list[Declared | Parameter] = [*others, *(p for p in self.kernel.params if p.name in used)]
         sizes -= {d for k in known for d in k.dims or ()}
-        dtypes = {variable_of(k.dtype) for k in (*results, *others)} - {k.dtype for k in known} - {""}
+        dtypes = {variable_of(k.dtype) for k in (*results, *known)} | {variable_of(str(v.attr)) for v in read if v.op == "cast"}
+        dtypes -= {k.dtype for k in known} | {""}
         missing = {*sizes, *dtypes}
         sized: set[str] = set()
         free = [p for p in self.kernel.params if p.is_tensor and p.name not in used]
@@ -291,7 +293,11 @@ class _ForwardMode(_Derivative):
             r.name: (Declared(self.free.fresh(f"d{r.name}"), r.dtype, r.dims), moved[r.value]) for r in kernel.results if r.value in moved
         }
         if not outs:
-            raise KgenError(f"{kernel.name} has no forward mode: its results do not move with {_listed(self.given) or 'a tensor'}")
+            if not self.given or not differentiable(kernel):
+                raise KgenError(f"{kernel.name} has no forward mode: its results do not move with {_listed(self.given) or 'a tensor'}")
+            zero = self.build("0.0")
+            floats = _chosen(kernel.results, None)
+            outs = {r.name: (Declared(self.free.fresh(f"d{r.name}"), r.dtype, r.dims), zero) for r in kernel.results if r.name in floats}
         read = self.leads(v for _, v in outs.values())
         leaves = {v: str(self.values[v].attr) for v in read if v < self.count and self.values[v].op == "param"}
         tensors = {name for v, name in leaves.items() if not isinstance(self.values[v].type, Number)}

@@ -59,7 +59,9 @@ def _move(v: Value, given: list[Moved], dims: set[str]) -> Moved | None:
     if len(hows) > 1:
         return None
     ((how, base),) = hows
-    if v.op in ("pos", "stop", "cast") and isinstance(v.type, Float):
+    if v.op == "stop":  # for a gradient it is a constant, whatever moves
+        return _STAYS
+    if v.op in ("pos", "cast") and isinstance(v.type, Float):
         return first
     if v.op == "neg":
         return Moved(how, -first.k) if how == "shift" else first

@@ -167,18 +167,19 @@ class Tape(Expressions):
                 yes, no = (a.raw, b.raw) if holds else (b.raw, a.raw)
                 both = Part(self.build("a if c else b", c=guard, a=yes, b=no), tuple(rest))
             parts = [both if p is a else p for p in parts if p is not b]
-        shared = _shared([part.guards for part in parts])
-        total = self.selected(Part(parts[0].raw, parts[0].guards[len(shared) :]))
-        for part in parts[1:] if len(parts) > 1 else ():
-            total = self.build("a + b", a=total, b=self.selected(Part(part.raw, part.guards[len(shared) :])))
+        shared = tuple(g for g in parts[0].guards if all(g in part.guards for part in parts))
+        own = [Part(part.raw, tuple(g for g in part.guards if g not in shared)) for part in parts]
+        total = self.selected(own[0])
+        for part in own[1:]:
+            total = self.build("a + b", a=total, b=self.selected(part))
         return Part(total, shared)
 
     def summed(self, part: Part, over: Dims) -> Part:
         """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted."""
         if not over:
             return part
-        if any(set(self.values[g].dims) & set(over) for g, _ in part.guards):
-            part = Part(self.selected(part))
+        inside = tuple(g for g in part.guards if set(self.values[g[0]].dims) & set(over))
+        part = Part(self.selected(Part(part.raw, inside)), tuple(g for g in part.guards if g not in inside))
         raw = part.raw
         here = tuple(d for d in over if d in self.values[raw].dims)
         if here:
@@ -240,12 +241,6 @@ class Tape(Expressions):
                 seen.add(v)
                 todo.extend(() if v in stops else self.values[v].args)
         return seen
-
-
-def _shared(guards: list[Guards]) -> Guards:
-    """The guards with which all begin."""
-    first = guards[0]
-    return first[: next((k for k in range(len(first)) if any(g[k : k + 1] != first[k : k + 1] for g in guards)), len(first))]
 
 
 def _meet(a: Guards, b: Guards) -> bool:

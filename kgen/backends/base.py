@@ -400,6 +400,8 @@ class Render:
                     if s.number.label
                     else self.global_names.fresh(f"s{sum(m.text != m.name for m in made)}")
                 )
+                if any(m.name == name for m in made):  # one number in two dtypes
+                    name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names).text
                 note = self.note(s.number)
             made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.dtype.name, None, text, note, _number_dtype(s.number)))  # type: ignore[union-attr]

@@ -171,6 +171,8 @@ class Calls:
     def _prepare(self, key: tuple, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Plan | None:
         """The plan of a new key, kept; None where this very call gave `out` another shape.  Raises as `bind` does."""
         outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        if any(isinstance(t, torch.Tensor) and t.is_meta for t in (*args, *kwargs.values(), *outs)):
+            return None
         shapes = [t.shape for t in outs]
         call = arguments.bind(self.kernel, args, kwargs, out, self.runnable._alone)
         if shapes != [t.shape for t in outs]:

@@ -64,7 +64,7 @@ def loads(text: str, name: str = "<text>") -> Kernel:
     return Kernel(checker.check(syntax.parse(text, name)))
 
 
-def kernel(function: Callable[..., Any]) -> Kernel:
+def kernel(function: Callable[..., Any] | None = None) -> Kernel:
     """A kernel from a Python function, as a decorator: `kgen.trace` says what it may hold.
 
     The kernel keeps the function's name, documentation and signature; the function itself is its `__wrapped__`.  Raises
@@ -72,7 +72,10 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     """
     from kgen.trace import trace
 
+    if not callable(getattr(function, "__func__", function)):
+        raise KgenError(f"@kgen.kernel decorates a function, not {function!r}", help="write `@kgen.kernel` above its `def`")
     function = getattr(function, "__func__", function)  # of a static method
+    assert function is not None
     made = Kernel(trace(function))
     functools.update_wrapper(made, function, updated=())
     made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
@@ -238,6 +241,7 @@ class Kernel:
             or torch._C._len_torch_function_stack()
             or torch._C._functorch.peek_interpreter_stack() is not None
             or torch._C._is_any_autocast_enabled()
+            or torch._C._get_tracing_state() is not None
             or torch.autograd.forward_ad._current_level >= 0
         ):
             return self._special(args, kwargs, out, target)

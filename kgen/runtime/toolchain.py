@@ -30,7 +30,9 @@ def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding
     Raises `KgenError` where the target has no such stage, or a tool is missing.
     """
     if stage not in STAGES[target]:
-        other = next(t for t, stages in STAGES.items() if stage in stages)
+        other = next((t for t, stages in STAGES.items() if stage in stages), None)
+        if other is None:
+            raise KgenError(f"there is no stage {stage}", help="stages are spec, syntax, program, math, schedule, source, ptx, sass, asm")
         raise KgenError(f"the target {target} has no {stage}", help=f"write `--target {other}`, or `--stage {STAGES[target][0]}`")
     if target == "cpp":
         return _assembly(kernel, source)

@@ -206,7 +206,7 @@ class Saving:
         tensors = {name: t for name, t in given.items() if name in known and known[name].is_tensor}
         sizes = {d: t.shape[k - len(known[n].dims or ())] for n, t in tensors.items() for k, d in enumerate(known[n].dims or ())
                  if d != ELLIPSIS}  # fmt: skip
-        binding = {known[n].dtype: t.dtype for n, t in tensors.items()}
+        binding = {p.dtype: given[p.name].dtype for p in self.anew.kernel.params if p.is_tensor}
         made: dict[str, Any] = {}
         for p in self.kernel.params:
             if p.name in given:

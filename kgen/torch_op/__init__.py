@@ -31,6 +31,9 @@ def call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any = None, t
             if any([name not in left for name in kwargs]):
                 _refuse(f"{kernel.name}: there is no parameter {', '.join(kwargs)}, or it is given twice")
             args = args + tuple([kwargs.get(n, d) for n, d in zip(left, defaults[len(args) :])])
+        missing = [n for n, a in zip(names, args) if a is None]
+        if missing:
+            _refuse(f"{kernel.name}: {', '.join(missing)} missing")
         later, name = _in_graph(kernel._key)
         function = getattr(_later, name) if later else getattr(torch.ops.kgen, name).default
         traced = function(*args) if target is None else function(*args, target=target)

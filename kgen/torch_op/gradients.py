@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._functorch.utils import unwrap_dead_wrappers
 
 from kgen import grad
 from kgen.check import Kernel as Checked
 from kgen.errors import KgenError
 from kgen.runtime.kernel import Kernel
 from kgen.torch_op.batches import aligned, batched, call, same_leading
-from kgen.torch_op.operators import run_below
+from kgen.torch_op.operators import run_below, run_plain
 from kgen.torch_op.traits import Traits, as_tuple, is_float, runnable
 
 _COTANGENT, _ZERO, _ZERO_OF_KEPT, _KEPT, _NUMBER, _SIZED = range(6)
@@ -49,10 +50,12 @@ def differentiated(t: Traits, arguments: Sequence[Any], target: str | None, want
     """The results with their history for the arguments in `wanted`; `run` runs a kernel on tensors as these are."""
     if len(t.leading) > 1 and not same_leading(t, arguments):
         return aligned(t, arguments, target)
-    key = (wanted, target, run)
+    # of no elements there may be no greatest to save, though the results, of no elements either, need none
+    save = run is not run_plain or all([arguments[k].numel() for k in t.tensors])
+    key = (wanted, target, run, save)
     function = t.made.get(key)
     if function is None:
-        function = t.made[key] = _tracking(t, wanted, target, run)
+        function = t.made[key] = _tracking(t, wanted, target, run, save)
     results = function.apply(*arguments)
     return results if len(results) == t.fresh else results[: t.fresh]
 
@@ -165,9 +168,10 @@ class _Plan:
         gradients = tuple(order.index(b.gradients[name]) if name in b.gradients else -1 for name in names)
         return _Variant(runnable(self.traits.made, b.kernel), tuple(sources), gradients)
 
-    def keep(self, ctx: Any, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    def keep(self, ctx: Any, arguments: Sequence[Any], results: Sequence[Any], transforms: bool = False) -> None:
         """Put aside what the backward takes; of a tensor whose shape alone counts no memory."""
         ctx.set_materialize_grads(False)
+        ctx.transforms = transforms
         saved = [arguments[k] for k in self.inputs]
         if self.outputs:
             saved += [results[k] for k in self.outputs]
@@ -199,13 +203,15 @@ class _Plan:
                 arguments.append(_stand_in(ctx.sized[k]))
             else:
                 arguments.append(_stand_in(ctx.results[k] if kind == _ZERO else _layout(kept[k])))
+        if ctx.transforms:  # what a transform that is over had captured
+            arguments = list(unwrap_dead_wrappers(tuple(arguments)))
         results = as_tuple(call(variant.kernel, arguments, target))
         return tuple([results[g] if g >= 0 and n else None for g, n in zip(variant.gradients, needed)])
 
 
-def _tracking(t: Traits, wanted: tuple[int, ...], target: str | None, run: Callable) -> Any:
+def _tracking(t: Traits, wanted: tuple[int, ...], target: str | None, run: Callable, save: bool) -> Any:
     """An `autograd.Function` in the style that takes `ctx`: it costs a call least."""
-    plan = _Plan(t, wanted, save=True)
+    plan = _Plan(t, wanted, save)
     kernel, keep = plan.forward, plan.keep
 
     def forward(ctx: Any, *arguments: Any) -> tuple:
@@ -228,7 +234,7 @@ def _transforming(t: Traits, target: str | None) -> Any:
         return run_below(t.kernel, arguments, target)
 
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        plan.keep(ctx, inputs, output)
+        plan.keep(ctx, inputs, output, transforms=True)
         ctx.save_for_forward(*[inputs[k] for k in t.tensors])
         ctx.primals = [_layout(x) for x in output]
 
@@ -245,7 +251,8 @@ def _transforming(t: Traits, target: str | None) -> Any:
         known.update((mode.tangents[t.names[k]], tangents[k]) for k in t.floats if t.names[k] in mode.tangents)
         arguments = [known[p.name] for p in mode.kernel.params]
         results = dict(zip((r.name for r in mode.kernel.results), as_tuple(call(runnable(t.made, mode.kernel), arguments, target))))
-        still = [_stand_in(layout) if layout[1].is_floating_point else None for layout in ctx.primals]
+        fixed = set(plan.fixed)
+        still = [None if k in fixed or not layout[1].is_floating_point else _stand_in(layout) for k, layout in enumerate(ctx.primals)]
         return tuple(results[mode.results[r.name]] if r.name in mode.results else zero for r, zero in zip(t.checked.results, still))
 
     def vmap(info: Any, in_dims: tuple, *arguments: Any) -> tuple:

@@ -107,6 +107,10 @@ CONVENTIONS = [
     (X + "elu(x, 1)", lambda x: torch.nn.functional.elu(x), [-1.0, 0.0, 1.0, INF]),
     (X + "leaky_relu(x, 0.1)", lambda x: torch.nn.functional.leaky_relu(x, 0.1), [-1.0, 0.0, 1.0, NAN]),
     (X + "softplus(x)", lambda x: torch.nn.functional.softplus(x), [-1.0, 0.0, 1.0]),
+    (X + "hardswish(x)", lambda x: torch.nn.functional.hardswish(x), [-3.0, 3.0, 0.0, 4.0, -4.0]),
+    (X + "hardsigmoid(x)", lambda x: torch.nn.functional.hardsigmoid(x), [-3.0, 3.0, 4.0, -4.0]),  # between them torch has 1/6 in f32
+    (REDUCED + "norm[N](x)", lambda x: torch.linalg.vector_norm(x), [0.0, 0.0]),
+    (REDUCED + "std[N](x)", lambda x: x.std(), [2.0, 2.0]),
     (X + "sqrt(x)", lambda x: x.sqrt(), [0.0, 1.0, INF]),
     (X + "x^0", lambda x: x**0, [0.0, 1.0, INF]),
     (X + "x^2", lambda x: x**2, [0.0, -1.0, INF]),
@@ -150,6 +154,7 @@ def test_ties_kinks_and_nan_are_torchs(text: str, function, points: list[float])
         ("log(x) if x > 0 else -x", [0.0, -1.0, 1.0]),
         ("(sqrt(x - 1) * x if x > 1 else 0) if x != 3 else 0", [0.0, 1.0, 2.0, 3.0]),
         ("0 if x == 0 else x * log(x / 2)", [0.0, 1.0]),
+        ("(sqrt(x) if x > 1 else x) if x > 0 else 0", [-1.0, 0.5, 4.0]),
     ],
 )
 def test_a_choice_selects_before_it_multiplies(formula: str, points: list[float]) -> None:
@@ -164,6 +169,18 @@ def test_a_choice_selects_before_it_multiplies(formula: str, points: list[float]
         h = 1e-6
         up, down = (Evaluator(k, {"x": x.clone().index_fill_(0, torch.tensor([i]), point + s * h)}).run()[0][i] for s in (1, -1))
         assert abs(got[i] - (up - down) / (2 * h)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["softplus", "mish", "silu", "gelu"])
+def test_second_derivatives_of_smooth_functions_are_right_where_their_formula_bends(name: str) -> None:
+    function = {"softplus": torch.nn.functional.softplus, "mish": torch.nn.functional.mish, "silu": torch.nn.functional.silu,
+                "gelu": torch.nn.functional.gelu}[name]  # fmt: skip
+    first = grad.backward(wide(TEXTS[name])).kernel
+    x, dy = torch.tensor([0.0, -0.0], dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    got = kgens(grad.backward(first), {"dy": dy, "x": x}, {"dx": dy})["x"]
+    leaf = x.clone().requires_grad_()
+    (once,) = torch.autograd.grad(function(leaf).sum(), leaf, create_graph=True)
+    torch.testing.assert_close(got, torch.autograd.grad(once.sum(), leaf)[0], rtol=1e-12, atol=0)
 
 
 # ------------------------------------------------------------------------------------------- the shift-invariant maximum
@@ -189,6 +206,8 @@ HEAD = "f(x: T[..., N], t: i64[...]) -> y: T32[..., N]\n\nm = max[N](x)\n"
         ("y = exp(-(m - x)) / mean[N](exp(x - m)) + t", True),
         ("y = (exp(x - m) if t > 0 else exp(x - m)) / sum[N](exp(x - m))", True),
         ("y = exp(x - m) + t", False),
+        ("y = x - m + stop(m) + t", False),
+        ("y = exp(x - m) / sum[N](exp(x - stop(m))) + t", False),
         ("y = exp(x - m) / sum[N](exp(x)) + t", False),
         ("y = log2(sum[N](exp(x - m))) + m + t", False),
         ("y = exp(x - m) / sum[...](exp(x - m)) + t", False),
@@ -269,3 +288,56 @@ def test_gradients_stay_within_their_derived_bound_of_float64s(name: str) -> Non
     own runs are in tests/specs and behind markers."""
     report = fuzz.check_backward(kernel(TEXTS[name]), "torch", examples=4)
     assert not report.failures, report.failures[0]
+
+
+def test_a_branch_that_was_not_taken_has_no_say_beyond_a_sum() -> None:
+    for text in (
+        "y = (sqrt(s) * x if x > 0 else 0) if s > 0 else 0",
+        "y = ((sqrt(s) * x if t > 0 else 0) if s > 0 else 0) + ((sqrt(s) * x * 2 if s > 0 else 0) if t > 0 else 0)",
+    ):
+        k = kernel("f(x: T[N], s: T[], t: T[]) -> y: T[N]\n\n" + text + ("" if "t >" in text else " + t"))
+        for s in (0.0, -1.0):
+            given = {"x": torch.tensor([1.0, -1.0], dtype=torch.float64), "s": torch.tensor(s, dtype=torch.float64)}
+            given["t"] = torch.tensor(1.0, dtype=torch.float64)
+            got = kgens(grad.backward(k), given, {"y": torch.ones(2, dtype=torch.float64)})
+            assert got["s"] == 0 and not got["x"].any()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(x: T[N], w: U[N]) -> (y: T[N], z: U[N])\n\na = U(x)\ny = a^3\nz = w",
+        "f(b: f32[M], t: T[M]) -> y: T[M]\n\ny = b * rsqrt(mean[M](b^2)) + t",
+        "f(x: T[..., N]) -> y: T[..., N]\n\nn = N * 2\ny = x / n + index[N] * n",
+        "f(x: T[N], w: T[N]) -> y: T[N]\n\ny = x^0 * round(w)",
+    ],
+)
+def test_programs_that_fuzzing_found(text: str) -> None:
+    from kgen.backends import backend
+
+    k = kernel(text)
+    for wanted in (None, ["x"]) if "x:" in text else (None,):
+        made = grad.backward(k, wanted=wanted)
+        for each in (made.kernel, made.forward, grad.forward_mode(k, wanted).kernel):
+            for target in ("triton", "cuda", "cpp"):
+                source = backend(target).render(each)
+                if target == "triton":
+                    compile(source, each.name, "exec")
+    assert not fuzz.check_backward(k, "torch", examples=6).failures
+
+
+def test_rows_without_elements_have_gradients_without_elements() -> None:
+    for shape in ((3, 0), (0, 3)):
+        x = torch.zeros(shape, requires_grad=True)
+        y = kgen.load("softmax")(x, target="torch")
+        y.sum().backward()
+        assert y.shape == x.grad.shape == shape
+
+
+def test_transforms_that_are_over_leave_plain_tensors_behind() -> None:
+    runnable = kgen.loads("f(x: T[N], w: T[N]) -> (a: T[], y: T[N])\n\na = 1.5\ny = sin(x) * w")
+    x, w, dy = (torch.randn(4, dtype=torch.float64) for _ in range(3))
+    _, pull = torch.func.vjp(lambda w: runnable(x, w, target="torch")[1], w)
+    torch.testing.assert_close(pull(dy)[0], dy * x.sin())
+    _, (_, tangent) = torch.func.jvp(lambda x: runnable(x, w, target="torch"), (x,), (dy,))
+    torch.testing.assert_close(tangent, dy * x.cos() * w)

@@ -395,6 +395,19 @@ def test_a_saved_program_runs_in_a_process_that_registers_its_kernels(tmp_path: 
     assert done.returncode == 0, done.stderr
 
 
+def test_a_plain_process_has_shapes_of_meta_tensors() -> None:
+    code = ("import torch, kgen; x = torch.empty(3, device='meta', requires_grad=True); y = kgen.load('gelu')\n"
+            "print(y(x.detach()).shape); y(x).sum().backward(); print(x.grad.device)")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["torch.Size([3])", "meta"], done.stderr
+
+
+def test_a_missing_argument_is_named_under_compile() -> None:
+    layernorm = kgen.load("layernorm")
+    with pytest.raises(Exception, match="layernorm: w, b missing"):
+        torch.compile(lambda x: layernorm(x), fullgraph=True, backend="eager")(torch.randn(2, 3))
+
+
 def test_the_operators_of_derivatives_are_found_by_their_names() -> None:
     """torch's cache on disk may know a backward that this process has not derived, and kgen's own cache may be gone."""
     from kgen import grad
