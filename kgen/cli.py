@@ -290,14 +290,17 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
 @click.option("--row", default="4096", show_default=True, metavar="LIST", help="Elements along what is reduced: 1024,4096,...")
 @click.option("--plot", type=click.Path(dir_okay=False), default=None, metavar="FILE.png", help="Draw bandwidth over size.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), default=None, metavar="FILE", help="Keep the figures.")
+@click.option("--backward", is_flag=True, help="Time the gradients, through autograd.")
 @click.option("--call", is_flag=True, help="Time what a call costs the host, on 16 elements, beside the cheapest eager operator.")
 def bench(
     specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, row: str, plot: str | None,
-    json_file: str | None, call: bool,
+    json_file: str | None, backward: bool, call: bool,
 ) -> None:  # fmt: skip
     """Time a spec's kernels beside eager PyTorch, torch.compile and a copy, in one run; results are compared first."""
     from kgen.bench import timing
 
+    if call and backward:
+        raise click.UsageError("--call times a kernel's own call: not with --backward")
     if call and plot:
         raise click.UsageError("--call times one size: there is nothing to plot")
     peers = tuple(p for p in against.split(",") if p)
@@ -331,7 +334,7 @@ def bench(
             for size in sizes:
                 for row in rows_of(kernel):
                     with fuzz.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
-                        rows.extend(timing.bench(kernel, able, peers, dtype, size, device, row))
+                        rows.extend(timing.bench(kernel, able, peers, dtype, size, device, row, backward))
 
     try:
         _each(specs, work)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -76,60 +76,144 @@ def median_ms(run: Callable[[], Any], device: str, seconds: float = 0.4) -> floa
     return statistics.median(times) * 1e3
 
 
+Runs = dict[str, Callable[[], Any]]
+
+
 def bench(
-    kernel: Kernel, targets: list[str], peers: tuple[str, ...], dtype: str, elements: int, device: str, row: int = ROW
+    kernel: Kernel,
+    targets: list[str],
+    peers: tuple[str, ...],
+    dtype: str,
+    elements: int,
+    device: str,
+    row: int = ROW,
+    backward: bool = False,
 ) -> list[Timing]:
-    """Time a kernel's targets and peers on one size.  Results are compared first.  Raises `KgenError` where they differ."""
+    """Time a kernel's targets (or their gradients, through autograd) and peers on one size; results are compared first.
+
+    Raises `KgenError` where a target's result is not that of the formula, or there is no backward.
+    """
+    import torch
+
+    given = arguments(kernel, dtype, elements, device, row)
+    largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)
+    runs, first, moved = (_gradients if backward else _results)(kernel, given, targets, peers, device)
+    source = torch.empty(moved // 2, dtype=torch.uint8, device=device).random_(0, 255)
+    sink = torch.empty_like(source)
+    copy = median_ms(lambda: sink.copy_(source), device)
+    times = {name: median_ms(run, device) for name, run in runs.items()}
+    length = row if kernel.reduces else 0
+    name = f"{kernel.name} backward" if backward else kernel.name
+    rows = []
+    for what, ms in times.items():
+        ratios = {f"vs {peer}": times[peer] / ms for peer in peers}
+        rows.append(Timing(name, dtype, largest, length, what, ms, moved, copy, first[what], ratios))
+    return rows
+
+
+def _bytes(tensors: Iterable[Any]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _peers(kernel: Kernel, given: dict[str, Any], peers: tuple[str, ...]) -> dict[str, Callable[..., tuple]]:
+    """The formula in torch, as each peer runs it, on the kernel's arguments in order."""
     import torch
 
     from kgen.bench.peers import written_out
+
+    graph, made = written_out(kernel, given), {}
+    for peer in peers:
+        if peer == "compile":
+            torch._dynamo.reset()
+        made[peer] = torch.compile(graph) if peer == "compile" else graph
+    return made
+
+
+def _results(
+    kernel: Kernel, given: dict[str, Any], targets: list[str], peers: tuple[str, ...], device: str
+) -> tuple[Runs, dict[str, float], int]:
+    """A kernel's calls, the seconds of each first one, and the bytes that one must move."""
+    import torch
+
     from kgen.runtime.evaluate import Evaluator
     from kgen.runtime.kernel import Kernel as Runnable
 
-    given = arguments(kernel, dtype, elements, device, row)
-    tensors = [(p, given[p.name]) for p in kernel.params if p.is_tensor]
-    largest = max(t.numel() for _, t in tensors)
-    results: list[Any] = []
-    runs: dict[str, Callable[[], Any]] = {}
-    graph = written_out(kernel, given)
-    inputs = [given[p.name] for p in kernel.params]
+    runs: Runs = {}
+    first: dict[str, float] = {}
     state = [r.state for r in kernel.results]
     with torch.no_grad():
         results = [r.clone() for r in Evaluator(kernel, given).run()]  # computed in f32, rounded once, as kernels do
-        moved = sum(t.numel() * t.element_size() for _, t in tensors) + sum(r.numel() * r.element_size() for r in results)
-        first: dict[str, float] = {}
         for target in targets:
             runnable = Runnable(kernel)
             copies = {k: v.clone() if k in state else v for k, v in given.items()}
-            start = time.perf_counter()
-            fresh = runnable(**copies, target=target)
-            _wait(device)
-            first[target] = time.perf_counter() - start
+            fresh, first[target] = _timed(partial(runnable, **copies, target=target), device)
             outs = list(fresh) if isinstance(fresh, tuple) else [fresh]
             got = [copies[r.state] if r.state else outs.pop(0) for r in kernel.results]
             _compare(kernel, target, got, results)
             # a fresh result each call, as the peers make one
-            runs[target] = partial(runnable, **copies, target=target)
-        for peer in peers:
-            function = graph
-            if peer == "compile":
-                torch._dynamo.reset()
-                function = torch.compile(graph)
-            start = time.perf_counter()
-            function(*inputs)
-            _wait(device)
-            first[peer] = time.perf_counter() - start
-            runs[peer] = partial(function, *inputs)
-        source = torch.empty(moved // 2, dtype=torch.uint8, device=device).random_(0, 255)
-        sink = torch.empty_like(source)
-        copy = median_ms(lambda: sink.copy_(source), device)
-        times = {name: median_ms(run, device) for name, run in runs.items()}
-    length = row if kernel.reduces else 0
-    rows = []
-    for name, ms in times.items():
-        ratios = {f"vs {peer}": times[peer] / ms for peer in peers}
-        rows.append(Timing(kernel.name, dtype, largest, length, name, ms, moved, copy, first[name], ratios))
-    return rows
+            runs[target] = _ungraded(partial(runnable, **copies, target=target))
+        for peer, function in _peers(kernel, given, peers).items():
+            runs[peer] = _ungraded(partial(function, *(given[p.name] for p in kernel.params)))
+            _, first[peer] = _timed(runs[peer], device)
+    return runs, first, _bytes([*(given[p.name] for p in kernel.params if p.is_tensor), *results])
+
+
+def _ungraded(run: Callable[[], Any]) -> Callable[[], Any]:
+    import torch
+
+    return torch.no_grad()(run)
+
+
+def _gradients(
+    kernel: Kernel, given: dict[str, Any], targets: list[str], peers: tuple[str, ...], device: str
+) -> tuple[Runs, dict[str, float], int]:
+    """A kernel's backward passes through autograd, all gradients at once; a first call has the forward in it."""
+    import torch
+
+    from kgen.grad import backward
+    from kgen.runtime.evaluate import Evaluator
+    from kgen.runtime.kernel import Kernel as Runnable
+
+    anew, made = backward(kernel, save=False), backward(kernel)
+    leaves = {name: given[name].detach().requires_grad_() for name in made.gradients}
+    given = given | leaves
+    with torch.no_grad():
+        forward = dict(zip((r.name for r in made.forward.results), Evaluator(made.forward, given).run(), strict=True))
+        dys = {r: torch.randn_like(forward[r]).contiguous() for r in anew.cotangents}
+        took = {anew.cotangents[r]: dy for r, dy in dys.items()} | {name: given[name] for name in anew.takes}
+        wanted = [g.clone() for g in Evaluator(anew.kernel, took).run()]
+    read = [given[name] for name in made.takes if name not in made.sized and isinstance(given[name], torch.Tensor)]
+    moved = _bytes([*dys.values(), *read, *(forward[name] for name in made.saved), *wanted])
+    runs: Runs = {}
+    first: dict[str, float] = {}
+
+    def take(name: str, function: Callable[[], Any]) -> list[Any]:
+        """Keep the backward of a call whose results stand in the kernel's order; its gradients."""
+
+        def both() -> Any:
+            results = function()
+            named = dict(zip((r.name for r in kernel.results), results if isinstance(results, tuple) else (results,), strict=True))
+            ys = [named[r] for r in dys]
+            runs[name] = partial(torch.autograd.grad, ys, list(leaves.values()), list(dys.values()), retain_graph=True)
+            return runs[name]()
+
+        found, first[name] = _timed(both, device)
+        return list(found)
+
+    for target in targets:
+        got = take(target, partial(Runnable(kernel), **given, target=target))
+        _compare(anew.kernel, target, got, wanted)
+    for peer, function in _peers(kernel, given, peers).items():
+        take(peer, partial(function, *(given[p.name] for p in kernel.params)))
+    return runs, first, moved
+
+
+def _timed(run: Callable[[], Any], device: str) -> tuple[Any, float]:
+    """What a call returns, and the seconds until it is done."""
+    start = time.perf_counter()
+    result = run()
+    _wait(device)
+    return result, time.perf_counter() - start
 
 
 FEW = 16  # elements of which a call is all overhead

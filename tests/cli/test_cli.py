@@ -183,6 +183,15 @@ def test_a_call_is_timed_beside_the_cheapest_eager_operator() -> None:
     assert kgen("bench", "silu", "--call", "--plot", "calls.png").exit_code == 2
 
 
+def test_gradients_are_timed_beside_their_peers() -> None:
+    done = kgen("bench", "silu", "--backward", "--target", "cpp", "--against", "eager", "--elements", "4096", "--json", "times.json")
+    assert done.exit_code == 0, done.output
+    kept = json.loads(Path("times.json").read_text())
+    assert [r["what"] for r in kept] == ["cpp", "eager"] and all(r["kernel"] == "silu backward" and r["bytes"] == 3 * 4 * 4096 for r in kept)
+    assert kgen("bench", "silu", "--backward", "--call").exit_code == 2
+    assert "writes `p` in place" in kgen("bench", "adamw", "--backward", "--elements", "64").output
+
+
 def test_no_colour_where_there_is_no_terminal() -> None:
     Path("bad.k").write_text(BAD)
     assert "\x1b" not in kgen("compile", "bad.k", GELU).output
