@@ -137,6 +137,10 @@ class _Derivative(Tape):
             sized.add(best.name)
             missing -= _gives(best)
             free.remove(best)
+            declared = {k.dtype for k in known} | {p.dtype for p in self.kernel.params if p.name in sized}
+            wants = {variable_of(best.dtype)} - declared - {""}  # a T32 wants a T
+            dtypes |= wants
+            missing |= wants
         for p in [p for p in self.kernel.params if p.name in sized]:  # what a later one made needless
             others_give = {d for q in self.kernel.params if q.name in sized - {p.name} for d in _gives(q)}
             sized -= {p.name} if _gives(p) & {*sizes, *dtypes} <= others_give else set()

@@ -310,6 +310,7 @@ def test_a_branch_that_was_not_taken_has_no_say_beyond_a_sum() -> None:
         "f(b: f32[M], t: T[M]) -> y: T[M]\n\ny = b * rsqrt(mean[M](b^2)) + t",
         "f(x: T[..., N]) -> y: T[..., N]\n\nn = N * 2\ny = x / n + index[N] * n",
         "f(x: T[N], w: T[N]) -> y: T[N]\n\ny = x^0 * round(w)",
+        "f(y: T[D], c: T32[M, D]) -> k: f64[M, D]\n\nk = (y if c < 1 else c)^0",
     ],
 )
 def test_programs_that_fuzzing_found(text: str) -> None:
