@@ -355,6 +355,10 @@ def _phases(inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, .
     def row(let: Let) -> bool:
         return not set(let.dims) & inner
 
+    def read(let: Let) -> list[str]:
+        """The operands that a let reads at its own place; what is gathered from stays in memory."""
+        return [o.name for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0]
+
     level: dict[str, int] = {}
     for let in lets:
         below = [level[o.name] for o in let.expr.operands if o.name in level]
@@ -381,8 +385,8 @@ def _phases(inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, .
         ends = row_stores if k == last else ()
         later: set[str] = {s.ref for s in row_stores} if k < last else set()
         for code, reduced, stored in readings[k:]:
-            later |= {o.name for let in (*code, *reduced) for o in let.expr.operands} | {s.ref for s in stored}
-        later |= {o.name for x in lets if row(x) and level[x.name] > k for o in x.expr.operands}
+            later |= {name for let in (*code, *reduced) for name in read(let)} | {s.ref for s in stored}
+        later |= {name for x in lets if row(x) and level[x.name] > k for name in read(x)}
         ready = {x.name for x in mine} | {r.name for r in reductions if level[r.name] == k}
         gives = tuple(x.name for x in mine if x.name in later)
         needed = set(gives) | {s.ref for s in ends}

@@ -12,6 +12,7 @@ PROGRAMS = {
     ),
     "pick of a pick": "pp(x: T[A, B, C], t: i64[A], u: i64[A]) -> y: T[A]\n\ny = pick[C](pick[B](x, t), u)",
     "pick of a sum": "po(x: T[M, N], t: i64[K]) -> y: T[K]\n\ny = pick[N](sum[M](x), t)",
+    "pick of a sum at another's place": "pa(x: T[D, N]) -> y: T[]\n\ny = pick[D](sum[N](x), argmax[N](prod[D](x)))",
     "pick of an expression": "pe(x: T[..., N], t: u8[...]) -> y: T[...]\n\ny = pick[N](log_softmax[N](x), t)",
     "place in a matrix": "am(x: T[M, N]) -> (i: i64[], j: i64[M])\n\ni = argmax[M, N](x)\nj = argmin[N](x)",
     "place among all": "aa(x: T[..., N]) -> i: i64[]\n\ni = argmin[..., N](x)",
