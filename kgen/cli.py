@@ -240,10 +240,10 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
     if bool(specs) == operators:
         raise click.UsageError("name one or more specs, or --operators" if not specs else "--operators takes no specs")
     chosen = None if target in (None, "all") else target
-    from kgen.testing import fuzz
+    from kgen.testing import checks
 
     with _failing():
-        able, left_out = fuzz.targets(chosen)
+        able, left_out = checks.targets(chosen)
     for name, why in left_out.items():
         click.echo(f"left out {name}: {why}", err=True)
     if not able:
@@ -261,7 +261,7 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
     def work(spec: str) -> None:
         kernel = _load(spec)
         for name in able:
-            check = fuzz.check_backward if backward else fuzz.check
+            check = checks.check_backward if backward else checks.check
             report = check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty())
             reports.append(report)
             for failure in report.failures:
@@ -271,7 +271,7 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
         _each(specs, work)
     finally:
         if reports:
-            _print_table(fuzz.HEADS, [r.row() for r in reports], right=tuple(range(2, len(fuzz.HEADS))))
+            _print_table(checks.HEADS, [r.row() for r in reports], right=tuple(range(2, len(checks.HEADS))))
     if any(r.failures for r in reports):
         raise SystemExit(1)
 
@@ -311,10 +311,10 @@ def bench(
     chosen = [d for d in dtypes.split(",") if d]
     if unknown := [d for d in chosen if d not in ("f16", "bf16", "f32", "f64")]:
         raise click.UsageError(f"{unknown[0]} is not a float dtype")
-    from kgen.testing import fuzz
+    from kgen.testing import checks
 
     with _failing():
-        able, left_out = fuzz.targets(None if target in (None, "all") else target)
+        able, left_out = checks.targets(None if target in (None, "all") else target)
     for name, why in left_out.items():
         click.echo(f"left out {name}: {why}", err=True)
     device = "cuda" if any(t != "cpp" for t in able) else "cpu"
@@ -333,7 +333,7 @@ def bench(
                 continue
             for size in sizes:
                 for row in rows_of(kernel):
-                    with fuzz.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
+                    with checks.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
                         rows.extend(timing.bench(kernel, able, peers, dtype, size, device, row, backward))
 
     try:

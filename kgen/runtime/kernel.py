@@ -219,9 +219,9 @@ class Kernel:
 
         Returns the reports, which print as a table; raises `KgenError` with the failures.
         """
-        from kgen.testing import fuzz
+        from kgen.testing import checks
 
-        return fuzz.check_all(self.kernel, target, examples, seed)
+        return checks.check_all(self.kernel, target, examples, seed)
 
     def _repr_latex_(self) -> str:
         from kgen.show import latex

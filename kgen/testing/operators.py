@@ -168,7 +168,7 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
     import torch
 
     from kgen.runtime.kernel import loads
-    from kgen.testing.fuzz import _progress
+    from kgen.testing.checks import _progress
 
     found: dict[tuple[str, str], dict[str, float]] = {}
     failed: list[str] = []

@@ -197,7 +197,7 @@ def test_no_colour_where_there_is_no_terminal() -> None:
     assert "\x1b" not in kgen("compile", "bad.k", GELU).output
 
 
-def test_compile_loads_neither_torch_nor_triton_and_takes_under_a_second() -> None:
+def test_compile_loads_neither_torch_nor_triton_and_takes_little_more_than_its_imports() -> None:
     code = (
         "import sys; sys.argv = ['kgen', 'compile', sys.argv[1]]\n"
         "from kgen.cli import main\n"
@@ -206,14 +206,16 @@ def test_compile_loads_neither_torch_nor_triton_and_takes_under_a_second() -> No
         "bad = {'torch', 'triton', 'numpy', 'matplotlib'} & set(sys.modules)\n"
         "assert not bad, bad"
     )
-    best = 9.0
+    best = {"compile": 9.0, "imports": 9.0}
     for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", code, GELU], capture_output=True, text=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert done.returncode == 0, done.stderr
-    assert best < 1.0  # processor time: one process does all the work, and other processes do not count
+        for what, text in (("compile", code), ("imports", "import click, jinja2, lark, platformdirs, sympy")):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run([sys.executable, "-c", text, GELU], capture_output=True, text=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            best[what] = min(best[what], after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            assert done.returncode == 0, done.stderr
+    # Processor time, beside what the libraries alone take on this machine (0.6 s where the whole takes 0.9).
+    assert best["compile"] < 2.2 * best["imports"]
 
 
 def test_importing_kgen_loads_nothing_heavy() -> None:

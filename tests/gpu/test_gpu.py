@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kgen
-from kgen.testing import fuzz, operators
+from kgen.testing import cases, checks, operators
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -31,14 +31,14 @@ h = sin(d)
 @pytest.mark.parametrize("name", SPECS)
 def test_random_cases_stay_within_the_derived_bound(name: str, target: str) -> None:
     kernel = kgen.load(name).kernel
-    report = fuzz.check(kernel, target, examples=12 if kernel.reduces else 60)  # of what reduces, each class of sizes is compiled
+    report = checks.check(kernel, target, examples=12 if kernel.reduces else 60)  # of what reduces, each class of sizes is compiled
     print("\n", "  ".join(report.row()))
     assert not report.failures, report.failures[0]
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kernel_of_many_dtypes_and_passes(target: str) -> None:
-    report = fuzz.check(kgen.loads(MIXED).kernel, target, examples=64)
+    report = checks.check(kgen.loads(MIXED).kernel, target, examples=64)
     assert not report.failures, report.failures[0]
 
 
@@ -110,7 +110,7 @@ def test_runs_on_the_current_stream_and_gives_the_same_bits(target: str) -> None
 def test_targets_agree_where_only_exact_operators_occur() -> None:
     for name in ("add", "relu_squared", "clip_by_value"):
         kernel = kgen.load(name)
-        arguments = fuzz.Draw(kernel.kernel, 3, 5).arguments()
+        arguments = cases.Draw(kernel.kernel, 3, 5).arguments()
         moved = {k: a.cuda() if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
         results = [kernel(**moved, target=t).cpu() for t in TARGETS] + [kernel(**arguments)]
         for r in results[1:]:

@@ -9,7 +9,7 @@ import torch
 
 import kgen
 from kgen import grad
-from kgen.testing import fuzz
+from kgen.testing import checks
 from kgen.testing.bounds import Analysis
 from tests.grad_cases import kernel, texts
 
@@ -22,7 +22,7 @@ each_target = pytest.mark.parametrize("target", ["triton", "cuda"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_gradients_stay_within_their_derived_bound(name: str, target: str) -> None:
     """Random shapes, strides (transposed, expanded, sliced, offset), dtypes and special values."""
-    report = fuzz.check_backward(kernel(TEXTS[name]), target, examples=16)
+    report = checks.check_backward(kernel(TEXTS[name]), target, examples=16)
     assert not report.failures, report.failures[0]
 
 
@@ -66,7 +66,7 @@ def test_gradients_of_large_tensors_through_autograd(name: str, dtype: torch.dty
         found = torch.autograd.grad(y, list(leaves.values()), dy)
         anew = grad.backward(kgen.load(name).kernel, save=False)
         result = next(iter(anew.cotangents))
-        numbers = {p.name: fuzz.default(p) for p in anew.kernel.params if not p.is_tensor}
+        numbers = {p.name: checks.default(p) for p in anew.kernel.params if not p.is_tensor}
         took = {q: given[q] for q in anew.takes if q in given} | {anew.cotangents[result]: dy} | numbers
         with torch.no_grad():
             wanted = dict(zip((r.name for r in anew.kernel.results), Analysis(anew.kernel, took, target).results(), strict=True))

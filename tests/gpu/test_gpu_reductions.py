@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kgen
-from kgen.testing import fuzz
+from kgen.testing import checks
 from tests.programs import PROGRAMS
 from tests.specs.cases import SIZES, cases, check_case, random, special
 
@@ -39,5 +39,5 @@ def test_rows_of_a_million_stay_within_the_derived_bound(spec: str, target: str)
 @each_target
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_stay_within_the_derived_bound(name: str, target: str) -> None:
-    report = fuzz.check(kgen.loads(PROGRAMS[name]).kernel, target, examples=12)
+    report = checks.check(kgen.loads(PROGRAMS[name]).kernel, target, examples=12)
     assert not report.failures, report.failures[0]

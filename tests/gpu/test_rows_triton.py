@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import kgen
-from kgen.testing import fuzz
+from kgen.testing import checks
 from tests.triton.test_triton_rows import MORE, spec
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -30,7 +30,7 @@ def extra(name: str, count: int, length: int, dtype: torch.dtype) -> tuple[torch
 
 @pytest.mark.parametrize("name", [n for n in MORE if n != "names"])
 def test_random_cases_stay_within_the_derived_bound(name: str) -> None:
-    report = fuzz.check(kgen.loads(MORE[name]).kernel, "triton", examples=30)
+    report = checks.check(kgen.loads(MORE[name]).kernel, "triton", examples=30)
     assert not report.failures, report.failures[0]
 
 

@@ -13,7 +13,7 @@ from kgen.expressions import Value
 from kgen.invariant import unmoved
 from kgen.runtime.evaluate import Evaluator
 from kgen.tape import Tape
-from kgen.testing import fuzz
+from kgen.testing import checks
 from tests.conftest import ROOT
 from tests.grad_cases import FORMULAS, arguments, is_float, kernel, kgens, texts, torchs, wide
 
@@ -286,7 +286,7 @@ def test_the_backward_is_as_reviewed(name: str, golden) -> None:
 def test_gradients_stay_within_their_derived_bound_of_float64s(name: str) -> None:
     """Random shapes, strides, dtypes and special values, in the formula's own reading (f32 inside, one rounding); the targets'
     own runs are in tests/specs and behind markers."""
-    report = fuzz.check_backward(kernel(TEXTS[name]), "torch", examples=4)
+    report = checks.check_backward(kernel(TEXTS[name]), "torch", examples=4)
     assert not report.failures, report.failures[0]
 
 
@@ -324,7 +324,7 @@ def test_programs_that_fuzzing_found(text: str) -> None:
                 source = backend(target).render(each)
                 if target == "triton":
                     compile(source, each.name, "exec")
-    assert not fuzz.check_backward(k, "torch", examples=6).failures
+    assert not checks.check_backward(k, "torch", examples=6).failures
 
 
 def test_rows_without_elements_have_gradients_without_elements() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import kgen
-from kgen.testing.fuzz import check
+from kgen.testing.checks import check
 from tests.conftest import ROOT
 
 SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))

@@ -10,7 +10,7 @@ import torch
 
 import kgen
 from kgen.ops import tree_depth
-from kgen.testing import fuzz
+from kgen.testing import checks
 from kgen.testing.bounds import Analysis
 from tests.programs import PROGRAMS
 from tests.specs.cases import check_call
@@ -24,14 +24,14 @@ KERNELS = ("softmax", "layernorm", "logsumexp", "variance", "argmax")
 def test_programs_stay_within_the_derived_bound(name: str) -> None:
     """In one choice of dtypes: each takes the compiler a second or two."""
     text = PROGRAMS[name].replace("T32", "f32").replace("T[", "f32[").replace("U[", "bf16[").replace("T(", "f32(")
-    report = fuzz.check(kgen.loads(text).kernel, "cpp", examples=24)
+    report = checks.check(kgen.loads(text).kernel, "cpp", examples=24)
     assert not report.failures, report.failures[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_every_dtype_stay_within_the_derived_bound(name: str) -> None:
-    report = fuzz.check(kgen.loads(PROGRAMS[name]).kernel, "cpp", examples=96, seed=1)
+    report = checks.check(kgen.loads(PROGRAMS[name]).kernel, "cpp", examples=96, seed=1)
     assert not report.failures, report.failures[0]
 
 

@@ -9,7 +9,7 @@ import torch
 import kgen
 from kgen.errors import KgenError
 from kgen.runtime.samples import arguments
-from kgen.testing import fuzz
+from kgen.testing import checks
 from tests.specs.cases import check_call
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -39,7 +39,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     ids=["rows-torch", "each-torch", "each-cpp", "rows-cpp"],
 )
 def test_every_dtype_stays_within_the_derived_bound(text: str, target: str) -> None:
-    report = fuzz.check(kgen.loads(text).kernel, target, examples=32)
+    report = checks.check(kgen.loads(text).kernel, target, examples=32)
     assert not report.failures, report.failures[0]
 
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 import kgen
 from kgen.runtime.arguments import default
 from kgen.runtime.evaluate import Evaluator
-from kgen.testing import fuzz
+from kgen.testing import checks
 from kgen.testing.bounds import Analysis
 
 Arguments = dict[str, Any]
@@ -176,12 +176,12 @@ def cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def check_case(case: Case, given: Arguments, target: str) -> fuzz.Report:
+def check_case(case: Case, given: Arguments, target: str) -> checks.Report:
     """Run a case on a target and hold it against the exact result and its derived bound: see `check_call`."""
     return check_call(load(case.spec), case.filled(given), target)
 
 
-def check_call(kernel: kgen.Kernel, arguments: Arguments, target: str) -> fuzz.Report:
+def check_call(kernel: kgen.Kernel, arguments: Arguments, target: str) -> checks.Report:
     """Call a kernel on a target and hold it against the exact result and its derived bound; fails with the first difference.
 
     `arguments` may lie on the CPU or on the target's device, with any strides.  The report says how many elements had no bound, and
@@ -190,11 +190,11 @@ def check_call(kernel: kgen.Kernel, arguments: Arguments, target: str) -> fuzz.R
     moved = {k: a.to(device) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     here = {k: a.cpu() if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     got = kernel(**moved, target=target)
-    report = fuzz.Report(kernel.name, target)
+    report = checks.Report(kernel.name, target)
     wanted = Analysis(kernel.kernel, here, "cpp" if target == "torch" else target).results()
     eager = Evaluator(kernel.kernel, here, "eager").run()
     for r, y, want, other in zip(kernel.kernel.results, got if isinstance(got, tuple) else (got,), wanted, eager, strict=True):
-        message = fuzz.compare(y.cpu(), want, other, report)
+        message = checks.compare(y.cpu(), want, other, report)
         shapes = {k: list(a.shape) for k, a in arguments.items() if isinstance(a, torch.Tensor)}
         assert not message, f"{kernel.name}.{r.name} on {target} of {shapes}: {message}"
     return report

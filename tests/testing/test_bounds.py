@@ -14,8 +14,9 @@ import kgen
 from kgen.check import check
 from kgen.ops import OPS
 from kgen.syntax import parse
-from kgen.testing import fuzz
+from kgen.testing import checks
 from kgen.testing.bounds import FORMATS, Analysis, Bounded, ulp
+from kgen.testing.cases import LONG_ROWS, MAX_ELEMENTS, ROWS, Draw
 
 INF, NAN = math.inf, math.nan
 
@@ -65,8 +66,8 @@ def test_the_bound_holds_on_random_data_and_errors_come_near_it(simple: kgen.Ker
     got = simple(**given, target=target)
     eager = got
     for (name, (_, least)), y, want, other in zip(SIMPLE.items(), got, Analysis(simple.kernel, given, "cpp").results(), eager):
-        report = fuzz.Report(name, target)
-        assert not fuzz.compare(y, want, other, report), name
+        report = checks.Report(name, target)
+        assert not checks.compare(y, want, other, report), name
         assert report.unbounded < 0.001 * report.elements  # only where the comparison of `choice` might tip
         if dtype != torch.float64:  # whose exact value is rounded too, and the bound wider for it
             error = (y.double() - want.exact.double()).abs() / want.bound
@@ -81,9 +82,9 @@ def test_a_result_moved_by_three_bounds_is_caught_in_either_direction(simple: kg
         for sign in (1, -1):
             wrong = clean.clone()
             wrong[137] = (want.exact[137] + sign * 3 * want.bound[137]).to(dtype)
-            message = fuzz.compare(wrong, want, clean, fuzz.Report(name, "cpp"))
+            message = checks.compare(wrong, want, clean, checks.Report(name, "cpp"))
             assert "[137]" in message and "1 of 500" in message, (name, message)
-        assert not fuzz.compare(clean, want, clean, fuzz.Report(name, "cpp"))
+        assert not checks.compare(clean, want, clean, checks.Report(name, "cpp"))
 
 
 def test_one_ulp_of_the_format_is_the_distance_to_the_next_number() -> None:
@@ -117,7 +118,7 @@ def test_cancellation_carries_the_error_of_the_operands() -> None:
 def test_a_nan_on_the_way_is_exact_and_so_is_what_hides_it() -> None:
     y = analysed("f(x: f32[...]) -> y: f32[...]\ny = sqrt(x) + 1", x=f32(-1.0, NAN, 4.0))[0]
     assert y.exact.isnan().tolist() == [True, True, False] and y.bound[2] < 1e-6
-    assert fuzz.compare(f32(0.0, NAN, 3.0), y, f32(NAN, NAN, 3.0), fuzz.Report("f", "cpp"))  # a number for NaN is wrong
+    assert checks.compare(f32(0.0, NAN, 3.0), y, f32(NAN, NAN, 3.0), checks.Report("f", "cpp"))  # a number for NaN is wrong
     hidden = "f(x: f32[...]) -> y: f32[...]\ny = 0.0 if isnan(sqrt(x)) else 1.0"
     y = analysed(hidden, x=f32(-1.0, 4.0))[0]
     assert y.exact.tolist() == [0.0, 1.0] and y.bound.isfinite().all()
@@ -140,8 +141,8 @@ def test_an_infinite_result_at_the_edge_of_the_format_is_right_and_of_the_other_
     y = analysed("f(x: f16[...]) -> y: f16[...]\ny = x * 2", x=torch.tensor([40000.0], dtype=torch.float16))[0]
     assert y.exact.item() == 80000.0
     right, wrong = (torch.tensor([v], dtype=torch.float16) for v in (INF, -INF))
-    assert not fuzz.compare(right, y, right, fuzz.Report("f", "cpp"))
-    assert fuzz.compare(wrong, y, right, fuzz.Report("f", "cpp"))
+    assert not checks.compare(right, y, right, checks.Report("f", "cpp"))
+    assert checks.compare(wrong, y, right, checks.Report("f", "cpp"))
 
 
 def test_a_comparison_at_a_tie_of_inexact_operands_has_no_bound_and_of_exact_ones_is_exact() -> None:
@@ -179,7 +180,7 @@ WIDE = "wide(x: T[..., N], w: U[N], n: i32[...], m: bool[N], s: float = 0.5, k: 
 
 
 def drawn(seed: int, number: int) -> dict[str, Any]:
-    return fuzz.Draw(kgen.loads(WIDE).kernel, seed, number).arguments()
+    return Draw(kgen.loads(WIDE).kernel, seed, number).arguments()
 
 
 def test_a_case_is_a_function_of_seed_and_number_alone() -> None:
@@ -213,11 +214,11 @@ p = 0.0 if t == ignore else logsumexp[N](x) - pick[N](x, t)"""
 
 
 def test_cases_of_reductions_have_rows_on_each_side_of_the_boundaries_and_rows_of_special_values() -> None:
-    found = [fuzz.Draw(check(parse(ROWWISE)), 0, number) for number in range(300)]
+    found = [Draw(check(parse(ROWWISE)), 0, number) for number in range(300)]
     given = [d.arguments() for d in found]
     lengths = {g["x"].shape[-1] for g in given}
-    assert lengths >= set(fuzz.ROWS) and lengths & set(fuzz.LONG_ROWS) and 0 in lengths
-    assert max(g["x"].numel() for g in given) <= fuzz.MAX_ELEMENTS
+    assert lengths >= set(ROWS) and lengths & set(LONG_ROWS) and 0 in lengths
+    assert max(g["x"].numel() for g in given) <= MAX_ELEMENTS
     rows = [r for g in given if g["x"].numel() for r in g["x"].double().reshape(-1, g["x"].shape[-1])[:20] if len(r) > 2]
     wanted = {
         "-inf": lambda r: (r == -INF).all(),
@@ -238,7 +239,7 @@ def test_cases_of_reductions_have_rows_on_each_side_of_the_boundaries_and_rows_o
 def test_a_case_of_a_reduction_is_a_function_of_seed_and_number_alone() -> None:
     kernel = check(parse(ROWWISE))
     for number in range(20):
-        first, second = (fuzz.Draw(kernel, 3, number).arguments() for _ in "ab")
+        first, second = (Draw(kernel, 3, number).arguments() for _ in "ab")
         for a, b in zip(first.values(), second.values()):
             assert torch.equal(a.double().nan_to_num(1.25), b.double().nan_to_num(1.25)) if isinstance(a, torch.Tensor) else a == b
 
@@ -269,7 +270,7 @@ h = all[...](x / 3 > -1)""",
 
 @pytest.mark.parametrize("name", REDUCING)
 def test_the_evaluator_stays_within_the_bounds_of_reductions(name: str, request: pytest.FixtureRequest) -> None:
-    report = fuzz.check(check(parse(REDUCING[name])), "torch", examples=(examples := 2_000 if request.config.getoption("--fuzz") else 40))
+    report = checks.check(check(parse(REDUCING[name])), "torch", examples=(examples := 2_000 if request.config.getoption("--fuzz") else 40))
     assert not report.failures, report.failures[0]
     assert report.cases == examples and report.unbounded < 0.1 * report.elements
 
@@ -297,10 +298,10 @@ def test_a_planted_bug_is_found_and_its_message_names_case_seed_and_place(name: 
     spelling, formula = PLANTED[name]
     op = {"maximum without NaN": "max"}.get(name, name)
     kernel = kgen.loads(f"planted(x: f32[..., N], w: f32[N]) -> y: f32[..., N]\ny = {formula}").kernel
-    clean = fuzz.check(kernel, "cpp", examples=30, seed=4)
+    clean = checks.check(kernel, "cpp", examples=30, seed=4)
     assert not clean.failures, clean.failures
     plant(monkeypatch, op, spelling)
-    report = fuzz.check(kernel, "cpp", examples=100, seed=4)
+    report = checks.check(kernel, "cpp", examples=100, seed=4)
     assert report.failures, f"{report.cases} cases did not find it"
     found = re.match(
         r"planted on cpp, case (\d+) of seed 4 \(x=float32\[.*\] strides \[.*\], w=.*\): result y: .* at \[[\d, ]+\]",
@@ -309,10 +310,10 @@ def test_a_planted_bug_is_found_and_its_message_names_case_seed_and_place(name: 
     )
     assert found, report.failures[0]
     # the case alone, drawn again, shows the bug: run it on the kernel that was built wrong
-    arguments = fuzz.Draw(kernel, 4, int(found.group(1))).arguments()
+    arguments = Draw(kernel, 4, int(found.group(1))).arguments()
     want = Analysis(kernel, arguments, "cpp").results()[0]
     wrong = kgen.runtime.kernel.Kernel(kernel)(**arguments, target="cpp")
-    assert fuzz.compare(wrong, want, wrong, fuzz.Report("planted", "cpp"))
+    assert checks.compare(wrong, want, wrong, checks.Report("planted", "cpp"))
 
 
 CASES = {  # found by fuzzing: a tie inside the interval only, a NaN's sign, a cast by name of an f64, a function inside a return
@@ -327,7 +328,7 @@ CASES = {  # found by fuzzing: a tie inside the interval only, a NaN's sign, a c
 
 @pytest.mark.parametrize("name", CASES)
 def test_cases_that_fuzzing_found(name: str) -> None:
-    report = fuzz.check(check(parse(CASES[name])), "cpp", examples=40)
+    report = checks.check(check(parse(CASES[name])), "cpp", examples=40)
     assert not report.failures, report.failures[0]
 
 

@@ -10,7 +10,7 @@ import torch
 
 import kgen
 from kgen.ops import tree_depth
-from kgen.testing import bounds, fuzz
+from kgen.testing import bounds, checks
 from kgen.testing.bounds import Analysis, Bounded, ulp
 from tests.specs.cases import cases, load, random
 
@@ -117,7 +117,7 @@ def test_an_online_softmax_of_a_long_row_stays_within_the_bound() -> None:
     s = summed(partial * torch.exp(best - top), 1)
     assert ((s.double() - total.exact).abs() <= total.bound).all()
     y = torch.exp(x - top) / s[:, None]
-    assert not fuzz.compare(y, want, y, fuzz.Report("online", "cpp"))
+    assert not checks.compare(y, want, y, checks.Report("online", "cpp"))
 
 
 # ---------------------------------------------------------------------- special values

@@ -170,9 +170,9 @@ def test_a_choice_is_shown_by_cases() -> None:
 
 
 def test_a_check_that_fails_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kgen.testing import fuzz
+    from kgen.testing import checks
 
-    monkeypatch.setattr(fuzz, "compare", lambda *_: "wrong")
+    monkeypatch.setattr(checks, "compare", lambda *_: "wrong")
     with pytest.raises(kgen.KgenError, match="result y: wrong"):
         kgen.load("softmax").check(examples=1, target="torch")
 

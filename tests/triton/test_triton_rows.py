@@ -18,7 +18,7 @@ from triton.compiler import ASTSource  # noqa: E402
 
 from kgen.backends import backend  # noqa: E402
 from kgen.runtime import toolchain  # noqa: E402
-from kgen.testing import fuzz  # noqa: E402
+from kgen.testing import cases  # noqa: E402
 from kgen.types import f32  # noqa: E402
 from tests.programs import PROGRAMS  # noqa: E402
 from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emit, syntax  # noqa: E402
@@ -158,7 +158,7 @@ def test_every_form_compiles_everywhere(name, target, tmp_path):
         pytest.skip("no reduction")
     for changed in ({}, {"RESIDENT": 2, "FEW": 0}, {"RESIDENT": 2, "FEW": 1 << 40}):
         for seed in (1, 2):
-            arguments = fuzz.Draw(kernel, seed, 4).arguments()
+            arguments = cases.Draw(kernel, seed, 4).arguments()
             for entry in record(module, kernel.name, list(arguments.values()), **changed):
                 build(entry, target)
 
