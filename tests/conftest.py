@@ -28,10 +28,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True, scope="session")
 def _private_cache(tmp_path_factory: pytest.TempPathFactory):
-    """Tests build into a cache of their own, unless one is named."""
+    """Tests build into a cache of their own, unless one is named; the workers of a run share it."""
     if "KGEN_CACHE_DIR" not in os.environ:
-        folder = tmp_path_factory.mktemp("cache")
-        folder.chmod(0o700)
+        base = tmp_path_factory.getbasetemp()
+        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kgen-cache"
+        folder.mkdir(mode=0o700, exist_ok=True)
         os.environ["KGEN_CACHE_DIR"] = str(folder)
     yield
 

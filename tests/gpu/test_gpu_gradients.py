@@ -9,6 +9,7 @@ import torch
 
 import kgen
 from kgen import grad
+from kgen.runtime.arguments import default
 from kgen.testing import checks
 from kgen.testing.bounds import Analysis
 from tests.grad_cases import kernel, texts
@@ -66,7 +67,7 @@ def test_gradients_of_large_tensors_through_autograd(name: str, dtype: torch.dty
         found = torch.autograd.grad(y, list(leaves.values()), dy)
         anew = grad.backward(kgen.load(name).kernel, save=False)
         result = next(iter(anew.cotangents))
-        numbers = {p.name: checks.default(p) for p in anew.kernel.params if not p.is_tensor}
+        numbers = {p.name: default(p) for p in anew.kernel.params if not p.is_tensor}
         took = {q: given[q] for q in anew.takes if q in given} | {anew.cotangents[result]: dy} | numbers
         with torch.no_grad():
             wanted = dict(zip((r.name for r in anew.kernel.results), Analysis(anew.kernel, took, target).results(), strict=True))

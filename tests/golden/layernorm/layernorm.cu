@@ -139,11 +139,6 @@ struct Walk {
         const Index c = base + lane + v * size, first = c * VEC - shift;
         return {first, n, c < end, !EDGES || (first < n && n - first >= VEC)};
     }
-    // An index below 0 where a vector begins before its row.
-    __device__ static i64 signed_(Index i) {
-        if constexpr (EDGES) return i > Index(-1) - VEC ? -i64(Index(-1) - i) - 1 : i64(i);
-        else return i64(i);
-    }
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
         if (RI == 1 && (WIDE >> k & 1)) return i;
@@ -158,16 +153,15 @@ struct Walk {
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = (WIDE >> O & 1) ? 1 : rows.stride[O][RI - 1];
-        if constexpr (WIDE >> O & 1) {  // whole, also where the row ends within it: aligned, it lies in one piece of memory
-            return *reinterpret_cast<const Vector<T, VEC>*>(p + signed_(from));
-        } else {
-            Vector<T, VEC> v = {};
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) {
-                if (c.has(k)) v.at[k] = p[Index(from + k * step)];
-            }
-            return v;
+        if constexpr (WIDE >> O & 1) {
+            if (!EDGES || c.whole) return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
         }
+        Vector<T, VEC> v = {};
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) {
+            if (c.has(k)) v.at[k] = p[Index(from + k * step)];
+        }
+        return v;
     }
 
     // What is read of an operand along the row: kept on the chip, or read each time.
@@ -189,10 +183,14 @@ struct Walk {
                     if (!c.some) continue;
                     if constexpr (HELD == 1) {
                         held[v] = walk.template load<O>(p, c);
-                    } else if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
-                        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
-                                     "l"(p + signed_(walk.offset(O, c.first))) : "memory");
                     } else {
+                        if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
+                            if (!EDGES || c.whole) {
+                                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
+                                             "l"(p + walk.offset(O, c.first)) : "memory");
+                                continue;
+                            }
+                        }
                         *walk.template place<T>(shared, v) = walk.template load<O>(p, c);
                     }
                 }
