@@ -6,6 +6,7 @@ error of a file, sorted by place, and prints each with a caret under the text it
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,7 +59,7 @@ class Diagnostic:
     help: str = ""
 
     def render(self, source: Source | None) -> str:
-        lines = [f"error: {self.message}"]
+        lines = [f"error: {printed(self.message)}"]
         margin = " "
         if source is not None and self.span is not None:
             row, column = source.place(self.span.start)
@@ -67,15 +68,26 @@ class Diagnostic:
             shown, offset = _window(text, column - 1)
             shown = _visible(shown)
             width = max(1, min(self.span.end - self.span.start, len(text) - column + 1, 60))
-            lines.append(f"{margin[:-1]}--> {source.name}:{row}:{column}")
+            lines.append(f"{margin[:-1]}--> {printed(source.name, '')}:{row}:{column}")
             lines.append(f"{margin}|")
             lines.append(f"{row} | {shown}".rstrip())
-            lines.append(f"{margin}| {' ' * offset}{'^' * width} {self.label}".rstrip())
+            lines.append(f"{margin}| {' ' * offset}{'^' * width} {printed(self.label)}".rstrip())
         elif source is not None:
-            lines.append(f"{margin}--> {source.name}")
+            lines.append(f"{margin}--> {printed(source.name, '')}")
         if self.help:
-            lines.append(f"{margin}= help: {self.help}")
+            lines.append(f"{margin}= help: {printed(self.help)}")
         return "\n".join(lines)
+
+
+def printed(text: str, kept: str = "\t\n") -> str:
+    """A text with nothing in it that a terminal or a compiler could take for more than text.
+
+    Control characters (but `kept`), line ends of other kinds, marks that turn the direction of writing, and lone surrogates
+    become `<U+001B>`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept or unicodedata.category(c) == "Zs" else f"<U+{ord(c):04X}>" for c in text)
 
 
 def _visible(text: str) -> str:

@@ -182,9 +182,10 @@ class Builder:
 
 def exact(text: str) -> Fraction:
     """The exact value of a literal's text (decimal, or hexadecimal as `float.hex` writes it)."""
+    text = text.lower()
     if "0x" in text:
         return Fraction(float.fromhex(text)) if "p" in text else Fraction(int(text, 16))
-    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e").replace(".E", "E"))
+    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e"))
 
 
 def literal_of(let: Let, defs: dict[str, Let]) -> Fraction | None:

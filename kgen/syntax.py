@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from kgen.errors import KgenError, Source, Span
+from kgen.errors import KgenError, Source, Span, printed
 from kgen.types import Dims
 
 MAX_BYTES = 65_536
@@ -144,7 +144,7 @@ class File:
         return self.source.text[node.span.start : node.span.end]
 
     def doc(self) -> str:
-        """The comment that ends just above the header, without its marks."""
+        """The comment that ends just above the header, without its marks, and printable whatever the file holds."""
         header = next((s for s in self.statements if isinstance(s, Header)), None)
         if header is None:
             return ""
@@ -152,7 +152,7 @@ class File:
         row = self.source.place(header.span.start)[0] - 1
         lines: list[str] = []
         while row in by_line:
-            lines.insert(0, by_line[row].strip())
+            lines.insert(0, printed(by_line[row].strip(), "\t"))
             row -= 1
         return "\n".join(lines).strip()
 

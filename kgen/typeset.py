@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kgen.errors import printed
 from kgen.syntax import ATOM, INFIX, PREFIX, WHERE, Apply, Equation, Expr, File, Header, Helper, Num, Param, Statement, Type
 
 _SYMBOL = {op: (symbol, level) for symbol, (op, level) in INFIX.items()}
@@ -92,7 +93,7 @@ def format_file(file: File) -> str:
     """
     place = file.source.place
     rows = [(place(s.span.start)[0], place(max(s.span.start, s.span.end - 1))[0]) for s in file.statements]
-    comments = [(place(at)[0], text.rstrip(), file._alone(at)) for at, text in file.comments]
+    comments = [(place(at)[0], printed(text.rstrip(), "\t"), file._alone(at)) for at, text in file.comments]
     blank = {n for n, line in enumerate(file.source.text.split("\n"), 1) if not line.strip()}
     pads = _pads(file, rows, comments)
     out: list[str] = []

@@ -15,9 +15,10 @@ from typing import Any
 
 from kgen import __version__
 from kgen.backends.body import Body, RowNames
-from kgen.backends.text import Text, fill
+from kgen.backends.text import Text, comment, fill
 from kgen.backends.units import Accumulator, Argument, Gather, Names, RowUnit, Tensor, Unit
 from kgen.check import Kernel
+from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
 from kgen.lower import lower
@@ -187,6 +188,8 @@ class Render:
         self.generics = self._generics()
         for name in (*(p.name for p in kernel.params), *(r.name for r in kernel.results)):
             self.global_names.user(name)  # before the names that kgen makes: those give way
+        # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
+        self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
         self.kept = {w.name: (w, self.global_names.fresh(f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces}
 
     def _generics(self) -> dict[str, str]:
@@ -238,7 +241,7 @@ class Render:
             "kernel": kernel,
             "name": self.kernel_name,
             "version": __version__,
-            "doc": kernel.doc.split("\n") if kernel.doc else [],
+            "doc": [comment(line) for line in kernel.doc.split("\n")] if kernel.doc else [],
             "signature": kernel.signature().split("\n"),
             "equations": [text for _, _, text in kernel.equations],
             "units": units,
@@ -247,7 +250,7 @@ class Render:
             "numbers": self.givens(),
             "params": kernel.params,
             "dtypes": concrete,
-            "source_name": Path(kernel.file.source.name).name,
+            "source_name": printed(Path(kernel.file.source.name).name, ""),
         }
 
     def number_name(self, name: str) -> str:
@@ -395,11 +398,13 @@ class Render:
                     name = self.global_names.fresh(f"{given}_{s.let.dtype}")
                 text = given
             else:
-                name = (
-                    self.global_names.user(s.number.label)
-                    if s.number.label
-                    else self.global_names.fresh(f"s{sum(m.text != m.name for m in made)}")
-                )
+                label = s.number.label.rstrip("'")
+                if label in {r.name.rstrip("'") for r in self.kernel.results}:  # the name is that of the tensor which it is stored in
+                    name = self.global_names.fresh(f"{label}_number")
+                elif label:
+                    name = self.global_names.user(label)
+                else:
+                    name = self.global_names.fresh(f"s{sum(m.text != m.name for m in made)}")
                 if any(m.name == name for m in made):  # one number in two dtypes
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names).text

@@ -39,7 +39,13 @@ FUNCTIONS = frozenset(
     memchr memcmp memcpy memmem memmove mempcpy memset putenv qsort quick_exit random realloc setenv srand strcat strchr strcmp strcoll
     strcpy strcspn strdup strerror strlen strncat strncmp strncpy strndup strpbrk strrchr strsep strsignal strspn strstr strtod strtof
     strtok strtol strtold strtoll strtoul strtoull strxfrm unsetenv valloc wcstombs wctomb bcmp bcopy bzero ffs rindex swab alloca
-    select""".split()
+    select size_t ssize_t ptrdiff_t max_align_t nullptr_t div_t ldiv_t lldiv_t float_t double_t time_t clock_t clockid_t timer_t timeval
+    timespec off_t off64_t loff_t pid_t uid_t gid_t id_t mode_t dev_t ino_t ino64_t nlink_t key_t locale_t quad_t u_quad_t fsid_t
+    daddr_t caddr_t blksize_t blkcnt_t fsblkcnt_t fsfilcnt_t suseconds_t sigset_t fd_set fd_mask register_t ushort uint ulong u_char u_short
+    u_int u_long""".split()
+) | frozenset(
+    [f"{u}int{kind}{bits}_t" for u in ("", "u") for kind in ("", "_fast", "_least") for bits in (8, 16, 32, 64)]
+    + [f"{u}int{kind}_t" for u in ("", "u") for kind in ("ptr", "max")] + [f"u_int{bits}_t" for bits in (8, 16, 32, 64)]
 )  # fmt: skip
 
 

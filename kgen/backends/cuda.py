@@ -148,6 +148,7 @@ class Cuda(CFamily):
         fmodf floorf ceilf erff surface texture""".split()
         )
     )
+    macros = re.compile(rf"{CFamily.macros.pattern}|Step\d+")  # the host part's names for the launches of a split
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     infinity, not_a_number = "infinity()", "not_a_number()"
 
@@ -184,10 +185,11 @@ class Cuda(CFamily):
         context.update(host_functions=list(host.values()), host_code="\n".join([numbers, *host.values()]))
         context.update(
             maps=bool(maps), over_rows=bool(rows), clusters=any(v["clusters"] for v in rows), gathers=any(v["gathers"] for v in rows),
-            slot=max((v["words"] for v in rows), default=0), readings=max((v["reductions"] for v in rows), default=0),
+            slot=self.share_room(views), readings=max((v["reductions"] for v in rows), default=0),
         )  # fmt: skip
         stored = " ".join(t.type for u in units for t in (*u.inputs, *u.outputs, *(g.tensor for g in getattr(u, "gathers", ()))))
-        used = set(re.findall(r"\w+", " ".join([body, calls, stored, *made.values(), *(s.type for u in units for s in u.scalars)])))
+        code = "\n".join([body, calls, stored, *made.values(), *(s.type for u in units for s in u.scalars)])
+        used = set(re.findall(r"\w+", re.sub("//.*", "", code)))
         context["integers"] = {name: of for name, of in self.integers.items() if name in used | {"i64", "u64"}}
 
     # ------------------------------------------------------------------ passes over rows
@@ -212,6 +214,14 @@ class Cuda(CFamily):
                 role = "state" if o.state else "result"
                 found.append((o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, not unit.is_row(o))))
         return found, pointers
+
+    @staticmethod
+    def share_room(views: list[dict[str, Any]]) -> int:
+        """Give all passes over rows of a source the room for results that the largest needs, in words: they share one walk."""
+        rows = [v for v in views if v.get("over_rows")]
+        for v in rows:
+            v["words"] = max(v["words"] for v in rows)
+        return rows[0]["words"] if rows else 0
 
     @staticmethod
     def words(unit: RowUnit) -> int:
@@ -580,6 +590,7 @@ class Cuda(CFamily):
         units = render.units()
         context = render.context(units)
         CFamily.extend(self, render, units, context)
+        self.share_room(context["units"])
         spec = {name: v for v, name in render.variables.items()}
         numbers = tuple(let for let in render.program.lets if let.is_number)
         made: list[Layout | RowLayout] = []

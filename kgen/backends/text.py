@@ -68,6 +68,12 @@ def fill(spell: Spell, kind: str, operands: list[Text], types: dict[str, str]) -
     return Text(re.sub(r"\{(\w+)\}", put, pattern), infix)
 
 
+def comment(line: str) -> str:
+    """A line of documentation as a comment's text: one that ends in a backslash, or its trigraph, would take the next line with it."""
+    line = line.rstrip()
+    return f"{line[:-1]}<U+{ord(line[-1]):04X}>" if line.endswith(("\\", "??/")) else line
+
+
 def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     """`head(items)tail`, on as many lines as it takes."""
     line = f"{head}({', '.join(items)}){tail}"
@@ -86,6 +92,7 @@ def function_sources(folder: Path, code: str) -> dict[str, str]:
     """The sources of the helper functions that `code` calls, and of those that they call, each after what it needs."""
     known = {path.name.split(".")[0]: path for path in sorted((folder / "functions").glob("*"))}
     found: dict[str, str] = {}
+    mark = "#" if folder.name == "triton" else "//"
 
     def visit(text: str) -> None:
         for name in re.findall(r"(?<![\w.:>])([A-Za-z_]\w*)(?=[(<])", text):
@@ -96,7 +103,7 @@ def function_sources(folder: Path, code: str) -> dict[str, str]:
                 found[name] = source
 
     visiting: list[str] = []
-    visit(code)
+    visit(re.sub(f"{mark}.*", "", code))  # an equation, quoted above its lines, calls nothing
     return found
 
 

@@ -182,7 +182,9 @@ class Triton(Backend):
         variables = {name: v for v, name in render.variables.items()}
         sizes = [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)]
         summary = f"Writes {', '.join(r.state for r in kernel.results if r.state)} in place." if len(fresh) < len(kernel.results) else ""
+        top = [*context["doc"], *context["signature"]][:2]
         context |= {
+            "encoding": any("coding" in line for line in top),  # Python would read the file in what such a comment names
             "units": views,
             "function_sources": list(sources.values()),
             "math": "math." in "".join(sources.values()) or any(u["rows"] for u in views) or any(of == ELLIPSIS for _, of in sizes),
@@ -317,7 +319,7 @@ class Triton(Backend):
             *ptrs,
             *(s.name for s in numbers),
             *common[:2],
-            "MASK",
+            "<mask>",
             "sizes",
             *steps.values(),
             *starts.values(),
@@ -341,7 +343,7 @@ class Triton(Backend):
             "returns": ", ".join(o.value for o in outputs),
             "block_head": wrapped(
                 f"def {block}",
-                [a if a != "MASK" else "mask" for a in block_args[: len(block_args) - 3 - len(passed)]]
+                [a if a != "<mask>" else "mask" for a in block_args[: len(block_args) - 3 - len(passed)]]
                 + tail
                 + [f"{v}: tl.constexpr" for v in passed],
                 ":",
@@ -368,8 +370,8 @@ class Triton(Backend):
                 ", ".join([*tail, "BLOCK: tl.constexpr", *(f"{v}: tl.constexpr" for v in passed)]),
             ],
             "steps": [(steps[key], ", ".join(group)) for key, group in zip(order, strides, strict=True)],
-            "full": wrapped(f"        {block}", [a if a != "MASK" else "None" for a in block_args], ""),
-            "partial": wrapped(f"        {block}", [a if a != "MASK" else "lane < numel - first" for a in block_args], ""),
+            "full": wrapped(f"        {block}", [a if a != "<mask>" else "None" for a in block_args], ""),
+            "partial": wrapped(f"        {block}", [a if a != "<mask>" else "lane < numel - first" for a in block_args], ""),
             "dims": " ".join(unit.dims),
             "operands": [(s, s in pointers) for s in order],
             "spec": {i.name: i.spec_name for i in unit.indices},

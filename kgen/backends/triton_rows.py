@@ -97,9 +97,9 @@ class RowView:
         apart: dict[str, Dims] = {}  # gathers from tensors that are not walked along the rows just so
         for g in u.gathers:
             key, rest = self.key(g.tensor), tuple(d for d in g.tensor.dims if d != g.dim)
-            if key not in known and not set(rest) & set(u.inner):
+            if key not in known and not set(rest) & set(u.inner) and g.dim not in u.rows:
                 known.setdefault(key, rest)
-            if set(known[key]) - set(u.inner) != set(rest):
+            if key not in known or set(known[key]) - set(u.inner) != set(rest):
                 apart[f"{key} at {g.dim}"] = rest
         order = [k for k in known if k not in written]
         order += [i.name for i in u.indices] + list(apart) + [k for k in known if k in written]
@@ -302,7 +302,7 @@ class RowView:
             head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for a in c.accumulators for s in self.slots(a)]
             tail = [self.reduced(a, [tiles[s.name] for s in self.slots(a)]) for a in c.accumulators]
             slots = [s for a in c.accumulators for s in self.slots(a)]
-            words = set(re.findall(r"\w+", "\n".join(x for x in [*head, *body, *tail] if not x.startswith("#"))))
+            words = set(re.findall(r"(?<!\.)\b\w+\b(?!=)", "\n".join(x for x in [*head, *body, *tail] if not x.startswith("#"))))
             made_here = [line.partition(" = ")[0] for line in (*head, *body) if " = " in line]
             own = {s.name for s in slots} | {name for left in made_here for name in re.findall(r"\w+", left)}
             scope = [o.base for o in self.operands.values() if o.base] + [s.name for s in self.unit.scalars]
@@ -414,7 +414,7 @@ class RowView:
             bodies |= {"loop": [*self.setup(), *self.loop(readings)], "split": [*self.setup(), *self.split(readings)]}
         text = "\n".join([line for body in bodies.values() for line in body] + [x for r in readings for x in (*r["head"], *r["body"])])
         rounded = [b._rounded(s, kind[s.spec_name]) for s in u.scalars]
-        words = set(re.findall(r"\w+", "\n".join([text, *rounded])))
+        words = set(re.findall(r"(?<!\.)\b\w+\b(?!=)", "\n".join([text, *rounded])))
         generics = self.context["generics"]
         aliases = {a: of for a, of in generics.items() if a in words}
         variables = [v for v in self.context["variables"] if v in words or any(v in of for of in aliases.values())]

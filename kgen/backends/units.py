@@ -9,7 +9,8 @@ from kgen.types import ELLIPSIS, Dims, DType
 
 #: Endings that templates put behind a tensor's name.
 SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run",
-            "_rows", "_part", "_tree", "_row", "_kept", "_all")
+            "_rows", "_part", "_tree", "_row", "_kept", "_all", "_given", "_now", "_combine", "_here", "_held", "_places", "_parts",
+            "_from", "_line")
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,8 @@ class Names:
     def user(self, name: str) -> str:
         """The name for one of the writer's (for the size of `...`, "leading"); names that end as the templates end theirs
         (`x_stride`) get a `_` too."""
-        name = "leading" if name == ELLIPSIS else name
         if name not in self.given:
-            wanted = name[:-1] + "_next" if name.endswith("'") else name
+            wanted = "leading" if name == ELLIPSIS else name[:-1] + "_next" if name.endswith("'") else name
             self.given[name] = self.fresh(wanted + "_" if name.endswith(SUFFIXES) else wanted)
         return self.given[name]
 

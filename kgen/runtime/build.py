@@ -74,31 +74,44 @@ def library(source: str, name: str) -> ctypes.CDLL:
     payload = build(source, name)
     path = disk.write(entry, ".so", payload)
     if path is not None:
-        return _loaded(str(path))
-    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
-        place = Path(folder) / f"{name}.so"
-        place.write_bytes(payload)
-        return _loaded(str(place))
+        try:
+            return _loaded(str(path))
+        except OSError:
+            pass  # removed meanwhile, or nothing there may be executed
+    try:
+        with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+            place = Path(folder) / f"{name}.so"
+            place.write_bytes(payload)
+            return _loaded(str(place))
+    except OSError as error:
+        raise _no_room(name, error) from None
+
+
+def _no_room(name: str, error: OSError) -> KgenError:
+    return KgenError(f"the kernel {name} cannot be built: {error}", help="TMPDIR names the folder for temporary files")
 
 
 _working: list[tuple[str, ...]] = []
 
 
-def build(source: str, name: str) -> bytes:
-    """The bytes of the shared library of a C++ source."""
-    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
-        place = Path(folder) / f"{name}.cpp"
-        place.write_text(source)
-        target = place.with_suffix(".so")
-        said = ""
-        for extra in _working or CHOICES:
-            libraries = [x for x in extra if x.startswith("-l")]
-            command = [compiler(), *FLAGS, *(x for x in extra if x not in libraries), str(place), "-o", str(target), *libraries, "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode == 0:
-                _working[:] = [extra]
-                return target.read_bytes()
-            said = said or done.stderr
+def build(source: str, name: str, flags: tuple[str, ...] = FLAGS) -> bytes:
+    """The bytes of the shared library of a C++ source.  Raises `KgenError` where the compiler refuses, or there is no room to build."""
+    said = ""
+    try:
+        with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+            place = Path(folder) / f"{name}.cpp"
+            place.write_text(source, encoding="utf-8")
+            target = place.with_suffix(".so")
+            for extra in _working or CHOICES:
+                libraries = [x for x in extra if x.startswith("-l")]
+                command = [compiler(), *flags, *(x for x in extra if x not in libraries), str(place), "-o", str(target), *libraries, "-lm"]
+                done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+                if done.returncode == 0:
+                    _working[:] = [extra]
+                    return target.read_bytes()
+                said = said or done.stderr
+    except OSError as error:
+        raise _no_room(name, error) from None
     errors = [line for line in said.splitlines() if "error" in line] or said.splitlines() or ["it said nothing"]
     raise KgenError(
         f"{compiler()} does not build the kernel {name}: {errors[0].strip()}", help='target="torch" evaluates it without a compiler'

@@ -23,7 +23,7 @@ def import_source(source: str, name: str) -> ModuleType:
     folder = Path(tempfile.mkdtemp(prefix="kgen-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / f"{name}.py"
-    path.write_text(source)
+    path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(f"kgen_{name}_{disk.key(source)[:12]}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

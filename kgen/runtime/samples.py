@@ -17,7 +17,7 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
     """Random arguments of about `elements` elements in the largest operand; dense, aligned.
 
     The dims that are reduced have `row` elements together (the last of them the most), in a kernel without reductions each
-    named dim has; of the dims that stay, the first takes what is left.
+    named dim has as far as the elements last; of the dims that stay, the first takes what is left.
     """
     import torch
 
@@ -40,7 +40,10 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
         if kept and not leading:
             sizes[kept[0]] = max(1, left)
     else:
-        sizes = dict.fromkeys(named, min(row, elements))
+        sizes, left = {}, elements
+        for d in reversed(named):
+            sizes[d] = min(row, left)
+            left //= sizes[d]
         batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]
     given: dict[str, Any] = {}
     for p in kernel.params:

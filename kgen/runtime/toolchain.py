@@ -51,12 +51,12 @@ def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
         from kgen.runtime.build import build
 
         made = path.with_suffix(".so")
-        made.write_bytes(build(path.read_text(), path.stem))
+        made.write_bytes(build(path.read_text(encoding="utf-8"), path.stem))
     elif target == "cuda":
         made = path.with_suffix(".cu.so")
         _run([_tool("nvcc"), *NVCC, f"-arch={arch}", "-Xcompiler", "-fPIC", "-shared", str(path), "-o", str(made)])
     else:
-        for name, cubin in _triton(kernel, path.read_text(), dict(kernel.bindings()[0]), arch, "sass"):
+        for name, cubin in _triton(kernel, path.read_text(encoding="utf-8"), dict(kernel.bindings()[0]), arch, "sass"):
             made = path.with_name(f"{name}.cubin")
             made.write_bytes(cubin)
     return made
@@ -76,7 +76,7 @@ def _tool(name: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if done.returncode:
         raise KgenError(f"{Path(command[0]).name} failed:\n{(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -88,7 +88,7 @@ def _assembly(kernel: Kernel, source: str) -> str:
     flags = [f for f in FLAGS if f not in ("-shared", "-fPIC")]
     with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
         path = Path(folder) / f"{kernel.name}.cpp"
-        path.write_text(source)
+        path.write_text(source, encoding="utf-8")
         return _run([compiler(), *flags, "-fopenmp-simd", "-S", str(path), "-o", "-"])
 
 
@@ -103,7 +103,7 @@ def _nvcc(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) ->
     instances = "\n".join(f"const void* kgen_instance_{k} = reinterpret_cast<const void*>(&{e});" for k, e in enumerate(expressions))
     with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
         path = Path(folder) / f"{kernel.name}.cu"
-        path.write_text(f"#define __CUDACC_RTC__\n{source}\n{instances}\n")
+        path.write_text(f"#define __CUDACC_RTC__\n{source}\n{instances}\n", encoding="utf-8")
         made = path.with_suffix(".ptx" if stage == "ptx" else ".cubin")
         _run([_tool("nvcc"), *NVCC, f"-arch={arch}", f"-{made.suffix[1:]}", str(path), "-o", str(made)])
         return made.read_text() if stage == "ptx" else made.read_bytes()

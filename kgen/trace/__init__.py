@@ -24,7 +24,7 @@ from typing import Any
 
 from kgen import check as checker
 from kgen import syntax, typeset
-from kgen.errors import Diagnostic, KgenError, Span
+from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
 from kgen.trace.source import code_of
@@ -89,7 +89,7 @@ class _Function(Statements):
         results = self.results(found, declared, node)
         self.raise_any()
         header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))
-        doc = inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip()
+        doc = printed(inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip())
         return TracedFile(source, (header, *self.helpers.values(), *self.equations), docstring=doc)
 
     def header_end(self) -> int:

@@ -19,7 +19,7 @@ from kgen.trace import names
 from kgen.trace.names import METHODS
 from kgen.trace.source import Code, code_of
 from kgen.trace.torch_calls import TorchCalls
-from kgen.trace.tracer import Frame
+from kgen.trace.tracer import Frame, Refused
 from kgen.trace.values import Const, Method, Several, Shape, Spec, Traced
 from kgen.types import DTYPES
 
@@ -165,14 +165,17 @@ class Calls(TorchCalls):
         if len(values) < len(given) or any(p in self.scout.dims or p in DTYPES or p in CONSTANTS for p in given):
             return None
         span, mark = self.span(node), len(self.equations)
-        errors, doubts = len(self.scout.errors.found), len(self.doubts)
+        errors, doubts, helpers = len(self.scout.errors.found), len(self.doubts), set(self.helpers)
         self.frames.append(Frame(code, {k: replace(v, expr=Name(k, span)) for k, v in values.items()}, at))
         try:
             value = self.eval(body[0].value)
+        except (Refused, KgenError):
+            value = None  # inlined, its constants are known, and may choose: there it is right, or told
         finally:
             self.frames.pop()
         if len(self.scout.errors.found) > errors:
-            return self.poison(span)
+            value = None
+            del self.scout.errors.found[errors:]
         if isinstance(value, Traced) and value.id is not None and len(self.equations) == mark and self.self_contained(value.expr, given):
             made = Helper(Name(name, span), (), tuple(Name(p, span) for p in given), value.expr, span)
             same = self.helpers.get(name)
@@ -182,6 +185,8 @@ class Calls(TorchCalls):
                 call = Apply(name, tuple(v.expr for v in values.values()), span, self.span(node.func))
                 return replace(value, expr=call, owner="")
         del self.equations[mark:], self.doubts[doubts:]
+        for left in [h for h in self.helpers if h not in helpers]:
+            del self.helpers[left], self.scout.helpers[left]
         return None
 
     def self_contained(self, expr: Expr, params: dict[str, Any]) -> bool:

@@ -144,6 +144,12 @@ class TorchCalls(Tracer):
         t = self.type_of(args[0])
         if t is None or not is_float(t):
             return self.apply("max" if side == "lower" else "min", args, node)
+        if self.is_tensor(args[1]):  # whose own gradient is torch's at an infinite bound too, where clamp's would be 0
+            x, bound = args
+            lower = side == "lower"
+            kept, taken = (self.apply(op, [x, bound], node, node, "infix") for op in (("ge", "lt") if lower else ("le", "gt")))
+            unordered = self.apply("stop", [self.apply("max" if lower else "min", [x, bound], node)], node)
+            return self.apply("where", [kept, x, self.apply("where", [taken, bound, unordered], node, node, "where")], node, node, "where")
         infinite = self.number(float("inf") if side == "lower" else float("-inf"), node)
         return self.apply("clamp", [args[0], args[1], infinite] if side == "lower" else [args[0], infinite, args[1]], node)
 

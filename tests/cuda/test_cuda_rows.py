@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kgen.backends import backend
 from kgen.backends.cuda import RowLayout
+from kgen.grad import backward
 from kgen.runtime import rows
 from kgen.runtime.nvrtc import _index_strides
 from tests.cuda.test_cuda_source import SPECS, fewer_variants, kernel, needs_nvcc, nvcc, source
@@ -51,6 +52,19 @@ WAYS = {
     "across": "256, 3, 8, true, 8, 1, false, 0, 0, true, 0, false, -1, 2, 2",
 }
 CLUSTER = {"cluster": "256, 3, 256, false, 8, 4, false, 1, 0, false, 2, true, -1, 1, 1"}
+
+
+def test_every_pass_has_the_room_for_results_that_the_walk_uses():
+    """memcheck found passes of one value writing behind a workspace when another pass of the file kept two."""
+    text = "two(x: T[M, N], y: T[M, N]) -> (a: T[M], b: T[N], c: i64[N])\na = sum[N](x)\nb = sum[M](x) + max[M](y) * prod[M](x)\nc = argmax[M](y)"
+    for name, spec in {"two": text, "layernorm": next(p for p in SPECS if p.stem == "layernorm").read_text()}.items():
+        k = kernel(spec)
+        for made in (k, *([backward(k).kernel] if name == "layernorm" else [])):
+            found = backend("cuda").render(made)
+            slot = int(re.search(r"\(rows\.segments \+ r\) \* (\d+);", found).group(1))
+            rooms = [unit.words for unit in backend("cuda").layout(made) if isinstance(unit, RowLayout)]
+            assert rooms and set(rooms) == {slot}
+            assert set(re.findall(r"bytes = size_t\(row_count \* \(plan\.segments \+ \d+\)\) \* (\d+);", found)) <= {str(4 * slot)}
 
 
 @needs_nvcc

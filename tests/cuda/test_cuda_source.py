@@ -36,6 +36,11 @@ FLAGS = [
 ]
 
 TRICKY = {
+    "stored": """stored(x: T[N], p: f32[N], s: float) -> (m: T[N], k: i64[N], p': f32[N], z: f64[])
+m = N * 2
+k = N // 3
+p' = s * 2
+z = s + m""",
     "int": """int(n: T[..., N], x: T[..., N], stride: f32[N], xs: T[..., N], k: float, i: int, at: f32[]) -> (
     y: T[..., N], layout: f32[..., N])
 run = n * k + x

@@ -4,6 +4,7 @@ import copy
 import math
 import os
 import pickle
+import re
 import signal
 
 import pytest
@@ -128,3 +129,21 @@ def test_runs_after_a_fork():
         signal.alarm(20)
         os._exit(0 if kernel(x).sum() == 100_000 else 3)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_result_that_is_a_number_keeps_its_name_apart_from_the_number() -> None:
+    """Fuzzing on a GPU found `m` declared twice: the number, and the tensor that it is stored in."""
+    kernel = kgen.loads("f(x: T[N], p: f32[N], s: float) -> (m: T[N], k: i64[N], p': f32[N], z: f64[])\nm = N * 2\nk = N // 3\np' = s * 2\nz = s + m")
+    p = torch.zeros(4)
+    m, k, z = kernel(torch.zeros(4), p, 0.5)
+    assert m.tolist() == [8.0] * 4 and k.tolist() == [1] * 4 and p.tolist() == [1.0] * 4 and z.item() == 8.5
+
+
+def test_a_workspace_takes_no_name_of_the_writers() -> None:
+    """Fuzzing on a GPU found a result `h_kept` in the place of what a pass keeps of `h`."""
+    kernel = kgen.loads("f(x: T[..., N]) -> (h: T[], h_kept: T32[], e: T[..., N])\nh = min[..., N](x)\nh_kept = h + 1\ne = x / sum[N](exp(x - h))")
+    names = re.findall(r'^    "(\w+)": \("', kernel.source("triton"), re.M)
+    assert len(names) == len(set(names)) == 5 and {"x", "h", "h_kept", "e"} < set(names)
+    x = torch.randn(3, 5)
+    h, h_kept, e = kernel(x)
+    assert h == x.min() and h_kept == h + 1 and torch.allclose(e, x / (x - h).exp().sum(-1, keepdim=True), rtol=1e-5)

@@ -26,6 +26,7 @@ from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emi
 MORE = {
     "two": "two(x: T[M, N]) -> y: T[M, N]\ny = x / sum[M](x) / sum[N](x)",
     "both": "both(x: T[M, N], p: f32[M, N]) -> (i: i64[], p': f32[M, N])\ni = argmax[M, N](x)\np' = p * max[N](p)",
+    "own": "own(x: T[N, D]) -> z: T[N, D]\nz = pick[D](x, index[N])",
     "embed": "embed(w: T[V, D], t: i64[...]) -> y: T[..., D]\ny = pick[V](w, t)",
     "weighted": "weighted(x: T[..., N], t: i64[..., N], w: T[V]) -> y: T[..., N]\nz = x + pick[V](w, t)\ny = z / sum[N](z)",
     "kinds": "kinds(x: f32[M, N], b: bool[M, N], k: i8[M, N]) -> (a: bool[M], c: bool[N], s: i64[M], p: i32[M], y: f32[M, N])\n"

@@ -64,6 +64,11 @@ def table(dtype: str) -> str:
 
 
 TRICKY = {
+    "stored": """stored(x: T[N], p: f32[N], s: float) -> (m: T[N], k: i64[N], p': f32[N], z: f64[])
+m = N * 2
+k = N // 3
+p' = s * 2
+z = s + m""",
     "inside": "inside(x: f32[..., M, N], a: i32[M, N]) -> (q: i16[..., M, N], r: f32[..., M, N])\nq = i16(i16(x))\nr = f32(~bool(x)) + f32(a)",
     "affine": "affine(x: T[..., N], b: T[N]) -> y: T[..., N]\ny = x * 2 + b",
     "scaled": "scaled(x: T[...], a: float = 0.1) -> y: T[...]\ny = x * a + 2",

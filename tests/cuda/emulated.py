@@ -1,0 +1,172 @@
+"""Emitted CUDA kernels run on the CPU: the device's source as NVRTC gets it, built by g++, each thread of a block a fiber.
+
+Launches are planned and their arguments packed by `kgen.runtime.nvrtc`, as for a GPU.  Threads run one after another, a warp as far as
+it comes before the next, and change at shuffles and barriers alone: what should wait at a barrier that is not there reads what is not
+yet written.  Copies to shared memory happen when they are waited for.  A few instructions are written in C++; clusters are not there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from kgen import check, syntax
+from kgen.runtime import arguments, nvrtc
+
+SHIM = r"""
+#include <ucontext.h>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+#define __device__
+#define __global__
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __grid_constant__
+struct Dim { unsigned x; };
+static Dim blockIdx, threadIdx, blockDim;
+alignas(16) static unsigned char row_memory[1 << 18];
+
+struct Copy { unsigned to; const void* from; };
+struct Fiber { ucontext_t context; char* stack = nullptr; bool done = true; unsigned word; std::vector<Copy> copies; };
+static Fiber fibers[1024];
+static ucontext_t scheduler;
+struct Barrier { unsigned arrived = 0, turn = 0; };
+static Barrier block, warps[32];
+static bool moved;
+static void pause() { swapcontext(&fibers[threadIdx.x].context, &scheduler); }
+static void wait(Barrier& b, unsigned threads) {
+    const unsigned turn = b.turn;
+    moved = true;
+    if (++b.arrived == threads) b.arrived = 0, b.turn++;
+    while (b.turn == turn) pause();
+    moved = true;
+}
+static void __syncthreads() { wait(block, blockDim.x); }
+static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
+    const unsigned me = threadIdx.x;
+    fibers[me].word = word;
+    wait(warps[me / 32], 32);
+    const unsigned found = fibers[me ^ apart].word;
+    wait(warps[me / 32], 32);
+    return found;
+}
+static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
+static void copy_later(unsigned to, const void* from) { fibers[threadIdx.x].copies.push_back({to, from}); }
+static void copy_now() {
+    for (Copy c : fibers[threadIdx.x].copies) memcpy(row_memory + c.to, c.from, 16);
+    fibers[threadIdx.x].copies.clear();
+}
+static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
+static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
+static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
+static float max_plain(float a, float b) { return fmaxf(a, b); }
+static float min_plain(float a, float b) { return fminf(a, b); }
+
+static void (*body)(void*);
+static void* body_data;
+static void enter() {
+    body(body_data);
+    fibers[threadIdx.x].done = true;
+    moved = true;
+    while (true) pause();
+}
+// Whether every block ran to its end.
+static bool launched(unsigned grid, unsigned threads) {
+    blockDim.x = threads;
+    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
+        block = Barrier();
+        for (unsigned t = 0; t < threads; t++) {
+            Fiber& f = fibers[t];
+            if (!f.stack) f.stack = (char*)malloc(1 << 18);
+            warps[t / 32] = Barrier(), f.done = false, f.copies.clear();
+            getcontext(&f.context);
+            f.context.uc_stack.ss_sp = f.stack, f.context.uc_stack.ss_size = 1 << 18, f.context.uc_link = &scheduler;
+            makecontext(&f.context, enter, 0);
+        }
+        const unsigned warps = threads / 32;
+        for (bool left = true, any = true; left; ) {
+            if (!any) return false;
+            left = any = false;
+            for (unsigned k = 0; k < warps; k++) {
+                const unsigned w = blockIdx.x % 2 ? warps - 1 - k : k;  // every other block from its last warp on
+                do {
+                    moved = false;
+                    for (unsigned t = 32 * w; t < 32 * w + 32; t++) {
+                        if (fibers[t].done) continue;
+                        left = true, threadIdx.x = t;
+                        swapcontext(&scheduler, &fibers[t].context);
+                    }
+                    any |= moved;
+                } while (moved);
+            }
+        }
+    }
+    return true;
+}
+template <typename... A, size_t... I> static bool run(void (*kernel)(A...), unsigned grid, unsigned threads, void** values, std::index_sequence<I...>) {
+    auto call = [&] { kernel(*static_cast<A*>(values[I])...); };
+    body = [](void* c) { (*static_cast<decltype(call)*>(c))(); };
+    body_data = &call;
+    return launched(grid, threads);
+}
+template <typename... A> static bool run(void (*kernel)(A...), unsigned grid, unsigned threads, void** values) {
+    return run(kernel, grid, threads, values, std::index_sequence_for<A...>());
+}
+"""
+
+#: Instructions, and what stands for them.
+ASM = (
+    (r'asm volatile\("cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16;" :: "r"\((.*?)\),\s*"l"\((.*?)\) : "memory"\);', r"copy_later(\1, \2);"),
+    (r'asm volatile\("cp\.async\.wait_all;" ::: "memory"\);', "copy_now();"),
+    (r'asm\("mov\.u32 %0, %%nctaid\.z;" : "=r"\(again\)\);', "again = 1;"),
+    (r'asm volatile\("prmt\.b32 %0, %0, 0, %1;" : "\+r"\(word\) : "r"\(walk\.again\)\);', "word = walk.again == 0x3210 ? word : 0;"),
+    (r'asm\("(max|min)\.NaN\.f32 %0, %0, %1;" : "\+f"\(a\) : "f"\(b\)\);', r"a = \1_nan(a, b);"),
+    (r'asm\("(max|min)\.f32 %0, %0, %1;" : "\+f"\(a\) : "f"\(b\)\);', r"a = \1_plain(a, b);"),
+    (r"extern __shared__ __align__\(16\) unsigned char row_memory\[\];", ""),
+)  # fmt: skip
+FLAGS = ("-O1", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-shared", "-fPIC")
+
+
+class Emulated(nvrtc.Launcher):
+    """A kernel's launcher for tensors on the CPU; `calls` are the calls that it is built for (None: a call builds what it needs)."""
+
+    def __init__(self, text: str, folder: Path, *calls: tuple[Any, ...]):
+        super().__init__(check.check(syntax.parse(text, "emulated.k")))
+        self.run.arch = "sm_80"
+        self.run.function = self.function  # type: ignore[method-assign]
+        bound = [arguments.bind(self.kernel, args, {}, None) for args in calls]
+        self.expressions = list(dict.fromkeys(e for call in bound for e in nvrtc.expressions(self.kernel, call, "sm_80")))
+        source = self.run.source.partition("#ifndef __CUDACC_RTC__")[0]
+        for pattern, made in ASM:
+            source = re.sub(pattern, made, source, flags=re.S)
+        entries = [
+            f'extern "C" bool launch_{k}(unsigned grid, unsigned threads, void** values) {{ return run(&{e}, grid, threads, values); }}'
+            for k, e in enumerate(self.expressions)
+        ]
+        path = folder / f"{self.kernel.name}.cpp"
+        path.write_text("\n".join([SHIM, source, *entries]))
+        subprocess.run(["g++", *FLAGS, "-o", str(path.with_suffix(".so")), str(path)], check=True)
+        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
+
+    def function(self, expression: str, arch: str) -> Any:
+        entry = getattr(self.library, f"launch_{self.expressions.index(expression)}")
+        entry.restype = ctypes.c_bool
+
+        def start(grid: int, device: int, stream: int, values: list[Any], threads: int, shared: int, cluster: int) -> None:
+            places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+            assert entry(grid, threads, places), "threads wait for one another for ever"
+
+        return start
+
+    def __call__(self, *args: Any, out: Any = None) -> Any:  # type: ignore[override]
+        """The results of a call, by name."""
+        call = arguments.bind(self.kernel, args, {}, out)
+        self.launch(call, 0, 0)
+        return call.results

@@ -1,0 +1,86 @@
+"""CUDA kernels that reduce, run on the CPU (see `emulated.py`): what they compute, and that they write nothing else."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from tests.cuda.emulated import Emulated  # noqa: E402
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+FOUND = """f(x: f32[..., N]) -> (y: f32[..., N], s: f32[...], i: i64[...], least: f32[...])
+
+s = sum[N](x)
+i = argmax[N](x)
+least = min[N](x)
+y = x - max[N](x)
+"""
+PICKED = """g(x: f32[..., V], t: i64[...], k: i8[V]) -> (y: f32[...], n: i64[...], j: i64[...])
+
+y = pick[V](x, t) / 3 + prod[V](1.0 if x < 6 else x)
+n = sum[V](x > 0) % -7 + (sum[V](k) << (t * 16))
+j = argmin[V](k * x)
+"""
+
+
+def integers(*shape: int):
+    """Small integers: their sums are exact in any order, and many are equal."""
+    return torch.randint(-8, 9, shape).float()
+
+
+def same(got, want) -> None:
+    assert got.shape == want.shape and got.dtype == want.dtype
+    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.nan_to_num(123.0), want.nan_to_num(123.0)), (got, want)
+
+
+def test_rows_are_reduced_whoever_takes_them(tmp_path):
+    """A few lanes, a warp, a block, a block that keeps its row in shared memory, several launches, and rows side by side: whole vectors and
+    rows that begin and end within one."""
+    torch.manual_seed(0)
+    given = [
+        integers(9, 5),
+        integers(3, 33),
+        integers(3, 1001)[:, 1:],
+        integers(3, 4096),
+        integers(1, 20000),
+        integers(2, 66001),
+        integers(40, 70).T,
+    ]
+    kernel = Emulated(FOUND, tmp_path, *((x,) for x in given))
+    teams = {tuple(e.split("<")[2].split(", ")[k] for k in (2, 3, 10, 12)) for e in kernel.expressions}
+    assert len(teams) >= 7, teams
+    for x in given:
+        for special in (False, True):
+            if special:
+                x[0, x.shape[1] // 2 :: 3] = float("nan")
+                x[1:2, :] = float("-inf")
+                x[-1, -1] = float("inf")
+            m, n = x.shape
+            y, s, i, least = (torch.full((size + 32,), 77.0) for size in (m * n, m, m, m))
+            i = i.long()
+            out = y[16:-16].view(m, n), s[16:-16], i[16:-16], least[16:-16]
+            kernel(x, out=out)
+            same(out[0], x - x.amax(-1, keepdim=True))
+            same(out[1], x.sum(-1))
+            same(out[2], x.argmax(-1))
+            same(out[3], x.amin(-1))
+            for whole in (y, s, i, least):
+                assert (whole[:16] == 77).all() and (whole[-16:] == 77).all(), "something else was written"
+
+
+def test_what_is_picked_counted_and_shifted(tmp_path):
+    torch.manual_seed(1)
+    given = [(integers(5, 21), torch.tensor([0, 20, 7, -1, 3]), torch.randint(-100, 100, (21,), dtype=torch.int8))]
+    kernel = Emulated(PICKED, tmp_path, *given)
+    ((x, t, k),) = given
+    found = kernel(x, t, k)
+    inside = (t >= 0) & (t < 21)
+    picked = torch.where(inside, x[torch.arange(5), t.clamp(0, 20)], float("nan"))
+    same(found["y"], picked / 3 + torch.where(x < 6, 1.0, x).prod(-1))
+    shifted = torch.where((t >= 0) & (t * 16 < 64), k.long().sum() << (t * 16).clamp(0, 63), 0)
+    same(found["n"], (x > 0).sum(-1).remainder(-7) + shifted)
+    same(found["j"], (k * x).argmin(-1))
