@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kgen import __version__
-from kgen.errors import KgenError
+from kgen.errors import KgenError, printed
 
 if TYPE_CHECKING:
     from kgen.check import Kernel
@@ -90,7 +90,7 @@ class _Commands(click.Group):
     """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in ("compile", "check", "show", "bench", "fmt", "list") if name in self.commands]
+        return [name for name in ("compile", "check", "fuzz", "show", "bench", "fmt", "list") if name in self.commands]
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         try:
@@ -148,7 +148,10 @@ def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: boo
                 if build_too:
                     from kgen.runtime.toolchain import build_file
 
-                    build_file(t, path, k, arch)
+                    try:
+                        build_file(t, path, k, arch)
+                    except OSError as error:
+                        raise KgenError(f"cannot build {path}: {error.strerror or error}") from None
                 rows.append(_compiled_row(k, path, source))
 
     try:
@@ -256,6 +259,8 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
         if failed:
             raise _Fail("\n".join(f"error: {line}" for line in failed))
         return
+    from kgen.testing.reproducer import explained
+
     reports: list[Any] = []
 
     def work(spec: str) -> None:
@@ -264,8 +269,10 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
             check = checks.check_backward if backward else checks.check
             report = check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty())
             reports.append(report)
-            for failure in report.failures:
-                click.echo(_coloured(f"error: {failure}"), err=True)
+            if report.failures:
+                with checks.shown_progress("making the case small", sys.stderr.isatty()):
+                    said = explained(report)
+                click.echo(_coloured(said), err=True)
 
     try:
         _each(specs, work)
@@ -274,6 +281,80 @@ def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int,
             _print_table(checks.HEADS, [r.row() for r in reports], right=tuple(range(2, len(checks.HEADS))))
     if any(r.failures for r in reports):
         raise SystemExit(1)
+
+
+# ------------------------------------------------------------------------------------------------ fuzz
+
+
+@main.command("fuzz")
+@click.option("--minutes", default=1.0, show_default=True, type=click.FloatRange(0, 10_000), help="How long to go on.")
+@click.option("--target", "wanted", default=None, metavar="LIST", help="Targets: cuda,triton,cpp,torch (default: all that run here).")
+@click.option("--seed", default=0, show_default=True, help="Names the programs; the same seed goes on where it was.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Worker processes.")
+@click.option("--keep", default="fuzzed", show_default=True, metavar="DIR", help="Where failures and counts are kept.")
+@click.option("--replay", multiple=True, type=click.Path(exists=True), metavar="FILE.k", help="Look at kept files instead, once.")
+def fuzz_(minutes: float, wanted: str | None, seed: int, jobs: int, keep: str, replay: tuple[str, ...]) -> None:
+    """Hold random programs to what must hold of any: printing, renaming, rules, targets, gradients, rows."""
+    names = [name for name in (wanted or "").split(",") if name and name != "all"]
+    if unknown := [name for name in names if name not in (*TARGETS, "torch")]:
+        raise click.UsageError(f"there is no target {unknown[0]}; targets are {', '.join(TARGETS)}, torch")
+    from kgen.testing import checks, fuzz
+
+    able: list[str] = []
+    for name in names or ("torch", *TARGETS):
+        runs, left_out = checks.targets(name)
+        able += runs
+        for other, why in left_out.items():
+            click.echo(f"left out {other}: {why}", err=True)
+    if not able:
+        raise _Fail("error: no target runs here")
+    if replay:
+        found = fuzz.replay(replay, able)
+        for failure in found:
+            click.echo(_coloured(f"error: {failure.broken} {failure.target}: {failure.message}\n{failure.text}"), err=True)
+        click.echo(f"{len(replay)} files, {len(found)} failures")
+        raise SystemExit(1 if found else 0)
+    campaign = fuzz.Campaign(fuzz.Plan(seed, tuple(able), Path(keep)), jobs)
+    with _told(minutes) as tell:
+        state = campaign.run(minutes, tell)
+    if state.counts:
+        _print_table(fuzz.HEADS, state.rows(), right=tuple(range(2, len(fuzz.HEADS))))
+    click.echo(fuzz.summary(state))
+    for name in state.failures:
+        click.echo(f"kept {Path(keep) / name}", err=True)
+    if state.failed:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _told(minutes: float) -> Iterator[Callable[[Any], None]]:
+    """How far a campaign is: a bar on a terminal, else a line a minute."""
+    import time
+
+    start = time.monotonic()
+    if not sys.stderr.isatty():
+        last = [start]
+
+        def line(state: Any) -> None:
+            if time.monotonic() - last[0] >= 60:
+                last[0] = time.monotonic()
+                click.echo(f"{state.programs:,} programs, {state.cases:,} cases, {state.failed:,} failures", err=True)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=max(1.0, 60 * minutes))
+
+        def shown(state: Any) -> None:
+            rate = state.programs / state.seconds * 60 if state.seconds else 0
+            text = f"{state.programs:,} programs  {state.cases:,} cases  {state.failed:,} failures  {rate:.0f} a minute"
+            bar.update(task, completed=time.monotonic() - start, description=text)
+
+        yield shown
 
 
 # ------------------------------------------------------------------------------------------------ bench
@@ -397,8 +478,8 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
         if spec == "-":
             text, name = sys.stdin.read(), "<stdin>"
         else:
-            if not Path(spec).exists():
-                raise KgenError(f"cannot read {spec}: no such file or directory")
+            if not os.path.exists(spec):
+                raise KgenError(f"cannot read {printed(spec, '')}: no such file or directory")
             text, name = read_spec(spec)
         new = typeset.format_file(syntax.parse(text, name))
         if spec == "-":
@@ -410,7 +491,7 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
 
     _each(specs, work)
     for spec in changed:
-        click.echo(f"{'would set' if check_only else 'set'} {spec}", err=True)
+        click.echo(f"{'would set' if check_only else 'set'} {printed(spec, '')}", err=True)
     if check_only and changed:
         raise SystemExit(1)
 

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import inspect
 import itertools
+import os
 import warnings
 import weakref
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from kgen import check as checker
 from kgen import syntax
 from kgen.backends import TARGETS, backend
 from kgen.backends.base import resource
-from kgen.errors import KgenError, Source
+from kgen.errors import KgenError, Source, printed
 from kgen.types import ELLIPSIS, Binding, f32
 
 
@@ -29,28 +30,29 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
 
     Raises `KgenError` where the file is missing, unreadable, too long or not UTF-8.
     """
-    path = Path(spec)
-    if not path.suffix and len(path.parts) == 1 and not path.exists() and (bundled := resource("specs") / f"{path}.k").is_file():
+    path, shown = Path(spec), printed(str(spec), "")
+    bundled = resource("specs") / f"{path}.k"
+    if not path.suffix and len(path.parts) == 1 and not os.path.exists(path) and os.path.isfile(bundled):
         return bundled.read_text(encoding="utf-8"), f"{path}.k"
     try:
         if path.is_dir():
-            raise KgenError(f"{spec} is a folder, not a spec")
+            raise KgenError(f"{shown} is a folder, not a spec")
         with path.open("rb") as file:
             data = file.read(syntax.MAX_BYTES + 1)
     except OSError as error:
         known = resource("specs") / f"{path.name.removesuffix('.k')}.k"
         raise KgenError(
-            f"cannot read {spec}: {(error.strerror or 'error').lower()}",
-            help=f"`{known.stem}` is a bundled spec" if known.is_file() else "",
+            f"cannot read {shown}: {(error.strerror or 'error').lower()}",
+            help=f"`{known.stem}` is a bundled spec" if os.path.isfile(known) else "",
         ) from None
     except ValueError as error:
         raise KgenError(f"cannot read {str(spec)!r}: {error}") from None
     if len(data) > syntax.MAX_BYTES:
-        raise KgenError(f"{spec} is longer than {syntax.MAX_BYTES:,} bytes", help="one file holds one kernel")
+        raise KgenError(f"{shown} is longer than {syntax.MAX_BYTES:,} bytes", help="one file holds one kernel")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"), str(spec)
     except UnicodeDecodeError as error:
-        raise KgenError(f"{spec} is not UTF-8 (byte {error.start})", Source(str(spec), "")) from None
+        raise KgenError(f"{shown} is not UTF-8 (byte {error.start})", Source(str(spec), "")) from None
 
 
 def load(spec: str | Path) -> Kernel:
@@ -214,14 +216,15 @@ class Kernel:
 
         return to_spec(self.kernel)
 
-    def check(self, examples: int = 100, target: str | None = None, seed: int = 0) -> Any:
+    def check(self, examples: int = 100, target: str | None = None, seed: int = 0, against: Callable[..., Any] | None = None) -> Any:
         """Run random cases against float64 and the derived bound, as `kgen check` does, on every target that runs here (or one).
 
-        Returns the reports, which print as a table; raises `KgenError` with the failures.
+        `against` is a torch function of the same arguments that the kernel is held against as well; `kgen.testing.check` says
+        more of it.  Returns the reports, which print as a table; raises `KgenError` with the failures, the first of them made small.
         """
-        from kgen.testing import checks
+        from kgen.testing.against import check
 
-        return checks.check_all(self.kernel, target, examples, seed)
+        return check(self, against, target=target, examples=examples, seed=seed)
 
     def _repr_latex_(self) -> str:
         from kgen.show import latex
@@ -334,7 +337,10 @@ class _Torch:
     def __call__(self, call: Any) -> None:
         from kgen.runtime.evaluate import Evaluator
 
-        for r, value in zip(self.kernel.results, Evaluator(self.kernel, call.given).run(), strict=True):
+        values = Evaluator(self.kernel, call.given).run()
+        if any(r.state for r in self.kernel.results):  # one may be a parameter that another writes
+            values = tuple(value.clone() for value in values)
+        for r, value in zip(self.kernel.results, values, strict=True):
             call.results[r.name].copy_(value)
 
 

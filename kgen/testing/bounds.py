@@ -86,7 +86,7 @@ class Analysis(Evaluator):
                 x = torch.tensor(x, dtype=torch.float64 if isinstance(x, float) else None).reshape([1] * len(self.order))
                 e = torch.zeros_like(x, dtype=torch.float64)
             if stored.is_float:
-                e = e + 0.5 * ulp(x.double(), stored.name)
+                e = e + 0.5 * ulp(self.size_of(x.double(), e), stored.name)  # what is rounded may be as far off as that
                 if stored is f64:  # the reference is rounded as well
                     e = e + 0.5 * ulp(x.double(), "f64")
                 x = x.double()
@@ -165,7 +165,8 @@ class Analysis(Evaluator):
                     wide = args[k].double()
                     entering[k] = torch.where(wide.float().double() != wide, 0.5 * ulp(wide, "f32"), entering[k])
                 elif isinstance(operand.type, Float) and self.compute(operand) == "f64":  # narrowed, as 0-d tensors are
-                    entering[k] = torch.where(args[k].abs() > FORMATS["f32"][2], torch.inf, entering[k] + 0.5 * ulp(args[k], "f32"))
+                    rounding = 0.5 * ulp(self.size_of(args[k], entering[k]), "f32")
+                    entering[k] = torch.where(args[k].abs() > FORMATS["f32"][2], torch.inf, entering[k] + rounding)
         moved = self.moved(v, x, args, entering)
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
@@ -173,7 +174,7 @@ class Analysis(Evaluator):
             digits = resolve(str(v.attr), self.binding).name
             if digits in ("f16", "bf16") or self.keeps(v):
                 return moved  # the ends of the interval were rounded too, or nothing is
-            return moved + (0.5 * ulp(x, format_) if digits == "f32" else 0)
+            return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
         exact_ops = (
             "where",
@@ -266,7 +267,13 @@ class Analysis(Evaluator):
             reach = errors[0] + errors[1]
             return torch.where((reach != 0) & ~((a - b).abs() > reach) | torch.isnan(reach), torch.inf, 0.0)
         if v.op in ("sin", "cos"):  # their slope is at most 1, and they come back between the ends of an interval
-            return errors[0].clamp(max=2.0)
+            return torch.where(torch.isinf(errors[0]), torch.nan, errors[0].clamp(max=2.0))  # of an infinity they are NaN
+        if v.op == "tan":  # |tan(x + e) - tan(x)| = tan(e) (1 + t^2) / (1 - t tan(e)), up to the pole that is atan2(1, |t|) away
+            t, step = x.double().abs(), torch.tan(errors[0])
+            known = torch.where(errors[0] < torch.atan2(torch.ones_like(t), t), step * (1 + t * t) / (1 - t * step), torch.inf)
+            return torch.where(errors[0] == 0, 0.0, torch.where(torch.isfinite(errors[0]), known, torch.nan))
+        if v.op == "mod" and x.dtype.is_floating_point:
+            return self.moved_mod(x, args, errors)
         # errors near the end of float64 would vanish in the sums below: move further, and scale back (but not where it jumps)
         far, back = torch.ones((), dtype=torch.float64), 1.0
         if self.compute(v) == "f64":
@@ -292,11 +299,39 @@ class Analysis(Evaluator):
             same = (y == x) | (torch.isnan(y.double()) & torch.isnan(x.double()))
             step = torch.where(same, 0.0, (y.double() - x.double()).abs() / back)
             worst = torch.maximum(worst, step)
-        for k in carrying:
-            worst = torch.where(torch.isnan(errors[k]), torch.nan, worst)
-        if v.op == "div" and 1 in carrying and self.floors[v.args[1]] < 0:  # between the ends of the divisor lies its zero
-            worst = torch.where(torch.as_tensor(args[1], dtype=torch.float64).abs() < errors[1], torch.inf, worst)
+        for k in carrying:  # a NaN that may be a number, or the other way round
+            base = torch.as_tensor(args[k])
+            worst = torch.where(torch.isnan(errors[k]) | torch.isnan(base) & torch.isinf(errors[k]), torch.nan, worst)
+        pole = self.pole(v, args, errors, far)
+        worst = torch.where(pole & ~torch.isnan(worst), torch.inf, worst)  # NaN stays: what comes of 0 / 0 may be NaN
+        if v.op == "atan2":  # it jumps where its first operand changes sign beside a negative second one
+            cut = (torch.as_tensor(args[0]).abs() <= errors[0]) & (torch.as_tensor(args[1]) - errors[1] <= 0)
+            worst = torch.where(cut & (errors[0] + errors[1] != 0) & ~torch.isnan(worst), 2 * torch.pi, worst)
         return worst
+
+    def pole(self, v: Value, args: list, errors: list, far: Any) -> Any:
+        """Whether a pole lies between the ends of the operands' intervals, where evaluating at the ends does not show it."""
+        torch = self.torch
+        a, b = (torch.as_tensor(args[k] if k < len(args) else 0.0, dtype=torch.float64) for k in (0, 1))
+        if v.op == "div" and self.floors[v.args[1]] < 0:
+            return b.abs() < errors[1]
+        if v.op == "pow":
+            return (a.abs() <= errors[0]) & (errors[0] != 0) & (b - errors[1] < 0)
+        if v.op in ("lgamma", "digamma"):
+            low = a - far * errors[0]
+            return (errors[0] != 0) & (low <= 0) & (torch.ceil(low) <= a + far * errors[0])
+        return torch.zeros((), dtype=torch.bool)
+
+    def moved_mod(self, x: Any, args: list, errors: list) -> Any:
+        """`moved` for a remainder of floats: x = a - b floor(a / b) moves by the error of a and that of b times the quotient,
+        and by a whole |b| where that may pass a multiple of b (NaN where b may be 0)."""
+        torch = self.torch
+        a, b = (torch.as_tensor(t, dtype=torch.float64) for t in args)
+        drift = errors[0] + torch.where(errors[1] != 0, ((a / b).abs() + 1) * errors[1], 0.0)
+        jumps = ~((x.abs() > drift) & (x.abs() + drift < b.abs()))
+        moved = torch.where(jumps, b.abs() + errors[1], drift)
+        unknown = (b.abs() <= errors[1]) | ~torch.isfinite(drift)
+        return torch.where(drift == 0, 0.0, torch.where(unknown, torch.nan, moved))
 
     # ------------------------------------------------------------------------------------------------ reductions
 

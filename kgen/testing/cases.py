@@ -1,24 +1,30 @@
 """The arguments of a random case: sizes at the edges of schedules, strides of every kind, special values.
 
-In: a checked kernel.  Out: its arguments, drawn from (seed, number) alone, so that the two name a case.
+In: a checked kernel and a source of choices.  Out: its arguments.  The choices of `Seeded` follow from (seed, number) alone, so
+that the two name a case; those of `strategies.Chosen` are Hypothesis's, so that a failing case shrinks.  Of every choice the
+first alternative is the simplest.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kgen.check import Kernel, Parameter
+from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
 from kgen.runtime.arguments import default
-from kgen.types import ELLIPSIS, Number, is_float, resolve_named
+from kgen.types import DTYPES, ELLIPSIS, DType, resolve_named
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
 MAX_ELEMENTS = 20_000
 #: Lengths of rows: each side of a warp, of a block, and of what a schedule keeps resident.
 ROWS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025)
 LONG_ROWS = (4096, 4097)
+LAYOUTS = ("dense", "permuted", "sliced", "offset", "expanded")
 #: Values that kernels get wrong: ties, ends of ranges, infinities, NaN, numbers of which exp overflows or underflows.
 FLOATS = (
     0.0,
@@ -57,31 +63,124 @@ FLOATS = (
 )
 
 
-class Draw:
-    """The arguments of one case, drawn from (seed, number) alone."""
+class Seeded(random.Random):
+    """Choices that follow from a kernel's name, a seed and a number alone; those of whole tensors come from a torch generator."""
 
-    def __init__(self, kernel: Kernel, seed: int, number: int):
+    extremes: tuple[float, ...] = ()  # more special values: none, so that cases stay what they were
+
+    def __init__(self, name: str, seed: int, number: int):
+        import torch
+
+        super().__init__(f"{name} {seed} {number}")
+        self.number, self.torch = number, torch
+        self.generator = torch.Generator().manual_seed(self.getrandbits(62))
+
+    def binding(self, bindings: list[dict[str, str]]) -> dict[str, str]:
+        """One of the choices of dtypes: each in its turn."""
+        return bindings[self.number % len(bindings)]
+
+    def chance(self, probability: float) -> bool:
+        """Whether something happens; the simpler answer is no."""
+        return self.random() < probability
+
+    def likely(self, probability: float) -> bool:
+        """Whether something happens; the simpler answer is yes."""
+        return self.random() < probability
+
+    def several(self, values: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+        """As many of the values as one of the counts says."""
+        return [self.choice(values) for _ in range(self.choice(counts))]
+
+    def some(self, shape: Sequence[int], rate: float) -> Any:
+        """A mask that is true at about `rate` of its places."""
+        return self.torch.rand(list(shape), generator=self.generator) < rate
+
+    def among(self, values: Any, shape: Sequence[int]) -> Any:
+        """A tensor of elements of `values` (of one dim)."""
+        return values[self.torch.randint(0, len(values), list(shape), generator=self.generator)]
+
+    def uniforms(self, shape: Sequence[int]) -> Any:
+        return self.torch.rand(list(shape), generator=self.generator)
+
+    def normal(self, shape: Sequence[int]) -> Any:
+        return self.torch.randn(list(shape), generator=self.generator, dtype=self.torch.float64)
+
+    def integers(self, low: int, high: int, shape: Sequence[int], dtype: Any) -> Any:
+        """Integers of a dtype from `low` to below `high`."""
+        return self.torch.randint(low, high, list(shape), generator=self.generator, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a case may be.
+
+    `dtypes` says what dtype variables stand for ({"T": "bf16"}, or several names), `sizes` how large dims are ({"N": 64}, or several
+    sizes; "..." takes a shape), `layouts` which of LAYOUTS tensors have, `special` whether special values and indices outside of
+    what is picked from occur, `max_elements` how many elements the dims have together at most.  Raises `KgenError` through
+    `held`, where a name is none of the kernel's.
+    """
+
+    dtypes: Mapping[str, str | Sequence[str]] | None = None
+    sizes: Mapping[str, int | Sequence[int]] | None = None
+    special: bool = True
+    layouts: Sequence[str] = LAYOUTS
+    max_elements: int = MAX_ELEMENTS
+
+    def held(self, kernel: Kernel) -> Limits:
+        """The limits, where they fit a kernel."""
+        named = [d for p in kernel.params for d in p.dims or ()]
+        known: tuple[tuple[str, Any, Any, str], ...] = (
+            ("dtype variable", self.dtypes or (), kernel.variables, f"{kernel.signature()}"),
+            ("dim", self.sizes or (), named, f"{kernel.signature()}"),
+            ("layout", self.layouts, LAYOUTS, f"layouts are {', '.join(LAYOUTS)}"),
+        )
+        for what, given, there, help in known:
+            if unknown := [name for name in given if name not in there]:
+                raise KgenError(f"{kernel.name}: there is no {what} {unknown[0]}", help=help)
+        for variable in self.dtypes or ():
+            if unknown := [d for d in self.of(variable) if d not in DTYPES or not DTYPES[d].is_float]:
+                raise KgenError(f"{kernel.name}: {variable} cannot be {unknown[0]}", help="a dtype variable is f16, bf16, f32 or f64")
+        return self
+
+    def of(self, variable: str) -> tuple[str, ...]:
+        """The dtypes that a variable may stand for (none: any)."""
+        given = (self.dtypes or {}).get(variable, ())
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    def size(self, dim: str) -> tuple[int, ...]:
+        """The sizes that a dim may have (none: any); of `...` its shape."""
+        given = (self.sizes or {}).get(dim, ())
+        return (given,) if isinstance(given, int) else tuple(given)
+
+
+class Draw:
+    """The arguments of one case, within limits, drawn from a source; without one from (seed, number) alone."""
+
+    def __init__(self, kernel: Kernel, seed: int = 0, number: int = 0, limits: Limits | None = None, source: Any = None):
         import torch
 
         self.torch, self.kernel = torch, kernel
-        self.random = random.Random(f"{kernel.name} {seed} {number}")
-        self.generator = torch.Generator().manual_seed(self.random.getrandbits(62))
-        bindings = kernel.bindings()
-        self.binding = {v: d.name for v, d in bindings[number % len(bindings)].items()}
+        self.limits = (limits or Limits()).held(kernel)
+        self.random = source if source is not None else Seeded(kernel.name, seed, number)
+        bindings = [{v: d.name for v, d in b.items()} for b in kernel.bindings()]
+        allowed = [b for b in bindings if all(d in (self.limits.of(v) or (d,)) for v, d in b.items())]
+        self.binding = self.random.binding(allowed)
         self.reduced = {d for v in kernel.values if v.op == "pick" or v.op in REDUCTIONS and v.attr for d in v.attr}
         self.picked = self.indices()
-        self.batch = [self.random.choice(SIZES) for _ in range(self.random.choice((0, 1, 1, 2, 2, 3, 5)))]
+        self.batch = self.random.several(SIZES, (0, 1, 1, 2, 2, 3, 5))
         self.named = {d: self.random.choice(SIZES) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
         if self.reduced:
             self.rows()
+        self.fix()
         self.shrink()
-        if self.random.random() < 0.03 and (self.batch or self.named):
+        if self.random.chance(0.03) and (self.batch or self.named):
             place = self.random.randrange(len(self.batch) + len(self.named))
             if place < len(self.batch):
                 self.batch[place] = 0
             else:
                 self.named[list(self.named)[place - len(self.batch)]] = 0
-        self.special = self.random.random() < 0.5
+            self.fix()
+        self.special = self.random.chance(0.5) and self.limits.special
 
     def indices(self) -> dict[str, str]:
         """The integer parameters from which `pick` takes its index, each with the dim that it picks from."""
@@ -91,7 +190,7 @@ class Draw:
             while stack:
                 t = values[stack.pop()]
                 stack.extend(t.args)
-                if t.op == "param" and not isinstance(t.type, Number) and not is_float(t.type):
+                if t.op == "param" and isinstance(t.type, DType) and t.type.is_int:
                     found[str(t.attr)] = v.attr[0]
         return found
 
@@ -99,12 +198,33 @@ class Draw:
         """Sizes of the reduced dims: one of them from the boundaries, what is reduced with it small."""
         rnd = self.random
         named = [d for d in self.named if d in self.reduced]
-        long = rnd.random() < 0.05
+        long = rnd.chance(0.05)
         for k, d in enumerate(rnd.sample(named, len(named))):
             self.named[d] = rnd.choice(LONG_ROWS if long else ROWS) if k == 0 else rnd.choice(SIZES[:14])
 
+    def fix(self) -> None:
+        """Set the sizes that are limited."""
+        if ELLIPSIS in (self.limits.sizes or ()):
+            self.batch = list(self.limits.size(ELLIPSIS))
+        for d in self.named:
+            if (sizes := self.limits.size(d)) and self.named[d] not in sizes:
+                self.named[d] = self.random.choice(sizes)
+
     def shrink(self) -> None:
-        while math.prod(self.batch) * math.prod(self.named.values()) > MAX_ELEMENTS:
+        """Halve sizes, of those that are not limited, until there are few enough elements."""
+        limited = {d: self.limits.size(d) for d in self.named if self.limits.size(d)}
+        while math.prod(self.batch) * math.prod(self.named.values()) > self.limits.max_elements:
+            if limited or ELLIPSIS in (self.limits.sizes or ()):
+                free = [d for d, n in self.named.items() if d not in limited and n > 1]
+                if ELLIPSIS not in (self.limits.sizes or ()) and any(n > 1 for n in self.batch):
+                    self.batch[self.batch.index(max(self.batch))] //= 2
+                elif free:
+                    self.named[max(free, key=lambda d: self.named[d])] //= 2
+                elif smaller := [d for d, sizes in limited.items() if min(sizes) < self.named[d]]:
+                    self.named[smaller[0]] = min(limited[smaller[0]])
+                else:
+                    break  # they are what was asked for
+                continue
             kept = {d: n for d, n in self.named.items() if not (self.reduced and d in self.reduced) and n > 1}
             rows = ELLIPSIS not in self.reduced and any(n > 1 for n in self.batch) or kept  # what is not reduced gives way first
             named = kept if self.reduced and rows else self.named
@@ -118,8 +238,16 @@ class Draw:
         written = {r.state for r in self.kernel.results if r.state}
         return {p.name: self.tensor(p, p.name in written) if p.is_tensor else self.number(p) for p in self.kernel.params}
 
+    def written(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments, where what is written in place has the whole shape (a parameter that broadcasts is drawn anew)."""
+        for name in [r.state for r in self.kernel.results if r.state]:
+            p = next(q for q in self.kernel.params if q.name == name)
+            if ELLIPSIS in (p.dims or ()) and tuple(given[name].shape[: len(self.batch)]) != tuple(self.batch):
+                given[name] = self.tensor(p, True)
+        return given
+
     def number(self, p: Parameter) -> float | int:
-        if p.default is not None and self.random.random() < 0.5:
+        if p.default is not None and self.random.likely(0.5):
             return default(p)
         if p.dtype == "int":
             return self.random.choice((1, 2, 3, 7, 10, 100, 1000))
@@ -130,19 +258,23 @@ class Draw:
         assert p.dims is not None
         rnd = self.random
         batch = list(self.batch) if ELLIPSIS in p.dims else []
-        if batch and not written and rnd.random() < 0.3:
-            batch = [1 if rnd.random() < 0.4 else n for n in batch][rnd.randrange(len(batch) + 1) if rnd.random() < 0.5 else 0 :]
+        if batch and not written and rnd.chance(0.3):
+            batch = [1 if rnd.chance(0.4) else n for n in batch][rnd.randrange(len(batch) + 1) if rnd.chance(0.5) else 0 :]
         if sum(ELLIPSIS in (q.dims or ()) for q in self.kernel.params) == 1:
             batch = list(self.batch) if ELLIPSIS in p.dims else []
         shape = batch + [self.named[d] for d in p.dims if d != ELLIPSIS]
         x = self.strided(p, shape, written)
+        if p.name in self.picked and not self.limits.special:
+            x = x.contiguous()  # all its elements are set
         if self.reduced and x.numel() and 0 not in x.stride():
             self.plant(p, x, len(batch))
         return x
 
     def strided(self, p: Parameter, shape: list[int], written: bool) -> Any:
         rnd = self.random
-        way = rnd.choice(("dense", "dense", "dense", "permuted", "sliced", "offset", "expanded"))
+        way = rnd.choice(("dense", "dense", *LAYOUTS))
+        if way not in self.limits.layouts:
+            way = rnd.choice(tuple(self.limits.layouts))
         if way == "expanded" and (written or not shape):
             way = "offset"
         if way == "dense" or not shape:
@@ -166,30 +298,30 @@ class Draw:
 
     def plant(self, p: Parameter, x: Any, lead: int) -> None:
         """Write what reductions get wrong into a tensor: rows of special values, and indices into what is picked from."""
-        torch, rnd, generator = self.torch, self.random, self.generator
+        torch, rnd = self.torch, self.random
         if p.name in self.picked:
             size = self.named[self.picked[p.name]]
             limit = torch.iinfo(x.dtype).max
-            inside = torch.randint(0, max(1, min(size, limit)), x.shape, generator=generator)
+            inside = rnd.integers(0, max(1, min(size, limit)), x.shape, torch.int64)
             ignored = [default(q) for q in self.kernel.params if q.dtype == "int" and q.default is not None]
-            other = torch.tensor([-1, size, -size, 2**40, -(2**63), *ignored])
-            other = other[torch.randint(0, len(other), x.shape, generator=generator)].clamp(torch.iinfo(x.dtype).min, limit)
-            x.copy_(torch.where(torch.rand(x.shape, generator=generator) < 0.15, other, inside))
+            other = rnd.among(torch.tensor([-1, size, -size, 2**40, -(2**63), *ignored]), x.shape)
+            outside = rnd.some(x.shape, 0.15) & self.limits.special
+            x.copy_(torch.where(outside, other.clamp(torch.iinfo(x.dtype).min, limit), inside))
             return
         named = [d for d in p.dims or () if d != ELLIPSIS]
         along = [ELLIPSIS in self.reduced] * lead + [d in self.reduced for d in named]
         if not x.dtype.is_floating_point or not any(along) or not self.special:
             return
         heads = [1 if reduced else n for reduced, n in zip(along, x.shape, strict=True)]
-        chosen = torch.rand(heads, generator=generator) < 0.3
-        everywhere = torch.rand(x.shape, generator=generator)
+        chosen = rnd.some(heads, 0.3)
+        everywhere = rnd.uniforms(x.shape)
         first = torch.ones(x.shape, dtype=torch.bool)  # one place of each row
         for d, reduced in enumerate(along):
             if reduced:
                 place = torch.arange(x.shape[d]).reshape([-1 if k == d else 1 for k in range(x.dim())])
                 first = first & (place == rnd.randrange(x.shape[d]))
         kind = rnd.choice(("equal", "-inf", "inf", "nan", "masked", "wide", "offset"))
-        wide = torch.randn(x.shape, generator=generator, dtype=torch.float64) * 10 ** (everywhere * 12 - 6)
+        wide = rnd.normal(x.shape) * 10 ** (everywhere * 12 - 6)
         changed = {
             "equal": torch.full_like(wide, rnd.choice((0.0, 1.0, -3.0, 1e4, 0.1))),
             "-inf": torch.full_like(wide, -math.inf),
@@ -202,22 +334,23 @@ class Draw:
         x.copy_(torch.where(chosen, changed, x.double()))
 
     def fill(self, shape: list[int], dtype: str) -> Any:
-        torch, rnd, generator = self.torch, self.random, self.generator
+        torch, rnd = self.torch, self.random
         declared = resolve_named(dtype, self.binding)
         torch_dtype = getattr(torch, declared.torch)
         if declared.kind == "bool":
-            return torch.rand(shape, generator=generator) < 0.5
+            return rnd.some(shape, 0.5)
         if declared.is_int:
             info = torch.iinfo(torch_dtype)
             low, high = (info.min, info.max) if self.special else (max(info.min, -20), min(info.max, 20))
-            return torch.randint(low, high, shape, generator=generator, dtype=torch_dtype)
+            return rnd.integers(low, high, shape, torch_dtype)
         scale = rnd.choice((1.0, 1.0, 3.0, 30.0, 1e-3, 1e3))
-        x = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
+        x = rnd.normal(shape) * scale
         if self.special:
             # in a long row one NaN or one square that overflows would hide all else: fewer there, and small ones alone
             rate = rnd.choice((0.15, 0.01, 0.001)) if self.reduced else 0.15
-            few = self.reduced and rnd.random() < 0.5
-            values = torch.tensor([v for v in FLOATS if not few or abs(v) <= 1e4], dtype=torch.float64)
-            chosen = values[torch.randint(0, len(values), shape, generator=generator)]
-            x = torch.where(torch.rand(shape, generator=generator) < rate, chosen, x)
+            few = self.reduced and rnd.likely(0.5)
+            floats = (*FLOATS, *rnd.extremes)
+            values = torch.tensor([v for v in floats if not few or abs(v) <= 1e4], dtype=torch.float64)
+            chosen = rnd.among(values, shape)
+            x = torch.where(rnd.some(shape, rate), chosen, x)
         return x.to(torch_dtype)

@@ -7,21 +7,64 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import TARGETS
-from kgen.testing.cases import Draw
-from kgen.types import DTYPES, ELLIPSIS
+from kgen.testing.cases import Draw, Limits
+from kgen.types import ELLIPSIS, TORCH, f32, is_variable, resolve
 
-HEADS = ("kernel", "target", "cases", "elements", "unbounded", "worst ulp", "of bound", "eager ulp")
+HEADS = ("kernel", "target", "cases", "elements", "unbounded", "worst ulp", "its bound", "of bound", "eager ulp")
+
+
+class CheckFailed(KgenError, AssertionError):
+    """A kernel that does not keep to what it is held against: a failed assertion to a test, to others kgen's own error."""
+
+    def __init__(self, text: str):
+        super().__init__(text.removeprefix("error: "))
+
+    def __reduce__(self) -> Any:
+        return CheckFailed, (str(self),)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with a case, in words, and in what.
+
+    `kind` is "value" (of the element `at` of a result, which is to be `expected` within `bound`), "nan" (the same, where one of the two
+    is NaN), "shape" or "dtype" (of a result, which is to be `expected`), "error" (a call that has a meaning raises `message`) or
+    "no error" (a call that has none does not raise `expected`)."""
+
+    kind: str
+    message: str
+    result: str = ""
+    at: tuple[int, ...] = ()
+    expected: Any = None
+    bound: float = 0.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that failed: its trial, number and seed, its arguments, and what is wrong with it."""
+
+    trial: Trial
+    number: int
+    seed: int
+    arguments: dict[str, Any]
+    finding: Finding
+
+    def __str__(self) -> str:
+        where = _where(self.trial.kernel, self.trial.target, self.seed, self.number, self.arguments)
+        return f"{where}: {f'result {self.finding.result}: ' if self.finding.result else ''}{self.finding.message}"
+
 
 @dataclass
 class Report:
-    """What a check found: how many cases and elements, the worst error in ulp of the result's dtype (and of eager's), the
-    largest fraction of its bound that an error took, and a message for each failure (at most three are kept)."""
+    """What a check found: how many cases and elements, the worst error in ulp of the result's dtype with the bound there (and the
+    worst of eager's), the largest fraction of its bound that an error took, and a message for each failure (at most three
+    cases are kept, the first of them as `first`).  `aside` counts the cases that a torch function refused."""
 
     kernel: str
     target: str
@@ -29,9 +72,12 @@ class Report:
     elements: int = 0
     unbounded: int = 0
     worst: float = 0.0
+    bound: float = 0.0
     fraction: float = 0.0
     eager: float = 0.0
+    aside: int = 0
     failures: list[str] = field(default_factory=list)
+    first: Failure | None = None
 
     def row(self) -> tuple[str, ...]:
         return (
@@ -40,10 +86,15 @@ class Report:
             f"{self.cases:,}",
             f"{self.elements:,}",
             f"{self.unbounded:,}",
-            f"{self.worst:.2f}" if self.worst < 1000 else f"{self.worst:.3g}",
+            _ulps(self.worst),
+            _ulps(self.bound),
             f"{self.fraction:.0%}",
-            f"{self.eager:.3g}",
+            _ulps(self.eager),
         )
+
+
+def _ulps(x: float) -> str:
+    return f"{x:.2f}" if x < 1000 else f"{x:.3g}"
 
 
 def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
@@ -102,25 +153,37 @@ def shown_progress(label: str, shown: bool) -> Iterator[None]:
         yield
 
 
-def check(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, runnable: Any = None) -> Report:
-    """Run `examples` random cases of a kernel on a target; `runnable` is what is run instead of the kernel itself.
+def check(
+    kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, runnable: Any = None,
+    against: Any = None, limits: Limits | None = None,
+) -> Report:  # fmt: skip
+    """Run `examples` random cases of a kernel on a target; `runnable` is what is run instead of the kernel itself, `against` a
+    torch function that it is held against as well (`against.Against`).
 
     Raises `KgenError` where no code can be generated for the kernel.
     """
-    from kgen.runtime.kernel import Kernel as Runnable
-
-    runnable = runnable or Runnable(kernel)
+    trial = Trial(kernel, target, runnable, against)
     report = Report(kernel.name, target)
+    failed = 0
     with _progress(f"{kernel.name} {target}", examples, progress) as advance:
         for number in range(examples):
-            _case(runnable, kernel, target, seed, number, report)
+            findings, arguments = trial.drawn(seed, number, limits, report)
+            for finding in findings:
+                failure = Failure(trial, number, seed, arguments, finding)
+                report.first = report.first or failure
+                report.failures.append(str(failure))
             advance()
-            if len(report.failures) >= 3:
+            failed += bool(findings)
+            if failed >= 3:
                 break
+    if against is not None and not report.cases and report.aside:
+        raise CheckFailed(f"{against.name} raises in each of {report.aside} cases, the last time {against.raised}")
     return report
 
 
-def check_backward(kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False) -> Report:
+def check_backward(
+    kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, limits: Limits | None = None
+) -> Report:
     """`check` for a kernel's gradients, as training has them: the forward saves, the backward reads what it saved.
 
     They are held to the bound of the backward that computes everything anew from exact parameters.  Raises `KgenError` where
@@ -128,7 +191,78 @@ def check_backward(kernel: Kernel, target: str, examples: int = 100, seed: int =
     """
     from kgen.grad import backward
 
-    return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel))
+    return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel), limits=limits)
+
+
+@dataclass
+class Trial:
+    """What is held against what: `runnable` (None: the kernel itself) on a target, against the kernel's meaning and, where it is
+    given, a torch function."""
+
+    kernel: Kernel
+    target: str
+    runnable: Any = None
+    against: Any = None
+
+    def __post_init__(self) -> None:
+        from kgen.runtime.kernel import Kernel as Runnable
+
+        self.runnable = self.runnable or Runnable(self.kernel)
+
+    @property
+    def device(self) -> str:
+        return "cpu" if self.target in ("cpp", "torch") else "cuda"
+
+    def drawn(self, seed: int, number: int, limits: Limits | None, report: Report) -> tuple[list[Finding], dict[str, Any]]:
+        """Judge a case; one that the torch function refuses is drawn once more without special values, then set aside."""
+        limits = limits or Limits()
+        for within in (limits, replace(limits, special=False)):
+            draw = Draw(self.kernel, seed, number, within)
+            arguments = draw.written(draw.arguments())
+            if self.against is None:
+                break
+            arguments = self.against.filled(arguments)
+            if self.against.takes(arguments):
+                break
+        else:
+            report.aside += 1
+            return [], arguments
+        return self.judge(arguments, report), arguments
+
+    def judge(self, arguments: dict[str, Any], report: Report) -> list[Finding]:
+        """What is wrong with a case; the report takes the figures.  The arguments are not written to."""
+        import torch
+
+        from kgen.runtime.evaluate import Evaluator
+        from kgen.testing.bounds import Analysis
+
+        kernel = self.kernel
+        written = [r.state for r in kernel.results if r.state]
+        wanted = ""
+        with torch.no_grad():
+            try:
+                expected = Analysis(kernel, arguments, "cpp" if self.target == "torch" else self.target).results()
+                eager = Evaluator(kernel, arguments, "eager").run() if self.against is None else self.against.eager(arguments)
+            except KgenError as error:  # a maximum of no elements: the kernel has to say the same
+                wanted = str(error)
+            given = {k: _same_layout(a, self.device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
+            try:
+                returned = self.runnable._run((), given, None, self.target)
+            except KgenError as error:
+                if str(error) != wanted:
+                    return [Finding("error", str(error))]
+                report.cases += 1
+                return []
+        if wanted:
+            return [Finding("no error", f"no error, but {wanted}", expected=wanted)]
+        fresh = list(returned) if isinstance(returned, tuple) else [returned]
+        report.cases += 1
+        got = [(given[r.state] if r.state else fresh.pop(0)).cpu() for r in kernel.results]
+        rows = zip(kernel.results, got, expected, eager, strict=True)
+        found = [replace(f, result=r.name) for r, y, want, other in rows if (f := held(y, want, other, report))]
+        if self.against is not None and not found:
+            found = self.against.judge(arguments, got, expected, eager)
+        return found
 
 
 class Saving:
@@ -142,6 +276,12 @@ class Saving:
         self.anew = Runnable(backward(kernel, save=False).kernel)
         self.forward, self.backward = Runnable(self.made.forward), Runnable(self.made.kernel)
 
+    def __call__(self, target: str, **given: Any) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return self._run((), given, None, target)
+
     def _run(self, args: tuple, given: dict[str, Any], out: Any, target: str | None) -> Any:
         import torch
 
@@ -152,6 +292,8 @@ class Saving:
             returned = self.forward._run((), self.whole(given), None, target)
             results = returned if isinstance(returned, tuple) else (returned,)
             given = given | {r.name: value for r, value in zip(self.made.forward.results, results, strict=True)}
+        if wanted - set(given):  # one that the backward wants for its sizes
+            given = self.whole(given) | given
         return self.backward._run((), {name: value for name, value in given.items() if name in wanted}, None, target)
 
     def whole(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -159,17 +301,23 @@ class Saving:
         import torch
 
         known = {p.name: p for p in self.kernel.params}
-        tensors = {name: t for name, t in given.items() if name in known and known[name].is_tensor}
-        sizes = {d: t.shape[k - len(known[n].dims or ())] for n, t in tensors.items() for k, d in enumerate(known[n].dims or ())
-                 if d != ELLIPSIS}  # fmt: skip
-        binding = {p.dtype: given[p.name].dtype for p in self.anew.kernel.params if p.is_tensor}
+        shapes = [(p.dims, given[p.name].shape) for p in self.anew.kernel.params if p.dims is not None]
+        sizes = {d: shape[k - len(dims)] for dims, shape in shapes for k, d in enumerate(dims) if d != ELLIPSIS}
+        bound = dict.fromkeys(self.kernel.variables, f32)  # of one that no gradient reads any will do
+        bound |= {p.dtype: TORCH[str(given[p.name].dtype)[6:]] for p in self.anew.kernel.params if p.is_tensor and is_variable(p.dtype)}
+        leading = [p for p in self.anew.kernel.params if p.dims and p.dims[0] == ELLIPSIS]
+        heads = {p.name: given[p.name].shape[: given[p.name].dim() + 1 - len(p.dims or ())] for p in leading}
+        batch = torch.broadcast_shapes(*heads.values())
+        filled = any(heads[name] == batch for name in heads if name in known)
         made: dict[str, Any] = {}
         for p in self.kernel.params:
             if p.name in given:
                 made[p.name] = given[p.name]
+                if p.dims and p.dims[0] == ELLIPSIS and not filled:  # the cotangents' leading dims are those of the forward's results
+                    made[p.name], filled = made[p.name].expand(*batch, *made[p.name].shape[made[p.name].dim() + 1 - len(p.dims) :]), True
             elif p.dims is not None:
-                dtype = binding.get(p.dtype) or getattr(torch, DTYPES[p.dtype].torch)
-                device = next(iter(tensors.values())).device
+                dtype = getattr(torch, resolve(p.dtype, bound).torch)
+                device = next(x.device for x in given.values() if isinstance(x, torch.Tensor))
                 made[p.name] = torch.zeros([sizes.get(d, 1) for d in p.dims if d != ELLIPSIS], dtype=dtype, device=device)
             elif p.default is None:
                 made[p.name] = 1
@@ -186,60 +334,6 @@ class Reports(tuple):
         return "\n".join("  ".join(line).rstrip() for line in cells)
 
     __repr__ = __str__
-
-
-def check_all(kernel: Kernel, target: str | None = None, examples: int = 100, seed: int = 0) -> Reports:
-    """`check` on every target that runs here, or on one.  Raises `KgenError` with the failures, or where no target runs."""
-    able, left_out = targets(target)
-    if not able:
-        raise KgenError("no target runs here", help="; ".join(f"{name}: {why}" for name, why in left_out.items()))
-    reports = Reports(check(kernel, name, examples, seed) for name in able)
-    if failures := [f for r in reports for f in r.failures]:
-        raise KgenError("\n".join(failures))
-    return reports
-
-
-def _case(runnable: Any, kernel: Kernel, target: str, seed: int, number: int, report: Report) -> None:
-    import torch
-
-    from kgen.runtime.evaluate import Evaluator
-    from kgen.testing.bounds import Analysis
-
-    draw = Draw(kernel, seed, number)
-    arguments = draw.arguments()
-    batch = tuple(draw.batch)
-    written = [r.state for r in kernel.results if r.state]
-    for name in written:  # what is written in place must have the whole shape
-        p = next(q for q in kernel.params if q.name == name)
-        if ELLIPSIS in (p.dims or ()) and tuple(arguments[name].shape[: len(batch)]) != batch:
-            arguments[name] = draw.tensor(p, True)
-    wanted = ""
-    with torch.no_grad():
-        try:
-            expected = Analysis(kernel, arguments, "cpp" if target == "torch" else target).results()
-            eager = Evaluator(kernel, arguments, "eager").run()
-        except KgenError as error:  # a maximum of no elements: the kernel has to say the same
-            wanted = str(error)
-        device = "cpu" if target in ("cpp", "torch") else "cuda"
-        given = {k: _same_layout(a, device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
-        try:
-            returned = runnable._run((), given, None, target)
-        except KgenError as error:
-            if str(error) == wanted:
-                report.cases += 1
-            else:
-                report.failures.append(f"{_where(kernel, target, seed, number, arguments)}: {error}")
-            return
-    if wanted:
-        report.failures.append(f"{_where(kernel, target, seed, number, arguments)}: no error, but {wanted}")
-        return
-    fresh = list(returned) if isinstance(returned, tuple) else [returned]
-    report.cases += 1
-    for r, want, other in zip(kernel.results, expected, eager, strict=True):
-        got = (given[r.state] if r.state else fresh.pop(0)).cpu()
-        message = compare(got, want, other, report)
-        if message:
-            report.failures.append(f"{_where(kernel, target, seed, number, arguments)}: result {r.name}: {message}")
 
 
 def _same_layout(x: Any, device: str, copy: bool) -> Any:
@@ -262,12 +356,20 @@ def _where(kernel: Kernel, target: str, seed: int, number: int, arguments: dict[
 
 def compare(got: Any, want: Any, eager: Any, report: Report) -> str:
     """Hold a result against the exact one; the message of the worst failure, or "".  The report takes the figures."""
+    found = held(got, want, eager, report)
+    return found.message if found else ""
+
+
+def held(got: Any, want: Any, eager: Any, report: Report, source: str = "exactly") -> Finding | None:
+    """What is wrong with a result that is to be `want` (`bounds.Bounded`), by its worst element; `source` says in the message where
+    that comes from, `eager` (None: it gave nothing) is what stands beside it in the report, which takes the figures."""
     import torch
 
     from kgen.testing.bounds import FORMATS, ulp
 
     if tuple(got.shape) != tuple(want.exact.shape):
-        return f"shape {list(got.shape)}, not {list(want.exact.shape)}"
+        message = f"shape {list(got.shape)}, not {list(want.exact.shape)}"
+        return Finding("shape", message, expected=tuple(want.exact.shape))
     bounded = torch.isfinite(want.bound)
     report.elements += got.numel()
     report.unbounded += int((~bounded).sum())
@@ -275,8 +377,9 @@ def compare(got: Any, want: Any, eager: Any, report: Report) -> str:
         bad = bounded & (got != want.exact)
         if bool(bad.any()):
             at = tuple(bad.nonzero()[0].tolist())
-            return f"{got[at].item()} at {list(at)}, not {want.exact[at].item()}"
-        return ""
+            message = f"{got[at].item()} at {list(at)}, {'not' if source == 'exactly' else source} {want.exact[at].item()}"
+            return Finding("value", message, "", at, want.exact[at].item())
+        return None
     x, y = want.exact.double(), got.double()
     rounded = x.to(got.dtype).double()
     same = (y == rounded) | (torch.isnan(y) & torch.isnan(x))
@@ -285,15 +388,23 @@ def compare(got: Any, want: Any, eager: Any, report: Report) -> str:
     ok = same | overflow | (error <= want.bound * (1 + 1e-9))
     bad = bounded & ~ok
     plain = bounded & torch.isfinite(x) & torch.isfinite(y)
-    units = error / ulp(x, want.dtype)
+    unit = ulp(x, want.dtype)
+    units = error / unit
+    eager = eager if eager is not None and tuple(eager.shape) == tuple(x.shape) else None
+    theirs = (eager.double() - x).abs() / unit if eager is not None else torch.full_like(x, torch.nan)
     if bool(plain.any()):
-        report.worst = max(report.worst, float(units[plain].max()))
+        k = torch.where(plain, units, -1.0).argmax()
+        if (worst := float(units.flatten()[k])) >= report.worst:
+            report.worst, report.bound = worst, float((want.bound / unit).flatten()[k])
         report.fraction = max(report.fraction, float((error / want.bound)[plain & ~same].max()) if bool((plain & ~same).any()) else 0.0)
-        theirs = ((eager.double() - x).abs() / ulp(x, want.dtype))[plain & torch.isfinite(eager.double())]
-        report.eager = max(report.eager, float(theirs.max()) if theirs.numel() else 0.0)
+        finite = theirs[plain & torch.isfinite(theirs)]
+        report.eager = max(report.eager, float(finite.max()) if finite.numel() else 0.0)
     if bool(bad.any()):
         k = torch.where(bad, units.nan_to_num(torch.inf), -1.0).argmax()
         at = tuple(int(i) for i in torch.unravel_index(k, bad.shape))
-        figures = f"bound {want.bound[at].item():.3g}, {float(units[at]):.2f} ulp; {int(bad.sum())} of {bad.numel()} are wrong"
-        return f"{y[at].item():.9g} at {list(at)}, exactly {x[at].item():.9g} ({figures})"
-    return ""
+        beside = "" if eager is None else f", eager {eager[at].item():.9g}"
+        figures = f"bound {want.bound[at].item():.3g}, {_ulps(float(units[at]))} ulp{beside}; {int(bad.sum())} of {bad.numel()} are wrong"
+        message = f"{y[at].item():.9g} at {list(at)}, {source} {x[at].item():.9g} ({figures})"
+        kind = "value" if bool(torch.isnan(x[at]) == torch.isnan(y[at])) else "nan"
+        return Finding(kind, message, "", at, x[at].item(), want.bound[at].item())
+    return None

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```", README, re.S | re.M)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for kind, name, body in BLOCKS:
-        if kind == "kgen":
+        if kind == "kgen" or kind == "python" and name:
             (tmp_path / name).write_text(body)
     return tmp_path
 
@@ -52,9 +52,9 @@ def test_line_counts_shown_are_the_files(folder: Path) -> None:
         assert len((folder / path).read_text().splitlines()) == int(count), path
 
 
-@pytest.mark.parametrize(("name", "body"), [(name, b) for kind, name, b in BLOCKS if kind == "python"])
+@pytest.mark.parametrize(("name", "body"), [(name, b) for kind, name, b in BLOCKS if kind == "python" and not name.startswith("test_")])
 def test_python_runs_and_its_comments_are_its_output(name: str, body: str, folder: Path) -> None:
-    """A block with a name is a file: a decorated function is read from one."""
+    """A block with a name is a file: a decorated function is read from one.  Files of tests are run by a command shown beside them."""
     (folder / (name or "block.py")).write_text(body)
     done = subprocess.run([sys.executable, name or "block.py"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

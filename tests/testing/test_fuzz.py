@@ -1,0 +1,204 @@
+"""Campaigns: what must hold of any program holds of some, of every failure that was once found, and what does not hold is found,
+shrunk, kept and replayed; a worker that dies costs one program, a campaign that is cut short goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgen import grad, rewrite, syntax
+from kgen.check import check
+from kgen.ops import OPS
+from kgen.testing import checks, fuzz, programs, properties
+from kgen.testing.properties import Violation
+from tests.conftest import ROOT
+
+pytest.importorskip("torch", reason="torch is not installed")
+FUZZED = sorted((ROOT / "tests" / "fuzzed").glob("*.k"))
+COMPILED = "cpp" in checks.targets()[0]
+
+
+def kernel(text: str) -> Any:
+    return check(syntax.parse(text, "x"))
+
+
+def test_every_failure_that_was_found_is_gone() -> None:
+    found = fuzz.replay(FUZZED, ("torch", "cpp") if COMPILED else ("torch",), "-O1")
+    assert not found, "\n\n".join(f"{f.broken} {f.target}: {f.message}\n{f.text}" for f in found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_properties_hold_of_random_programs(seed: int) -> None:
+    for number in range(3):
+        text = fuzz.program_of(1000 + seed, number).text
+        subject = fuzz.Subject(text, number)
+        subject.prepare("torch")
+        for name in (*properties.ALONE, *properties.ON_TARGET):
+            what, said = fuzz.outcome(subject, name, "torch")
+            assert what != "failed", f"{name}: {said}\n{text}"
+
+
+def test_a_campaign_is_one_of_many(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """`--fuzz`: ten minutes on what runs here."""
+    if not request.config.getoption("--fuzz"):
+        pytest.skip("long: run with --fuzz")
+    plan = fuzz.Plan(random.randrange(10**6), ("torch", *checks.targets()[0]), tmp_path)
+    state = fuzz.Campaign(plan, max(1, (os.cpu_count() or 2) // 2)).run(10)
+    assert not state.failed, "\n\n".join((tmp_path / name).read_text() for name in state.failures)
+
+
+# ------------------------------------------------------------------------------------------------ each property finds its bugs
+
+
+def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def halve(let: Any, defs: Any, build: Any) -> Any:
+        made = rewrite._divide(let, defs, build)
+        return None if made is None else defs[let.expr.operands[0].name]
+
+    monkeypatch.setattr(rewrite, "RULES", (rewrite.Rule("wrong", "bits", halve),))
+    with pytest.raises(Violation, match="the rule wrong changes y"):
+        properties.rules_keep(kernel("f(x: T[..., N]) -> y: T[..., N]\n\ny = x / 2\n"))
+
+
+def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    monkeypatch.setitem(OPS, "tanh", replace(OPS["tanh"], grad=("dy * (1 + y^2)",)))
+    with pytest.raises(Violation, match="autograd's"):
+        properties.backward_agrees(kernel("f(x: T[..., N]) -> y: T[..., N]\n\ny = tanh(x) * max[N](x)\n"))
+
+
+def test_a_printer_that_drops_brackets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen import typeset
+
+    spec = kernel("f(x: T[...], y: T[...]) -> z: T[...]\n\nz = x - (y - x)\n")
+    whole = typeset.format_file
+    monkeypatch.setattr(typeset, "format_file", lambda file: whole(file).replace("(y - x)", "y - x"))
+    with pytest.raises(Violation, match="printing changes"):
+        properties.prints_and_parses(spec)
+
+
+def test_a_source_that_knows_a_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen.backends import backend
+
+    spec = kernel("f(x: T[...]) -> z: T[...]\n\nz = x - 1\n")
+    for target in ("triton", "cuda", "cpp"):
+        own = type(backend(target)).render
+        monkeypatch.setattr(type(backend(target)), "render", lambda self, k, *rest, own=own: own(self, k, *rest).replace("vq00", "vq00 + 0"))
+    with pytest.raises(Violation, match="renaming changes the"):
+        properties.renames(spec)
+
+
+class _Wrong:
+    """A kernel whose results are wrong in a way that depends on the number of rows."""
+
+    def __init__(self, kernel: Any, change: Any):
+        from kgen.runtime.kernel import Kernel
+
+        self.own, self.change = Kernel(kernel), change
+
+    def _run(self, *args: Any) -> Any:
+        return self.change(self.own._run(*args))
+
+
+def test_a_wrong_result_and_a_row_that_depends_on_others_are_found() -> None:
+    spec = kernel("f(x: T[..., N]) -> y: T[..., N]\n\ny = x - max[N](x)\n")
+    with pytest.raises(Violation, match="exactly"):
+        properties.agrees(spec, runnable=_Wrong(spec, lambda y: y * 1.01))
+    with pytest.raises(Violation, match="row 0 of"):
+        properties.rows_alone(spec, runnable=_Wrong(spec, lambda y: y * (1 + 2.0**-20 * (y.shape[0] > 1))))
+    properties.rows_alone(spec)
+
+
+# ------------------------------------------------------------------------------------------------ campaigns
+
+
+def test_a_failure_is_shrunk_structurally() -> None:
+    """What fails is a `tanh` of a sum: all else goes."""
+    text = programs.parsed(
+        "f(x: T[..., N], w: T[N], s: float = 2) -> (y: T[..., N], z: i64[N])\n\n"
+        "h = exp(x * w) + tanh(sum[N](x + s) * 0.5)\ny = h if x > 0 else log(2 + abs(w))\nz = index[N] + 2\n"
+    ).text
+
+    def fails(f: fuzz.Failure) -> str:
+        return "it is there" if "tanh(" in f.text and "sum[" in f.text else ""
+
+    found = fuzz.shrunk(fuzz.Failure("agrees", "torch", 0, "long", text), 20, fails)
+    assert found.message == "it is there"
+    assert found.text == "f(x: T[N]) -> h: T[]\n\nh = tanh(sum[N](x))\n"
+
+
+def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The state that is written says what is done: blocks that come back out of order, and what was counted."""
+    plan = fuzz.Plan(5, ("torch",), tmp_path)
+    state = fuzz.State.read(plan)
+    for block in (1, 0, 3):
+        state.finish(block, {"programs": 8, "refused": 0}, {"agrees torch": [8, 0, 32, 1000, 3, 0]})
+    state.write(plan)
+    again = fuzz.Campaign(plan)
+    assert (again.state.next, again.state.done, again.state.programs) == (2, [3], 24)
+    assert [again.next_block()[0] for _ in range(3)] == [2, 4, 5]
+    failure = fuzz.Failure("agrees", "torch", 7, "it is off", "f(x: T[]) -> y: T[]\n\ny = x\n")
+    again.keep(failure)
+    again.keep(fuzz.Failure("agrees", "torch", 7, "it is off", "f() -> y: f32[]\n\ny = 2.\n"), instead_of=failure)
+    (kept,) = tmp_path.glob("*.k")
+    assert "# seed: 7\n# message: it is off\n\nf() -> y" in kept.read_text()
+    assert json.loads(fuzz.State.path(plan).read_text())["failures"] == [kept.name]
+    (tmp_path / "seed-5-torch.json").write_text("{torn")
+    assert fuzz.State.read(plan).programs == 0
+
+
+def test_kernels_that_are_built_together_are_those_that_are_built_alone() -> None:
+    if not COMPILED:
+        pytest.skip("there is no C++ compiler")
+    subjects = [fuzz.Subject(f"{name}(x: T[..., N]) -> y: T[..., N]\n\ny = {body}\n", 1) for name, body in
+                (("one", "tanh(x)"), ("two", "x - max[N](x)"))]  # fmt: skip
+    for subject in subjects:
+        subject.prepare("cpp")
+    fuzz.build_together([b for s in subjects for b in s.builds()], "-O1")
+    for subject in subjects:
+        assert fuzz.outcome(subject, "agrees", "cpp")[0] == "held"
+        assert fuzz.outcome(subject, "gradients_agree", "cpp")[0] == "held"
+
+
+def test_lost_programs_are_kept(tmp_path: Path) -> None:
+    """A worker that died or hangs: its program becomes a file, its block is given to another worker without it."""
+    plan = fuzz.Plan(5, ("torch",), tmp_path)
+    campaign = fuzz.Campaign(plan)
+
+    class Process:
+        exitcode = -11
+
+    class Hand:
+        process, block, number, stage, target = Process(), 0, 3, "agrees", "cpp"
+        skipped: set[int] = {1}
+        given: list = []
+
+        def end(self) -> None:
+            pass
+
+        def give(self, block: int, skipped: set[int]) -> None:
+            self.given.append((block, skipped))
+
+    hand: Any = Hand()
+    campaign.hands = [hand]
+    campaign.replace = lambda old: old  # type: ignore[method-assign]
+    campaign.lost(hand, "no end")
+    assert hand.given == [(0, {1, 3})] and campaign.state.failed == 1
+    (kept,) = tmp_path.glob("agrees-*.k")
+    assert "# message: the process died of SIGSEGV" in kept.read_text() and "p3(" in kept.read_text()
+
+
+def test_the_derived_gradients_of_the_fuzzed_are_kernels() -> None:
+    """A smoke test of the folder itself: every file is a spec, and says which property it broke."""
+    for path in FUZZED:
+        text = path.read_text()
+        assert text.startswith("# property: "), path
+        made = kernel(text)
+        if grad.differentiable(made):
+            grad.forward_mode(made)
