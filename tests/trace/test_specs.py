@@ -172,7 +172,7 @@ def test_a_choice_is_shown_by_cases() -> None:
 def test_a_check_that_fails_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     from kgen.testing import checks
 
-    monkeypatch.setattr(checks, "compare", lambda *_: "wrong")
+    monkeypatch.setattr(checks, "held", lambda *_: checks.Finding("value", "wrong", at=(0, 0)))
     with pytest.raises(kgen.KgenError, match="result y: wrong"):
         kgen.load("softmax").check(examples=1, target="torch")
 
