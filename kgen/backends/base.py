@@ -348,7 +348,7 @@ class Render:
         named = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
         text.update({let.name: Text(named[let.expr.name][let.expr.attrs[0]]) for let in p.lets if let.expr.name in named})
         # several results are references, already declared
-        declared = {s.result: self.global_names.user(s.result) for s in p.stores} if len(p.stores) > 1 else {}
+        declared = {self.global_names.user(s.result): s.ref for s in p.stores} if len(p.stores) > 1 else {}
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
         body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)

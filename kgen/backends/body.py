@@ -26,7 +26,8 @@ MAX_INLINE = 72
 
 
 class Body:
-    """Straight-line source of some lets: `text` has what is there before them, and then theirs as well."""
+    """Straight-line source of some lets: `text` has what is there before them, and then theirs as well; `declared` has the names that
+    are declared for results, each with the let that is stored there."""
 
     def __init__(
         self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
@@ -53,7 +54,9 @@ class Body:
                 self.told.add(label)
                 self.lines.append(f"{self.backend.comment} {self.equations[label]}")
             name = self.name(let)
-            is_declared = declared.get(let.label, "") == name
+            is_declared = declared.get(name) == let.name
+            if name in declared and not is_declared:  # the result is this value converted, to a wider integer say
+                name = self.names.fresh(f"{name}_value")
             self.lines.append(self.backend.assign("" if is_declared else render.type_of(let), name, made.text))
             self.named[let.name] = name
             text[let.name] = Text(name)

@@ -284,7 +284,9 @@ class CFamily(Backend):
     def doubles(render: Render) -> bool:
         """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
         named = {let.dtype.name for let in render.program.lets if not let.is_number and not let.generic}  # type: ignore[union-attr]
-        return "f64" in named or len(render.variables) > 1
+        stored = {r.dtype for r in render.kernel.results}
+        narrow = bool((named | stored) & {"f16", "bf16"}) and bool(render.variables)  # which a variable that is f64 meets
+        return "f64" in named or len(render.variables) > 1 or narrow
 
     def layout(self, kernel: Kernel) -> Any:
         """The views of a kernel's units, without their text, and its plan: what a launcher must know of the order of arguments."""

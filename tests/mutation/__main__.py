@@ -70,7 +70,7 @@ class Worker:
 
     def __init__(self, folder: Path, log: Path, imports: Iterable[str] = IMPORTS):
         env = os.environ | {
-            "PYTHONPATH": str(folder),
+            "PYTHONPATH": os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(os.pathsep),
             "KGEN_CACHE_DIR": str(folder / ".kgen_cache"),
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",

@@ -1,0 +1,742 @@
+"""Random well-typed programs, and programs made smaller.
+
+In: a source of random choices (`random.Random(seed)`, or Hypothesis's `st.randoms(use_true_random=False)`).  Out: a `Program`,
+the syntax tree of a spec and its text.  Terms are made by kind (float, int, bool) and dims, so that nearly all programs pass
+`check`; what the rules of the language forbid beyond that is a `KgenError` there.  Simple choices stand first, so that Hypothesis
+shrinks to simple programs; `smaller` gives a program's neighbours for those who shrink without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from kgen import check as checker
+from kgen import syntax, typeset
+from kgen.errors import KgenError, Span
+from kgen.ops import CONSTANTS, OPS
+from kgen.syntax import INFIX, Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
+from kgen.types import DTYPES, ELLIPSIS, is_variable, variable_of
+
+_NOWHERE = Span(0, 0)
+_SYMBOLS = {op for op, _ in INFIX.values()}
+#: Names that sources have uses of their own for, or that mean something in a language they are written in.
+AWKWARD = (
+    "size rank index i lambda double None sin exp sum x_stride tl std torch triton half out target self pass int64_t row "
+    "inner threadIdx element auto main y_tile warp _ __x_ tid class T1 x_ block smem is_ range min_ uint print F_"
+).split()
+AWKWARD_DIMS = "Size None True INFINITY TILE PARALLEL BLOCK Lead1 INT_MAX NAN_ N_ Self Warp BLOCKS Row Inner".split()
+_PARAMS = "x y w a b p t s g v dy c n d0 h_ mean_N".split()
+_LOCALS = "h u z q r e k l m f t1 t2 dt da sum_all max_N a_kept x1 x2 add_row out_ s_".split()
+_DIMS = "N M C Head D2".split()
+_FLOATS = ("T", "T", "T", "T", "f32", "T32", "f64", "f16", "bf16", "U")
+_INTEGERS = ("i64", "i32", "u8", "i8", "i16")
+_LITERALS = "2 0.5 1 1.5 3 0.25 0 0.1 pi 1e-3 .5 4. 1e4 0x10 1E-8 6.1e-5 88 65504 1e-38 3.3e38 inf nan".split()
+_COMPARE = ("lt", "gt", "le", "ge", "eq", "ne")
+_UNARY = tuple(row.name for row in OPS.values() if row.arity == 1 and row.rule in ("float", "same"))
+_ACTIVATIONS = "silu softplus gelu gelu_tanh mish hardsigmoid hardswish softsign square".split()
+_SPREAD = ("softmax", "log_softmax", "center")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A spec as a syntax tree; it prints as its text."""
+
+    statements: tuple[syntax.Statement, ...]
+
+    @cached_property
+    def text(self) -> str:
+        header = next(s for s in self.statements if isinstance(s, Header))
+        rest = [typeset.format_statement(s) for s in self.statements if s is not header]
+        return "\n".join([typeset.format_statement(header), "", *rest]) + "\n"
+
+    def kernel(self) -> checker.Kernel:
+        """The checked kernel.  Raises `KgenError` where the program breaks a rule."""
+        return checker.check(syntax.parse(self.text, "<program>"))
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+def programs(well_typed: bool = True) -> Any:
+    """A Hypothesis strategy of `Program`s; with `well_typed` only those that pass `check`."""
+    from hypothesis import strategies as st
+
+    found = st.randoms(use_true_random=False).map(program)
+    return found.filter(_passes) if well_typed else found
+
+
+def _passes(made: Program) -> bool:
+    try:
+        made.kernel()
+    except KgenError:
+        return False
+    return True
+
+
+def program(rnd: Any, name: str = "f") -> Program:
+    """A random program, its kernel called `name`."""
+    return tidy(_Maker(rnd).program(name))
+
+
+def parsed(text: str) -> Program:
+    """The program of a spec's text."""
+    return Program(syntax.parse(text, "<program>").statements)
+
+
+@dataclass(frozen=True)
+class Term:
+    """An expression with what is known of it: its kind ("float", "int" or "bool"), its dims, and whether it is a `weak` integer: one
+    made of integer literals, which is float only beside a float."""
+
+    node: Expr
+    kind: str
+    dims: frozenset[str]
+    weak: bool = False
+    tensor: bool = True
+
+
+def _word(text: str) -> Name:
+    return Name(text, _NOWHERE)
+
+
+def _apply(op: str, *args: Expr, dims: Iterable[str] | None = None) -> Apply:
+    written = "call" if dims is not None or op not in _SYMBOLS else "infix"
+    if len(args) == 1 and dims is None and op in ("neg", "pos", "not", "bitnot"):
+        written = "prefix"
+    if op == "where":
+        written = "where"
+    named = None if dims is None else tuple(_word(d) for d in dims)
+    return Apply(op, tuple(args), _NOWHERE, _NOWHERE, written, named)
+
+
+def _type(dtype: str, dims: Iterable[str] | None) -> Type:
+    return Type(_word(dtype), None if dims is None else tuple(_word(d) for d in dims), _NOWHERE)
+
+
+class _Maker:
+    """One program in the making: `env` holds the terms that have names."""
+
+    def __init__(self, rnd: Any):
+        self.rnd = rnd
+        self.dims: list[str] = []
+        self.env: list[Term] = []
+        self.helpers: dict[str, Helper] = {}
+        self.variables: list[str] = ["T"]
+        self.inside = False  # a helper's body
+
+    def chance(self, share: float) -> bool:
+        """True in that share of cases, which are the less simple ones."""
+        return self.rnd.random() > 1 - share
+
+    def some(self, items: Iterable[str], share: float = 0.5) -> list[str]:
+        return [x for x in items if self.chance(share)]
+
+    def order(self, dims: Iterable[str]) -> list[str]:
+        """Dims as a tensor declares them: `...` first, the named ones in any order."""
+        chosen = set(dims)
+        named = [d for d in self.dims if d in chosen and d != ELLIPSIS]
+        if self.chance(0.4):
+            self.rnd.shuffle(named)
+        return [ELLIPSIS] * (ELLIPSIS in chosen) + named
+
+    # ------------------------------------------------------------------------------------------ the whole
+
+    def program(self, name: str) -> Program:
+        rnd = self.rnd
+        pool = [*_DIMS, *AWKWARD_DIMS] if self.chance(0.1) else list(_DIMS)
+        count = rnd.choice((1, 1, 2, 0, 2, 3))
+        self.dims = [*pool[:1], *(d for d in rnd.sample(pool[1:], count - 1))] if count else []
+        if not self.dims or self.chance(0.7):
+            self.dims.insert(0, ELLIPSIS)
+        names = [*_PARAMS, *(AWKWARD if self.chance(0.15) else ())]
+        params = self.params(names)
+        if self.chance(0.25):
+            self.make_helpers()
+        locals_ = [n for n in [*_LOCALS, *(AWKWARD if self.chance(0.1) else ())] if n not in {p.name.name for p in params} | {name}]
+        rnd.shuffle(locals_)
+        equations: list[Equation] = []
+        results: list[Result] = []
+        states = {p.name.name: p for p in params if p.type.dims is not None} if self.chance(0.12) else {}
+        for k in range(rnd.choice((1, 1, 2, 2, 3, 3, 4, 4, 6, 9))):
+            kind = rnd.choice(("float",) * 8 + ("int", "bool"))
+            term = self.term(kind, rnd.choice((1, 2, 2, 3, 3, 4, 4, 5)))
+            written = next((p for p in states.values() if self.fits(p, term)), None)
+            if written is not None and self.chance(0.8):
+                del states[written.name.name]
+                dtype = written.type.dtype.name
+                node = term.node if self.kind_of(dtype) == "float" or dtype == "bool" else _apply(dtype, term.node)
+                target = f"{written.name.name}'"
+                results.append(Result(_word(target), written.type, _NOWHERE))
+                term = replace(term, node=node)
+            else:
+                target = locals_.pop()
+                if term.weak:
+                    term = replace(term, node=_apply("f32", term.node), weak=False)
+                if k == 0 or self.chance(0.45):
+                    results.append(self.result(target, term))
+            equations.append(Equation(_word(target), term.node, _NOWHERE))
+            self.env.append(replace(term, node=_word(target), weak=False))
+        last = equations[-1]
+        if last.name.name not in {r.name.name for r in results}:
+            results.append(self.result(last.name.name, replace(self.env[-1])))
+        header = Header(_word(name), tuple(params), tuple(results), _NOWHERE)
+        return Program((header, *self.helpers.values(), *equations))
+
+    def kind_of(self, dtype: str) -> str:
+        if dtype in ("float", "int", "bool"):
+            return dtype
+        return "float" if dtype not in DTYPES or DTYPES[dtype].is_float else "int"
+
+    def fits(self, p: Param, term: Term) -> bool:
+        """Whether a term may be a parameter's next state."""
+        dims = {d.name for d in p.type.dims or ()}
+        return self.kind_of(p.type.dtype.name) == term.kind and term.dims <= dims and bool(dims)
+
+    def params(self, names: list[str]) -> list[Param]:
+        rnd, params = self.rnd, []
+        two = self.chance(0.15)
+        self.variables = ["T", "U"] if two else ["T"]
+        uncovered = list(self.dims)
+        count = rnd.choice((1, 2, 2, 3, 3, 4))
+        for k in range(count):
+            kind = "float" if k == 0 else rnd.choice(("float",) * 7 + ("int", "int", "bool", "number", "number", "integer"))
+            name = names.pop(0 if self.chance(0.8) else rnd.randrange(len(names)))
+            if kind in ("number", "integer"):
+                whole = kind == "integer"
+                default = rnd.choice((None, "2", "-1") if whole else (None, "0.5", "1e-5", "-1.25", "3"))
+                params.append(Param(_word(name), _type("int" if whole else "float", None), default, None, _NOWHERE))
+                self.env.append(Term(_word(name), "int" if whole else "float", frozenset(), tensor=False))
+                continue
+            dims = self.dims if k == 0 and not self.chance(0.3) else self.some(self.dims, 0.6)
+            if k == count - 1:
+                dims = list(dict.fromkeys([*dims, *uncovered]))
+            uncovered = [d for d in uncovered if d not in dims]
+            dtype = "T" if k == 0 else {"float": self.float_dtype, "int": lambda: rnd.choice(_INTEGERS), "bool": lambda: "bool"}[kind]()
+            params.append(Param(_word(name), _type(dtype, self.order(dims)), None, None, _NOWHERE))
+            self.env.append(Term(_word(name), kind, frozenset(dims)))
+        if uncovered:
+            name = names.pop(0)
+            params.append(Param(_word(name), _type("T", self.order(uncovered)), None, None, _NOWHERE))
+            self.env.append(Term(_word(name), "float", frozenset(uncovered)))
+        if two and not any(p.type.dtype.name == "U" for p in params):
+            name = names.pop(0)
+            params.append(Param(_word(name), _type("U", self.order(self.some(self.dims))), None, None, _NOWHERE))
+            self.env.append(Term(_word(name), "float", frozenset(d.name for d in params[-1].type.dims or ())))
+        return params
+
+    def float_dtype(self) -> str:
+        dtype = self.rnd.choice(_FLOATS)
+        return dtype if dtype in DTYPES or variable_of(dtype) in self.variables else "T"
+
+    def result(self, name: str, term: Term) -> Result:
+        dims = set(term.dims) | set(self.some(self.dims, 0.06))
+        dtype = self.float_dtype() if term.kind == "float" else "bool" if term.kind == "bool" else "i64"
+        return Result(_word(name), _type(dtype, self.order(dims)), _NOWHERE)
+
+    def make_helpers(self) -> None:
+        """One or two helpers: of elements, or over a dim of their own, `D`."""
+        outer = self.env, self.dims
+        for name in ("hf", "hr")[: self.rnd.choice((1, 2))]:
+            self.inside = True
+            over = name == "hr"
+            self.dims = ["D"] if over else []
+            own = ["a"] if over else self.rnd.choice((["z"], ["a", "b"], ["x", "dy"]))
+            self.env = [Term(_word(p), "float", frozenset(self.dims)) for p in own]
+            body = self.term("float", self.rnd.choice((1, 2, 3))).node
+            used = {n.name for n in syntax.postorder(body) if isinstance(n, Name)}
+            if set(own) <= used:
+                self.helpers[name] = Helper(_word(name), tuple(_word(d) for d in self.dims), tuple(_word(p) for p in own), body, _NOWHERE)
+            self.inside = False
+        self.env, self.dims = outer
+
+    # ------------------------------------------------------------------------------------------ terms
+
+    def term(self, kind: str, depth: int) -> Term:
+        return {"float": self.floats, "int": self.ints, "bool": self.bools}[kind](depth)
+
+    def chosen(self, ways: Sequence[tuple[int, Any]]) -> Any:
+        """One of the ways, each as often as its weight says, the first ones simplest."""
+        return self.rnd.choice([way for weight, way in ways for _ in range(weight)])
+
+    def named(self, kind: str, tensor: bool = False) -> Term | None:
+        found = [t for t in self.env if t.kind == kind and (t.tensor or not tensor)]
+        if not found:
+            return None
+        return self.rnd.choice(found[-3:] if self.chance(0.5) else found)
+
+    def dims_in(self, term: Term) -> list[str]:
+        """Some of a term's dims, to reduce over; none where it has none."""
+        have = [d for d in self.dims if d in term.dims]
+        if not have:
+            return []
+        chosen = self.rnd.sample(have, min(len(have), self.rnd.choice((1, 1, 1, 2, 3))))
+        return chosen
+
+    def literal(self) -> Term:
+        text = self.rnd.choice(_LITERALS[: 12 if not self.chance(0.15) else len(_LITERALS)])
+        node = _word(text) if text in CONSTANTS else Num(text, _NOWHERE)
+        return Term(node, "float", frozenset(), weak=text.isdigit() or text[:2] == "0x", tensor=False)
+
+    def joined(self, op: str, *terms: Term, kind: str = "float") -> Term:
+        """An operator on terms, with the union of their dims."""
+        same = op in ("add", "sub", "mul", "floordiv", "mod", "pow", "max", "min", "clamp", "where", "neg", "pos", "stop")
+        same = same or op in _UNARY and OPS[op].rule == "same"
+        values = terms[1:] if op == "where" else terms
+        weak = kind == "float" and same and all(t.weak for t in values)
+        if op == "where" and weak:  # two integer literals would be chosen as integers
+            terms, weak = (terms[0], replace(terms[1], node=Num("0.5", _NOWHERE), dims=frozenset()), terms[2]), False
+        dims = frozenset().union(*(t.dims for t in terms))
+        return Term(_apply(op, *(t.node for t in terms)), kind, dims, weak, any(t.tensor for t in terms))
+
+    def floats(self, depth: int) -> Term:
+        if depth <= 0:
+            return self.float_leaf()
+        way = self.chosen((
+            (1, lambda d: self.float_leaf()), (6, self.binary), (4, self.unary), (5, self.reduction), (2, self.where), (2, self.activation),
+            (1, self.cast), (1, self.spread), (1, self.mixed), (1, self.three), (1, self.picked), (1, self.helper),
+            (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))),
+        ))  # fmt: skip
+        return way(depth - 1)
+
+    def float_leaf(self) -> Term:
+        if self.chance(0.25):
+            return self.literal()
+        return self.named("float", tensor=not self.chance(0.3)) or self.named("float") or self.literal()
+
+    def number(self, depth: int) -> Term:
+        """An expression of numbers alone."""
+        numbers = [t for t in self.env if not t.tensor]
+        sizes = [Term(_word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS]
+        if depth <= 0 or self.chance(0.4):
+            literal = self.literal()
+            return self.rnd.choice([replace(literal, weak=False, node=literal.node if not literal.weak else Num("0.75", _NOWHERE)),
+                                    *(replace(t, kind="float", node=_apply("mul", t.node, Num("0.5", _NOWHERE)))
+                                      for t in [*numbers, *sizes])])  # fmt: skip
+        op = self.rnd.choice(("add", "sub", "mul", "div", "pow", "max", "sqrt", "exp", "tanh"))
+        args = [self.number(depth - 1) for _ in range(OPS[op].arity)]
+        return self.joined(op, args[0], *(self.divisor(a) if op == "div" else a for a in args[1:]))
+
+    def divisor(self, term: Term) -> Term:
+        """A term that is no literal zero."""
+        zero = isinstance(term.node, Num) and checker.exact(term.node.text.lower() if "0x" not in term.node.text else "1") == 0
+        return replace(term, node=Num("3", _NOWHERE)) if zero else term
+
+    def binary(self, depth: int) -> Term:
+        op = self.chosen(((5, "add"), (5, "sub"), (6, "mul"), (3, "div"), (2, "max"), (2, "min"), (1, "pow"), (1, "mod"), (1, "floordiv"),
+                          (1, "atan2"), (1, "hypot"), (1, "copysign")))  # fmt: skip
+        a, b = self.floats(depth), self.floats(depth if self.chance(0.5) else 0)
+        if op in ("div", "floordiv", "mod"):
+            if self.chance(0.4):
+                b = self.joined("add", Term(Num("1.5", _NOWHERE), "float", frozenset(), tensor=False), self.joined("abs", b))
+            b = self.divisor(b)
+        if op == "pow" and self.chance(0.7):
+            if self.chance(0.4):
+                a = self.joined("abs", a)
+            else:
+                b = Term(Num(self.rnd.choice(("2", "3", "1", "4", "0", "0.5", "5", "1.5")), _NOWHERE), "float", frozenset(), tensor=False)
+        return self.joined(op, a, b)
+
+    def unary(self, depth: int) -> Term:
+        op = self.rnd.choice(("neg", "abs", "exp", "tanh", "sqrt", "sigmoid", "relu", "sin", "log", *_UNARY))
+        x = self.floats(depth)
+        if op in ("log", "log2", "log10", "sqrt", "rsqrt", "acosh", "lgamma", "digamma", "log1p") and self.chance(0.7):
+            one = Term(Num("1.5", _NOWHERE), "float", frozenset(), tensor=False)
+            x = self.joined("add", one, self.joined("abs", x))
+        elif op in ("asin", "acos", "atanh", "erfinv") and self.chance(0.7):
+            x = self.joined("tanh", x)
+        elif op in ("exp", "exp2", "sinh", "cosh", "expm1") and self.chance(0.4):
+            x = self.joined("neg", self.joined("abs", x))
+        return self.joined(op, x)
+
+    def activation(self, depth: int) -> Term:
+        x = self.floats(depth)
+        if self.chance(0.2):
+            op, extra = self.rnd.choice((("elu", "0.7"), ("leaky_relu", "0.1")))
+            other = self.floats(0) if self.chance(0.3) else Term(Num(extra, _NOWHERE), "float", frozenset())
+            return Term(_apply(op, x.node, other.node), "float", x.dims | other.dims, x.weak and other.weak)
+        op = self.rnd.choice(_ACTIVATIONS)
+        return Term(_apply(op, x.node), "float", x.dims, x.weak and op == "square", x.tensor)
+
+    def reduction(self, depth: int) -> Term:
+        x = self.floats(depth)
+        dims = self.dims_in(x)
+        if not dims:
+            return x
+        op = self.chosen(((5, "sum"), (5, "mean"), (5, "max"), (3, "min"), (1, "prod"), (2, "logsumexp"), (2, "var"), (1, "std"),
+                          (1, "norm")))  # fmt: skip
+        rest = x.dims - set(dims)
+        return Term(_apply(op, x.node, dims=dims), "float", rest)
+
+    def spread(self, depth: int) -> Term:
+        """What keeps the dims that it reduces over; sums of squares over the count are among it."""
+        x = self.floats(depth)
+        dims = self.dims_in(x)
+        if not dims:
+            return x
+        way = self.rnd.choice((*_SPREAD, "shifted", "scaled", "counted"))
+        if way == "shifted":
+            return Term(_apply("sub", x.node, _apply("max", x.node, dims=dims)), "float", x.dims)
+        if way == "scaled":
+            low = _apply("add", Num("1", _NOWHERE), _apply("mean", _apply("pow", x.node, Num("2", _NOWHERE)), dims=dims))
+            return Term(_apply("mul", x.node, _apply("rsqrt", low)), "float", x.dims)
+        if way == "counted":
+            return Term(_apply("div", _apply("sum", x.node, dims=dims), _apply("size", x.node, dims=dims)), "float", x.dims - set(dims))
+        return Term(_apply(way, x.node, dims=dims), "float", x.dims)
+
+    def where(self, depth: int) -> Term:
+        c = self.bools(depth)
+        return self.joined("where", c, self.floats(depth), self.floats(depth if self.chance(0.5) else 0))
+
+    def three(self, depth: int) -> Term:
+        a, b, c = self.floats(depth), self.floats(0), self.floats(0)
+        if self.chance(0.4):
+            low, high = ("-1", "0.8") if self.chance(0.5) else ("0", "2")
+            at = Num(low, _NOWHERE) if low[0] != "-" else _apply("neg", Num(low[1:], _NOWHERE))
+            return Term(_apply("clamp", a.node, at, Num(high, _NOWHERE)), "float", a.dims, a.weak and high == "2", a.tensor)
+        return self.joined(self.rnd.choice(("fma", "clamp")), a, b, c)
+
+    def cast(self, depth: int) -> Term:
+        x = self.term(self.rnd.choice(("float", "float", "int", "bool")), depth)
+        dtype = self.rnd.choice(("f32", "f64", "f16", "bf16") if self.inside else ("T", "T32", "f32", "f64", "f16", "bf16"))
+        return Term(_apply(dtype, x.node), "float", x.dims)
+
+    def mixed(self, depth: int) -> Term:
+        """Integers and bools among floats."""
+        x, k = self.floats(depth), self.rnd.choice((self.ints, self.bools))(depth)
+        if x.weak:
+            x = replace(x, node=_apply("f32", x.node), weak=False)
+        op = self.rnd.choice(("mul", "add", "max", "sub", "div") if k.kind == "int" else ("mul", "add"))
+        pair = (x, k) if self.chance(0.7) or op == "div" and not self.chance(0.3) else (k, x)
+        return self.joined(op, pair[0], self.divisor(pair[1]) if op == "div" else pair[1])
+
+    def picked(self, depth: int) -> Term:
+        x = self.floats(depth)
+        named = [d for d in self.dims if d in x.dims and d != ELLIPSIS]
+        if not named or self.inside:
+            return x
+        dim = self.rnd.choice(named)
+        index = self.position(dim, depth)
+        return x if index is None else Term(_apply("pick", x.node, index.node, dims=[dim]), "float", x.dims - {dim} | index.dims)
+
+    def position(self, dim: str, depth: int) -> Term | None:
+        """An integer tensor without `dim`: a parameter, an equation's value, another dim's index or an argmax."""
+        found = [t for t in self.env if t.kind == "int" and t.tensor and dim not in t.dims]
+        others = [d for d in self.dims if d not in (dim, ELLIPSIS)]
+        found += [Term(_apply("index", dims=[d]), "int", frozenset([d])) for d in others]
+        if self.chance(0.5) or not found:
+            x = self.floats(depth)
+            if dim in x.dims:
+                over = list(dict.fromkeys([dim, *self.some([d for d in x.dims if d != ELLIPSIS], 0.2)]))
+                found = [Term(_apply(self.rnd.choice(("argmax", "argmin")), x.node, dims=over), "int", x.dims - set(over))]
+        return self.rnd.choice(found) if found else None
+
+    def helper(self, depth: int) -> Term:
+        if self.inside or not self.helpers:
+            return self.floats(depth)
+        made = self.helpers[self.rnd.choice(list(self.helpers))]
+        if not made.dims:
+            args = [self.floats(depth if k == 0 else 0) for k in range(len(made.params))]
+            args = [replace(t, node=_apply("f32", t.node)) if t.weak else t for t in args]
+            return Term(_apply(made.name.name, *(t.node for t in args)), "float", frozenset().union(*(t.dims for t in args)))
+        x = self.floats(depth)
+        dims = self.dims_in(x)
+        if not dims:
+            return x
+        spread = _keeps(made.body)
+        return Term(_apply(made.name.name, x.node, dims=dims), "float", x.dims if spread else x.dims - set(dims))
+
+    def ints(self, depth: int) -> Term:
+        named = [d for d in self.dims if d != ELLIPSIS]
+        plain = not self.inside
+        leaves: list[tuple[int, Any]] = [(2, lambda d: self.whole_literal())]
+        if plain and named:
+            leaves.append((3, lambda d: self.index_of(named)))
+            leaves.append((1, lambda d: Term(_word(self.rnd.choice(named)), "int", frozenset(), tensor=False)))
+        if self.named("int"):
+            leaves.append((6, lambda d: self.named("int") or self.whole_literal()))
+        if depth <= 0:
+            return self.chosen(leaves)(0)
+        return self.chosen((*leaves, (5, self.int_binary), (2, self.int_unary), (2, self.int_cast), (2, self.int_reduction),
+                            (1, self.int_where), (2, self.argument), (1, self.counted)))(depth - 1)  # fmt: skip
+
+    def index_of(self, named: list[str]) -> Term:
+        d = self.rnd.choice(named)
+        return Term(_apply("index", dims=[d]), "int", frozenset([d]))
+
+    def whole_literal(self) -> Term:
+        return Term(Num(self.rnd.choice(("1", "2", "3", "7", "0", "0x1f", "100", "40000")), _NOWHERE), "int", frozenset(), tensor=False)
+
+    def int_binary(self, depth: int) -> Term:
+        op = self.chosen(((4, "add"), (3, "sub"), (3, "mul"), (2, "floordiv"), (2, "mod"), (1, "bitand"), (1, "bitor"), (1, "shl"),
+                          (1, "shr"), (1, "max"), (1, "min"), (1, "pow")))  # fmt: skip
+        a, b = self.ints(depth), self.ints(depth if self.chance(0.4) else 0)
+        if op in ("floordiv", "mod"):
+            b = self.divisor(b)
+        if op in ("pow", "shl", "shr"):
+            b = Term(Num(self.rnd.choice(("2", "1", "3", "0", "5")), _NOWHERE), "int", frozenset(), tensor=False)
+        return self.joined(op, a, b, kind="int")
+
+    def int_unary(self, depth: int) -> Term:
+        x = self.ints(depth)
+        op = self.rnd.choice(("neg", "abs", "sign", "bitnot", "relu", "floor", "clamp"))
+        if op == "clamp":
+            return replace(x, node=_apply("clamp", x.node, Num("0", _NOWHERE), Num("100", _NOWHERE)))
+        return self.joined(op, x, kind="int")
+
+    def int_cast(self, depth: int) -> Term:
+        x = self.term(self.rnd.choice(("int", "float", "bool")), depth)
+        return Term(_apply(self.rnd.choice(_INTEGERS), x.node), "int", x.dims)
+
+    def int_reduction(self, depth: int) -> Term:
+        x = self.ints(depth)
+        dims = self.dims_in(x)
+        if not dims:
+            return x
+        return Term(_apply(self.rnd.choice(("sum", "max", "min", "prod")), x.node, dims=dims), "int", x.dims - set(dims))
+
+    def counted(self, depth: int) -> Term:
+        x = self.bools(depth)
+        dims = self.dims_in(x)
+        return Term(_apply("sum", x.node, dims=dims) if dims else _apply("i32", x.node), "int", x.dims - set(dims))
+
+    def int_where(self, depth: int) -> Term:
+        return self.joined("where", self.bools(depth), self.ints(depth), self.ints(0), kind="int")
+
+    def argument(self, depth: int) -> Term:
+        x = self.rnd.choice((self.floats, self.ints))(depth)
+        dims = self.dims_in(x)
+        if not dims:
+            return Term(_apply("i64", x.node), "int", x.dims)
+        return Term(_apply(self.rnd.choice(("argmax", "argmin")), x.node, dims=dims), "int", x.dims - set(dims))
+
+    def bools(self, depth: int) -> Term:
+        found = self.named("bool")
+        if found and (depth <= 0 or self.chance(0.2)):
+            return found
+        if depth <= 0:
+            return self.compared(0)
+        return self.chosen(((6, self.compared), (1, self.bool_not), (2, self.bool_both), (1, self.tested), (2, self.bool_reduction),
+                            (1, self.bool_where)))(depth - 1)  # fmt: skip
+
+    def compared(self, depth: int) -> Term:
+        make = self.rnd.choice((self.floats, self.floats, self.ints))
+        return self.joined(self.rnd.choice(_COMPARE), make(depth), make(0), kind="bool")
+
+    def bool_not(self, depth: int) -> Term:
+        return self.joined("not", self.bools(depth), kind="bool")
+
+    def bool_both(self, depth: int) -> Term:
+        a, b = self.bools(depth), self.bools(depth)
+        return self.joined(self.rnd.choice(("and", "or", "bitand", "bitor", "ne", "eq")), a, b, kind="bool")
+
+    def tested(self, depth: int) -> Term:
+        return self.joined(self.rnd.choice(("isfinite", "isnan", "isinf", "signbit")), self.floats(depth), kind="bool")
+
+    def bool_reduction(self, depth: int) -> Term:
+        x = self.bools(depth)
+        dims = self.dims_in(x)
+        return Term(_apply(self.rnd.choice(("any", "all")), x.node, dims=dims), "bool", x.dims - set(dims)) if dims else x
+
+    def bool_where(self, depth: int) -> Term:
+        return self.joined("where", self.bools(depth), self.bools(depth), self.bools(0), kind="bool")
+
+
+def _keeps(body: Expr) -> bool:
+    """Whether the body of a helper over a dim keeps it: its argument stands outside every reduction."""
+    todo, spreads = [body], {*_SPREAD}
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Name) and node.name == "a":
+            return True
+        if isinstance(node, Apply) and (node.dims is None or node.op in spreads):
+            todo.extend(node.args)
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ tidying
+
+
+def _names_in(body: Expr) -> set[str]:
+    return {n.name for n in syntax.postorder(body) if isinstance(n, Name)}
+
+
+def tidy(made: Program) -> Program:
+    """The program without equations, helpers and parameters that nothing uses."""
+    header = next(s for s in made.statements if isinstance(s, Header))
+    equations = [s for s in made.statements if isinstance(s, Equation)]
+    needed = {r.name.name for r in header.results}
+    kept: list[Equation] = []
+    for e in reversed(equations):
+        if e.name.name in needed:
+            kept.insert(0, e)
+            needed |= _names_in(e.body)
+    helpers = [s for s in made.statements if isinstance(s, Helper)]
+    called: set[str] = set()
+    todo: list[Expr] = [e.body for e in kept]
+    while todo:
+        names = {n.op for n in syntax.postorder(todo.pop()) if isinstance(n, Apply)} - called
+        called |= names
+        todo.extend(h.body for h in helpers if h.name.name in names)
+    states = {r.name.name[:-1] for r in header.results if r.primed}
+    used = [p for p in header.params if p.name.name in needed | states]
+    wanted = {d.name for r in header.results for d in r.type.dims or ()} | {variable_of(r.type.dtype.name) for r in header.results}
+    nodes = [n for e in kept for n in syntax.postorder(e.body)] + [n for h in helpers for n in syntax.postorder(h.body)]
+    wanted |= {n.name for n in nodes if isinstance(n, Name) and n.name[0].isupper()}
+    wanted |= {d.name for n in nodes if isinstance(n, Apply) for d in n.dims or ()}
+    wanted |= {variable_of(n.op) for n in nodes if isinstance(n, Apply)}
+    for p in header.params * 2:  # what gives a size or a dtype that no other does stays; one that is kept for its size may want a dtype
+        gives = {d.name for q in used for d in q.type.dims or ()} | {q.type.dtype.name for q in used}
+        lacking = (wanted | {variable_of(q.type.dtype.name) for q in used}) - gives
+        mine = {d.name for d in p.type.dims or ()} | ({p.type.dtype.name} if is_variable(p.type.dtype.name) else set())
+        if p not in used and p.type.dims is not None and lacking & mine:
+            used.append(p)
+    params = tuple(p for p in header.params if p in used)
+    return Program((replace(header, params=params), *(h for h in helpers if h.name.name in called), *kept))
+
+
+# ------------------------------------------------------------------------------------------------ shrinking
+
+
+def smaller(made: Program) -> Iterator[Program]:
+    """Programs that are a step simpler, those that lose most first: without a result, an equation's name or a parameter's dim, with
+    an expression in place of the one around it, or a literal in place of an expression.  Not all are well typed."""
+    header = next(s for s in made.statements if isinstance(s, Header))
+    if len(header.results) > 1:
+        for r in header.results:
+            yield tidy(_with(made, header, replace(header, results=tuple(q for q in header.results if q is not r))))
+    equations = [s for s in made.statements if isinstance(s, Equation)]
+    for e in equations:  # an inner equation as the result
+        if e.name.name not in {r.name.name for r in header.results}:
+            like = header.results[0]
+            for dtype in dict.fromkeys((like.type.dtype.name, "f32", "i64", "bool")):
+                first = replace(like, name=e.name, type=replace(like.type, dtype=_word(dtype)))
+                yield tidy(_with(made, header, replace(header, results=(first,))))
+    for statement in made.statements:
+        if isinstance(statement, Header):
+            continue
+        for body in _simpler(statement.body):
+            other = replace(statement, body=body) if isinstance(statement, Equation) else replace(statement, body=body)
+            yield tidy(_with(made, statement, other))
+    for e in equations:  # an equation's value in place of its name, where it is used
+        if e.name.name not in {r.name.name for r in header.results}:
+            yield tidy(_inlined(made, e))
+    for p in header.params:
+        if p.type.dims is None:
+            if p.default is not None:
+                yield _with(made, header, _with_param(header, p, replace(p, default=None)))
+            continue
+        for d in p.type.dims:
+            dims = tuple(q for q in p.type.dims if q is not d)
+            yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dims=dims))))
+        for dtype in ("T", "f32"):
+            if p.type.dtype.name not in ("T", "f32", dtype):
+                yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dtype=_word(dtype)))))
+    for r in header.results:
+        for d in r.type.dims or ():
+            dims = tuple(q for q in r.type.dims or () if q is not d)
+            yield _with(made, header, _with_result(header, r, replace(r, type=replace(r.type, dims=dims))))
+    for name in sorted({d.name for p in header.params for d in p.type.dims or ()}):  # a dim everywhere
+        yield tidy(_without_dim(made, name))
+
+
+def widened(made: Program) -> Program:
+    """The program with every dim of its parameters in each result that is not written in place."""
+    header = next(s for s in made.statements if isinstance(s, Header))
+    names = dict.fromkeys(d.name for p in header.params for d in p.type.dims or ())
+    dims = tuple(_word(d) for d in ([ELLIPSIS] if ELLIPSIS in names else []) + [d for d in names if d != ELLIPSIS])
+    results = tuple(r if r.primed else replace(r, type=replace(r.type, dims=dims)) for r in header.results)
+    return _with(made, header, replace(header, results=results))
+
+
+def _with(made: Program, old: syntax.Statement, new: syntax.Statement) -> Program:
+    return Program(tuple(new if s is old else s for s in made.statements))
+
+
+def _with_param(header: Header, old: Param, new: Param) -> Header:
+    """The header with another parameter; its next state goes along."""
+    results = tuple(replace(r, type=new.type) if r.name.name == f"{old.name.name}'" else r for r in header.results)
+    return replace(header, params=tuple(new if p is old else p for p in header.params), results=results)
+
+
+def _with_result(header: Header, old: Result, new: Result) -> Header:
+    return replace(header, results=tuple(new if r is old else r for r in header.results))
+
+
+def _replaced(root: Expr, old: Expr, new: Expr) -> Expr:
+    made: dict[int, Expr] = {}
+    for node in syntax.postorder(root):
+        if node is old:
+            made[id(node)] = new
+        elif isinstance(node, Apply):
+            args = tuple(made[id(a)] for a in node.args)
+            made[id(node)] = node if args == node.args else replace(node, args=args)
+        else:
+            made[id(node)] = node
+    return made[id(root)]
+
+
+def _simpler(root: Expr) -> Iterator[Expr]:
+    nodes = [n for n in syntax.postorder(root) if isinstance(n, Apply)]
+    for node in reversed(nodes):
+        for child in node.args:
+            yield _replaced(root, node, child)
+        if node.dims is not None and len(node.dims) > 1:
+            for d in node.dims:
+                yield _replaced(root, node, replace(node, dims=tuple(q for q in node.dims if q is not d)))
+    for node in reversed(nodes):
+        if node is not root:
+            yield _replaced(root, node, Num("2", _NOWHERE))
+    for leaf in [n for n in syntax.postorder(root) if isinstance(n, Num) and n.text not in ("1", "2")]:
+        yield _replaced(root, leaf, Num("2", _NOWHERE))
+
+
+def _inlined(made: Program, e: Equation) -> Program:
+    statements = []
+    for s in made.statements:
+        if isinstance(s, Equation) and s is not e:
+            body = s.body
+            for node in [n for n in syntax.postorder(body) if isinstance(n, Name) and n.name == e.name.name]:
+                body = _replaced(body, node, e.body)
+            s = replace(s, body=body)
+        statements.append(s)
+    return Program(tuple(statements))
+
+
+def _without_dim(made: Program, d: str) -> Program:
+    def cut(t: Type) -> Type:
+        return t if t.dims is None else replace(t, dims=tuple(q for q in t.dims if q.name != d))
+
+    def body(root: Expr) -> Expr:
+        done: dict[int, Expr] = {}
+        for node in syntax.postorder(root):
+            new: Expr = node
+            if isinstance(node, Name) and node.name == d:
+                new = Num("2", _NOWHERE)
+            elif isinstance(node, Apply):
+                dims = None if node.dims is None else tuple(q for q in node.dims if q.name != d)
+                args = tuple(done[id(a)] for a in node.args)
+                if node.dims and not dims:  # nothing is left to reduce over
+                    new = args[0] if args else Num("2", _NOWHERE)
+                else:
+                    new = replace(node, args=args, dims=dims)
+            done[id(node)] = new
+        return done[id(root)]
+
+    statements: list[syntax.Statement] = []
+    for s in made.statements:
+        if isinstance(s, Header):
+            params = tuple(replace(p, type=cut(p.type)) for p in s.params)
+            statements.append(replace(s, params=params, results=tuple(replace(r, type=cut(r.type)) for r in s.results)))
+        elif isinstance(s, Equation):
+            statements.append(replace(s, body=body(s.body)))
+        else:
+            statements.append(s)
+    return Program(tuple(statements))
+
+
+__all__ = ["AWKWARD", "AWKWARD_DIMS", "Program", "parsed", "program", "programs", "smaller", "tidy", "widened"]
