@@ -215,7 +215,7 @@ def test_compile_loads_neither_torch_nor_triton_and_takes_little_more_than_its_i
             best[what] = min(best[what], after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
             assert done.returncode == 0, done.stderr
     # Processor time, beside what the libraries alone take on this machine (0.6 s where the whole takes 0.9).
-    assert best["compile"] < 2.2 * best["imports"]
+    assert best["compile"] < 3 * best["imports"]
 
 
 def test_importing_kgen_loads_nothing_heavy() -> None:

@@ -39,19 +39,20 @@ class Suite:
         self.seconds: Counter = Counter()
         self.asker = Asker()
 
-    def run(self, names: tuple[str, ...] = (), progress: bool = False) -> None:
+    def run(self, names: tuple[str, ...] = (), progress: bool = False, apart: int = 1) -> None:
+        """All operators, or those of these names; gradients and error inputs of one in `apart`."""
         from torch.testing._internal.common_methods_invocations import op_db
 
         chosen = [op for op in op_db if not names or op.name in names or label(op) in names]
         from kgen.testing.checks import _progress
 
         with _progress(f"OpInfo on {self.target}", len(chosen), progress) as advance:
-            for op in chosen:
-                self.operator(op)
+            for k, op in enumerate(chosen):
+                self.operator(op, k % apart == 0)
                 advance()
 
-    def operator(self, op: Any) -> None:
-        """All samples of an operator."""
+    def operator(self, op: Any, whole: bool = True) -> None:
+        """All samples of an operator; `whole`: its gradients and error inputs too."""
         name = label(op)
         row = ROWS.get(name)
         if row is None:
@@ -69,10 +70,10 @@ class Suite:
             if dtype != "f64":
                 for sample in self.drawn(op, torch_dtype, False):
                     self.put(name, "forward", dtype, sample, lambda s: checking.forward(op, row, s, self.target, self.asker))
-            if differentiated and torch_dtype.is_floating_point:
+            if whole and differentiated and torch_dtype.is_floating_point:
                 for sample in self.drawn(op, torch_dtype, True):
                     self.put(name, "gradient", dtype, sample, lambda s: checking.gradient(op, row, s, self.target, self.asker))
-        if op.error_inputs_func is not None:
+        if whole and op.error_inputs_func is not None:
             torch.manual_seed(0)
             for error in self.limited(op.error_inputs("cpu")):
                 self.put(

@@ -21,11 +21,11 @@ def finished(suite: Suite) -> Suite:
 
 
 def test_samples_of_every_operator_agree_with_torch() -> None:
-    """The first sample of each, in f32, forward and gradient, and its error inputs; all that can be expressed is asked for."""
+    """The first sample of each, in f32; of every fourth operator the gradient and the error inputs too."""
     suite = Suite("torch", ("f32",), samples=1, references=False)
-    suite.run()
+    suite.run(apart=4)
     totals = finished(suite).totals()
-    assert totals["forward"]["passed"] > 200 and totals["gradient"]["passed"] > 150
+    assert totals["forward"]["passed"] > 200 and totals["gradient"]["passed"] > 40
     if tuple(int(n) for n in torch.__version__.split(".")[:2]) <= LISTED_WITH:
         assert not suite.unlisted
 

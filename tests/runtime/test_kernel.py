@@ -11,6 +11,7 @@ import kgen
 from kgen.testing.cases import Limits
 from kgen.testing.checks import check
 from tests.conftest import ROOT
+from tests.specs.cases import built
 
 SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 ADAMW = ROOT / "specs" / "adamw.k"
@@ -19,8 +20,8 @@ ADAMW = ROOT / "specs" / "adamw.k"
 @pytest.mark.parametrize("name", SPECS)
 def test_random_cases_stay_within_the_derived_bound(name: str) -> None:
     kernel = kgen.load(name).kernel
-    # What reduces takes the compiler two seconds a dtype: the two dtypes that tests/specs builds too.
-    limits = Limits(dtypes=dict.fromkeys(kernel.variables, ("f32", "bf16"))) if kernel.reduces else None
+    # What reduces takes the compiler two seconds a dtype: that which tests/specs builds too.
+    limits = Limits(dtypes=dict.fromkeys(kernel.variables, built(name))) if kernel.reduces else None
     report = check(kernel, "cpp", examples=40, limits=limits)
     assert not report.failures, report.failures[0]
     assert report.elements > 0

@@ -7,19 +7,27 @@ import torch
 
 import kgen
 from kgen.testing.bounds import Analysis, ulp
+from kgen.types import DTYPES as NAMES
 from tests.conftest import ROOT
-from tests.specs.cases import DTYPES, LARGE, ROWS, SIZES, Arguments, Case, cases, check_case, load, random, special
+from tests.specs.cases import DTYPES, LARGE, ROWS, SIZES, Arguments, Case, built, cases, check_case, load, random, special
 
 CASES = cases()
 IDS = [f"{c.spec}{k if k and CASES[k - 1].spec == c.spec else ''}" for k, c in enumerate(CASES)]
 #: Where generated code runs as well: a target is added here, and every case is held to the same bound on it.
 TARGETS = ("torch", "cpp")
-#: What is compiled for each dtype costs a second or two: in the default run, f32 and bf16.
-EVERY = [
-    pytest.param(dtype, target, marks=[pytest.mark.slow] if target != "torch" and dtype not in (torch.float32, torch.bfloat16) else [])
-    for target in TARGETS
-    for dtype in DTYPES
-]
+
+
+def every(cases: list[Case]) -> pytest.MarkDecorator:
+    """Each case in each dtype on each target.  What is compiled costs two seconds a dtype: in the default run one of f32 and bf16."""
+    found = []
+    for case, name in zip(cases, (IDS[CASES.index(c)] for c in cases), strict=True):
+        for target in TARGETS:
+            for dtype in DTYPES:
+                rare = target == "cpp" and dtype is not getattr(torch, NAMES[built(case.spec)].torch)
+                found.append(pytest.param(case, dtype, target, id=f"{name}-{dtype}-{target}", marks=[pytest.mark.slow] if rare else []))
+    return pytest.mark.parametrize(("case", "dtype", "target"), found)
+
+
 each_case = pytest.mark.parametrize("case", CASES, ids=IDS)
 
 
@@ -58,15 +66,13 @@ def test_rows_of_infinities_nan_and_equal_values_are_torchs(case: Case) -> None:
             assert_torchs(case, case.arguments(n, special(torch.float64, seed)))
 
 
-@pytest.mark.parametrize(("dtype", "target"), EVERY, ids=str)
-@each_case
+@every(CASES)
 def test_results_stay_within_the_derived_bound(case: Case, dtype: torch.dtype, target: str) -> None:
     reports = [check_case(case, case.arguments(n, random(dtype, n)), target) for n in SIZES]
     assert sum(r.unbounded for r in reports) <= 0.01 * sum(r.elements for r in reports), "the bound is vacuous on ordinary data"
 
 
-@pytest.mark.parametrize(("dtype", "target"), EVERY, ids=str)
-@pytest.mark.parametrize("case", [c for c in CASES if c.special], ids=[i for i, c in zip(IDS, CASES) if c.special])
+@every([c for c in CASES if c.special])
 def test_special_rows_stay_within_the_derived_bound(case: Case, dtype: torch.dtype, target: str) -> None:
     for n in (1, 2, 7, 33):
         check_case(case, case.arguments(n, special(dtype, n)), target)
