@@ -225,7 +225,7 @@ class CFamily(Backend):
                 lines.append(f"{head}KEEP ? {again.name}_line[i + j + l] : {line.removeprefix(head)}" if again else line)
             accumulators = [self.accumulator(a) for a in c.accumulators]
             codes.append({**vars(c), "lines": lines, "accumulators": accumulators, "outputs": outputs, "gathers": gathers})
-        words = set(re.findall(r"\w+", unit.texts)) | {t.type for t in tensors.values()}
+        words = set(re.findall(r"\w+", unit.texts)) | {t.type for t in tensors.values()} | {g.tensor.compute for g in unit.gathers}
         return {
             "over_rows": True,
             "name": unit.name,

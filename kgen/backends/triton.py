@@ -54,11 +54,19 @@ class Triton(Backend):
     number_types = {"float": "tl.float64", "int": "tl.int64", "bool": "tl.int64"}
     keywords = frozenset(keyword.kwlist) | {"__debug__"}
     storage_names: frozenset[str] = frozenset()
+    mixes = False
 
     def render(self, kernel: Kernel) -> str:
         mine = copy(self)
         mine.storage_names = frozenset(kernel.variables)
+        mine.mixes = mixes(kernel)
         return Render(mine, kernel).source()
+
+    def widen(self, text: str, t: Tensor) -> str:
+        """An element as it is computed with."""
+        if t.type == t.compute:
+            return text
+        return f"widened({text}, {t.compute})" if self.mixes else f"{text}.to({t.compute})"
 
     # ------------------------------------------------------------------ values
 
@@ -105,6 +113,8 @@ class Triton(Backend):
             return Text(f"saturate({x.typed or x.text}, {type_name})")
         if type_name in self.storage_names or type_name == "tl.bfloat16" or type_name == "tl.float16" and not source.is_float:
             return Text(f"round_to({x.typed or x.text}, {type_name})")
+        if self.mixes and source.is_float and target.is_float:
+            return Text(f"widened({x.typed or x.text}, {type_name})")
         return Text(f"{x.typed or x.fit(CALL)}.to({type_name})")
 
     def assign(self, type_name: str, name: str, text: str) -> str:
@@ -297,8 +307,7 @@ class Triton(Backend):
                 + (f"place({', '.join([pointers[key], *where])})" if key in pointers else f"offset({', '.join([*where, '1'])})")
             )
         for t in inputs:
-            widen = "" if t.type == t.compute else f".to({t.compute})"
-            loads.append(f"{t.name} = tl.load({at[t.spec_name]}, mask){widen}")
+            loads.append(f"{t.name} = {self.widen(f'tl.load({at[t.spec_name]}, mask)', t)}")
         values = [o.name for o in outputs]
         starts = {i.name: names.fresh(f"{i.name}_first") for i in unit.indices}
         loads += [f"{i.name} = {starts[i.name]} + {at[i.name]}.to(tl.int64)" for i in unit.indices]
@@ -408,6 +417,13 @@ class Triton(Backend):
         if s.type == self.number_types[kind]:
             return f"{s.name} = {value.text}"
         return f"{s.name} = {self.cast(value, DTYPES['f64' if kind == 'float' else 'i64'], target, s.type).text}"
+
+
+def mixes(kernel: Kernel) -> bool:
+    """Whether both 16-bit floats may occur in one launch: as they are declared or cast to, or as two variables."""
+    casts = {str(v.attr) for v in kernel.values if v.op == "cast"}
+    declared = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results} | casts
+    return len(declared & {"f16", "bf16", *kernel.variables}) > 1
 
 
 def wrapped(head: str, items: list[str], tail: str, width: int = 130) -> str:

@@ -210,10 +210,11 @@ class RowView:
 
     def load(self, t: Tensor) -> str:
         o = self.operands[self.key(t)]
-        widen = "" if t.type == t.compute else f".to({t.compute})"
         if self.unit.is_row(t):
-            return f"{t.name} = tl.load({o.base}{', present' if o.rows else ''}){widen}"
-        return f"{t.name} = tl.load({self.element_place(o)}, {'inside' if o.rows else 'column < length'}){widen}"
+            read = f"tl.load({o.base}{', present' if o.rows else ''})"
+        else:
+            read = f"tl.load({self.element_place(o)}, {'inside' if o.rows else 'column < length'})"
+        return f"{t.name} = {self.backend.widen(read, t)}"
 
     def index(self, t: Tensor) -> str:
         o = self.operands[t.name]
@@ -302,8 +303,9 @@ class RowView:
             head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for a in c.accumulators for s in self.slots(a)]
             tail = [self.reduced(a, [tiles[s.name] for s in self.slots(a)]) for a in c.accumulators]
             slots = [s for a in c.accumulators for s in self.slots(a)]
-            words = set(re.findall(r"(?<!\.)\b\w+\b(?!=)", "\n".join(x for x in [*head, *body, *tail] if not x.startswith("#"))))
-            made_here = [line.partition(" = ")[0] for line in (*head, *body) if " = " in line]
+            code = [line for line in (*head, *body) if not line.startswith("#")]
+            words = set(re.findall(r"(?<!\.)\b\w+\b(?!=)", "\n".join([*code, *tail])))
+            made_here = [line.partition(" = ")[0] for line in code if " = " in line]
             own = {s.name for s in slots} | {name for left in made_here for name in re.findall(r"\w+", left)}
             scope = [o.base for o in self.operands.values() if o.base] + [s.name for s in self.unit.scalars]
             scope += [t.name for t in self.unit.inputs if self.unit.is_row(t)] + list(self.starts)

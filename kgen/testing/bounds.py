@@ -254,6 +254,10 @@ class Analysis(Evaluator):
         if v.op == "signbit":  # whose sign a NaN has is not said
             a = args[0].double()
             return torch.where(torch.isnan(a) | (errors[0] != 0) & ~(a.abs() > errors[0]), torch.inf, 0.0)
+        if v.op == "copysign":  # whose sign a NaN has is not said; one whose interval holds 0 may have either
+            a, b = (torch.as_tensor(t, dtype=torch.float64) for t in args)
+            either = torch.isnan(b) | (errors[1] != 0) & ~(b.abs() > errors[1])
+            return torch.where(either, 2 * a.abs() + errors[0], errors[0])
         if not carrying:
             return zero
         if v.op == "where":

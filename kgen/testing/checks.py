@@ -318,7 +318,8 @@ class Saving:
             elif p.dims is not None:
                 dtype = getattr(torch, resolve(p.dtype, bound).torch)
                 device = next(x.device for x in given.values() if isinstance(x, torch.Tensor))
-                made[p.name] = torch.zeros([sizes.get(d, 1) for d in p.dims if d != ELLIPSIS], dtype=dtype, device=device)
+                shape = [n for d in p.dims for n in (batch if d == ELLIPSIS else (sizes.get(d, 1),))]
+                made[p.name] = torch.zeros(shape, dtype=dtype, device=device)
             elif p.default is None:
                 made[p.name] = 1
         return made

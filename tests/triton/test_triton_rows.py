@@ -26,6 +26,7 @@ from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emi
 MORE = {
     "two": "two(x: T[M, N]) -> y: T[M, N]\ny = x / sum[M](x) / sum[N](x)",
     "both": "both(x: T[M, N], p: f32[M, N]) -> (i: i64[], p': f32[M, N])\ni = argmax[M, N](x)\np' = p * max[N](p)",
+    "endings": "endings(x: T[..., N], sum_all: T32[]) -> y: T[..., N]\nsum_all_ = sum[N](x - sum_all)\ny = x * sum_all_",
     "own": "own(x: T[N, D]) -> z: T[N, D]\nz = pick[D](x, index[N])",
     "embed": "embed(w: T[V, D], t: i64[...]) -> y: T[..., D]\ny = pick[V](w, t)",
     "weighted": "weighted(x: T[..., N], t: i64[..., N], w: T[V]) -> y: T[..., N]\nz = x + pick[V](w, t)\ny = z / sum[N](z)",
@@ -172,6 +173,12 @@ def test_rows_under_the_interpreter(tmp_path):
     done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted_rows.py"), tmp_path], capture_output=True, text=True,
                           env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip
     assert done.stdout.endswith("ok\n"), done.stderr[-3000:]
+
+
+def test_a_reading_is_passed_what_a_comment_seems_to_assign():
+    """A parameter `sum_all` is `sum_all_` in the source, as the equation's own name stands in the comment above its code."""
+    kernel = check_kernel(MORE["endings"])
+    assert toolchain._triton(kernel, backend("triton").render(kernel), {"T": f32}, "sm_90", "ptx")
 
 
 def test_an_element_that_all_rows_pick_compiles():

@@ -20,7 +20,8 @@ from kgen.backends import backend
 from kgen.check import check
 from kgen.errors import KgenError
 from kgen.ops import OPS
-from kgen.types import BOOL, FLOAT, INT
+from kgen.runtime import toolchain
+from kgen.types import BOOL, DTYPES, FLOAT, INT
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -277,3 +278,11 @@ def test_every_derived_kernel_is_python() -> None:
         made = grad.backward(kernel(text))
         for k in {id(k): k for k in (made.forward, made.kernel)}.values():
             compile(backend("triton").render(k), k.name, "exec")
+
+
+@pytest.mark.parametrize(("t", "u"), [("bf16", "bf16"), ("bf16", "f32"), ("f64", "bf16")])
+def test_what_is_made_of_bf16_is_not_computed_in_f16(t, u):
+    """LLVM makes the f16 of a product of two bf16, extended to f32, a product of two f16: -65536 is infinite there."""
+    k = check(syntax.parse("f(x: T[], w: U[]) -> (y: f16[], z: f16[], q: f16[])\ny = w * x\nz = w + x\nq = w / x", "f.k"))
+    found = toolchain._triton(k, backend("triton").render(k), {"T": DTYPES[t], "U": DTYPES[u]}, "sm_90", "ptx")
+    assert found and not any(re.search(r"\b(mul|add|fma|div)\.(rn\.)?(b?f16)", str(text)) for _, text in found)
