@@ -251,6 +251,7 @@ class _Scheduler:
                 finals.append(store)
             else:
                 stage.stores.append(store)
+        self.write_last(finals)
         groups: dict[frozenset[str], list[Store]] = {}
         for store in self.program.stores:
             if store in finals:
@@ -298,6 +299,14 @@ class _Scheduler:
             if here or not follows:
                 found, follows = stage, bool(here)
         return found
+
+    def write_last(self, finals: list[Store]) -> None:
+        """Take out of the stages what they would write in place before another store reads it, one that was placed later."""
+        while early := [(g, s) for g in self.stages for s in g.stores if s.state and not self.last_reader(s.state, g, finals)]:
+            stage, store = early[0]
+            stage.stores.remove(store)
+            self.cut([store.ref])
+            finals.append(store)
 
     def last_reader(self, tensor: str, stage: _Stage, finals: list[Store]) -> bool:
         """Whether no pass from `stage` on reads a tensor but `stage` itself."""

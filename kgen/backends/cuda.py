@@ -272,12 +272,15 @@ class Cuda(CFamily):
             elif o.element and pointer in read:
                 opening.append(f"auto {pointer}_row = walk.template {'keep' if o.kept else 'input'}<{position[pointer]}>({pointer}_ptr);")
         phases: list[list[str]] = []
+        declared: set[str] = set()
         reading = 0
         reductions = sum(1 for c in unit.codes if c.accumulators)
         for k, c in enumerate(unit.codes):
             later = "\n".join(x.texts for x in unit.codes[k + 1 :])
             if not c.element:
                 lines = [*c.lines, *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
+                lines = [line for line in lines if line not in declared]  # a constant that two phases use: both are one scope
+                declared.update(lines)
                 stores = [self.row_store(o, pointers[o.name], position[pointers[o.name]]) for o in c.outputs]
                 if len(stores) == 1:
                     lines.append(f"if (walk.leader()) {stores[0]}")

@@ -209,6 +209,7 @@ class Triton(Backend):
             "maps": not all(u["rows"] for u in views),
             "reduces": any(u["rows"] for u in views),
             "apart": any(u["rows"] and u["apart"] for u in views),
+            "states": f"{{{', '.join(repr(r.state) for r in kernel.results if r.state)}}}".replace("'", '"').replace("{}", ""),
             "long": any(u["rows"] and u["long"] for u in views),
             "computed_in": [(g, [variables[v] for v in context["generics"][g]]) for g in context["generics"] if g in computed],
             "generic": bool(render.variables),

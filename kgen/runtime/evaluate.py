@@ -175,6 +175,8 @@ class Evaluator:
             tensors = [tensors[0].to(torch.float64 if self.mode == "exact" else torch.float32)]
         if row.rule == "where":
             wanted = self.common(v)
+            if wanted is None and isinstance(v.type, Float):  # of two numbers, as torch has it
+                wanted = torch.float64 if self.mode == "exact" else torch.float32
             tensors = [tensors[0].to(torch.bool), *(t.to(wanted) for t in tensors[1:])]
         if row.name in ("floordiv", "mod") and not any(t.dtype.is_floating_point for t in tensors):
             return self.divide(row.name, *tensors)

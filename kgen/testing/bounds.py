@@ -195,7 +195,7 @@ class Analysis(Evaluator):
             "add",
             "sub",
         )
-        slack = 2.0 if format_ == "f64" and v.op not in exact_ops else 1.0
+        slack = 2.0 if format_ == "f64" else 1.0  # the exact reading rounds as well
         local = 0 if v.op in exact_ops[:-2] else slack * own * ulp(self.size_of(x, moved), format_)
         if v.op not in exact_ops[:-2]:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
             zero_for_sure = torch.full((), v.op in ("add", "sub", "mul", "div", "sqrt"))
@@ -322,6 +322,8 @@ class Analysis(Evaluator):
         a, b = (torch.as_tensor(args[k] if k < len(args) else 0.0, dtype=torch.float64) for k in (0, 1))
         if v.op == "div" and self.floors[v.args[1]] < 0:
             return b.abs() < errors[1]
+        if v.op == "floordiv":
+            return (b.abs() <= errors[1]) & (errors[1] != 0)
         if v.op == "pow":
             return (a.abs() <= errors[0]) & (errors[0] != 0) & (b - errors[1] < 0)
         if v.op in ("lgamma", "digamma"):

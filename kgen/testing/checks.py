@@ -294,7 +294,23 @@ class Saving:
             given = given | {r.name: value for r, value in zip(self.made.forward.results, results, strict=True)}
         if wanted - set(given):  # one that the backward wants for its sizes
             given = self.whole(given) | given
+        leading = [p for p in self.made.kernel.params if p.dims and p.dims[0] == ELLIPSIS]
+        whole = [p for p in leading if p.name in self.made.cotangents.values()] or leading[:1]
+        for p in whole:  # as autograd has them: with all leading dims of the forward's results
+            x = given[p.name]
+            given = given | {p.name: x.expand([*self.batch(given), *x.shape[x.dim() + 1 - len(p.dims or ()) :]])}
         return self.backward._run((), {name: value for name, value in given.items() if name in wanted}, None, target)
+
+    def heads(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The leading dims of each tensor that has them."""
+        leading = [p for p in self.anew.kernel.params if p.dims and p.dims[0] == ELLIPSIS]
+        return {p.name: given[p.name].shape[: given[p.name].dim() + 1 - len(p.dims or ())] for p in leading}
+
+    def batch(self, given: dict[str, Any]) -> Any:
+        """All leading dims."""
+        import torch
+
+        return torch.broadcast_shapes(*self.heads(given).values())
 
     def whole(self, given: dict[str, Any]) -> dict[str, Any]:
         """The forward's arguments; parameters that no gradient reads (a bias) are zeros."""
@@ -305,9 +321,7 @@ class Saving:
         sizes = {d: shape[k - len(dims)] for dims, shape in shapes for k, d in enumerate(dims) if d != ELLIPSIS}
         bound = dict.fromkeys(self.kernel.variables, f32)  # of one that no gradient reads any will do
         bound |= {p.dtype: TORCH[str(given[p.name].dtype)[6:]] for p in self.anew.kernel.params if p.is_tensor and is_variable(p.dtype)}
-        leading = [p for p in self.anew.kernel.params if p.dims and p.dims[0] == ELLIPSIS]
-        heads = {p.name: given[p.name].shape[: given[p.name].dim() + 1 - len(p.dims or ())] for p in leading}
-        batch = torch.broadcast_shapes(*heads.values())
+        heads, batch = self.heads(given), self.batch(given)
         filled = any(heads[name] == batch for name in heads if name in known)
         made: dict[str, Any] = {}
         for p in self.kernel.params:

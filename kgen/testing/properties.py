@@ -33,7 +33,7 @@ from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name
 from kgen.testing import checks
 from kgen.testing.checks import Report, Trial
 from kgen.testing.programs import AWKWARD, AWKWARD_DIMS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Float, Number, boolean, is_variable
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, Float, boolean, is_variable
 
 
 class Violation(AssertionError):
@@ -364,7 +364,7 @@ def is_exact(kernel: Kernel) -> bool:
         if v.op in REDUCTIONS and v.attr:
             if v.op in ("sum", "prod", "mean") and isinstance(v.type, Float):
                 return False
-        elif v.op in OPS and not isinstance(v.type, Number):
+        elif v.op in OPS:
             row = OPS[v.op]
             rounded = all(row.spell(target).ulp == (0.5, 0.5) for target in TARGETS)
             if v.op in ("fma", "rsqrt", "sqrt") or isinstance(v.type, Float) and not rounded:
@@ -541,6 +541,8 @@ def backward_agrees(kernel: Kernel, seed: int = 0) -> Report:
     given = _point(wide, rnd)
     generator = torch.Generator().manual_seed(seed)
     results = dict(zip((r.name for r in wide.results), Evaluator(wide, given, "exact").run(), strict=True))
+    if not all(bool(torch.isfinite(y).all()) for y in results.values() if y.is_floating_point()):
+        return report
     cotangents = {n: torch.randn(y.shape, generator=generator, dtype=torch.float64) for n, y in results.items() if y.is_floating_point()}
     want = _autograd(wide, given, cotangents)
     moved: list[dict[str, Any]] = []

@@ -245,3 +245,11 @@ def test_one_row_is_walked_as_each_of_many() -> None:
         one = rows.plan((1,), (1000,), (x._replace(row_strides=(0,)), w, y._replace(row_strides=(0,))), 0, 1, True, 1, True, True)
         assert many is not None and one is not None
         assert many.steps[0][0]._replace(index64=False) == one.steps[0][0]._replace(index64=False)
+
+
+def test_a_constant_of_two_phases_is_declared_once():
+    """Fuzzing on a GPU found `r` declared before and behind a reading, which are one scope."""
+    k = kernel("f(t: T[...], y: float) -> q: T[...]\nr = f32(0)\ns = sum[...](y + r if isnan(r) else t)\nq = min(stop(0), s) * r")
+    body = backend("cuda").render(k).partition("f_kernel(")[2].partition("\n}\n")[0]
+    declared = re.findall(r"^    const \w+ (\w+) =", body, re.M)
+    assert "r" in declared and len(declared) == len(set(declared))

@@ -11,6 +11,7 @@ from kgen.lower import lower
 from kgen.rewrite import rewrite
 from kgen.schedule import Plan, Reduce, schedule
 from kgen.syntax import parse
+from kgen.types import f32
 from tests.conftest import ROOT
 from tests.programs import PROGRAMS
 
@@ -92,3 +93,11 @@ def test_what_is_expanded_obeys_the_programs_rules(name: str) -> None:
     kernel = check(parse(TEXTS[name], "t"))
     made = verify(expand(rewrite(lower(kernel, kernel.bindings()[0]))))
     assert not any(let.expr.name in ("mean", "any", "all", "pick") for let in made.lets if is_reduction(let) or let.expr.name == "pick")
+
+
+def test_a_state_is_written_behind_every_pass_that_reads_it() -> None:
+    """Fuzzing found `x'` written by the pass that sums x, ahead of the one that raises the sum to the power of x."""
+    text = "f(x: T[N, D], y: T[N, D]) -> (x': T[N, D], y': T[N, D])\nx' = x - x\ny' = sum[D](sum[N](x))^x"
+    plan = schedule(rewrite(lower(check(parse(text)), {"T": f32})))
+    written = next(k for k, p in enumerate(plan.passes) if any(s.state == "x" for s in p.stores))
+    assert not any(t.name == "x" for p in plan.passes[written + 1 :] for t in p.loads)

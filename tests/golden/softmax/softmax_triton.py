@@ -386,7 +386,11 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
         if dense:
             raise ValueError(f"the dims of a row lie as {len(inner)} that do not merge; {ranks[1]} are the most")
         rows, inner, tensors = asked
-        copies = {name: whole(name, x, sizes).contiguous() for name, x in tensors.items()}
+        fresh = {*elements, *ends}
+        copies = {
+            name: torch.empty_like(x, memory_format=torch.contiguous_format) if name in fresh else whole(name, x, sizes).contiguous()
+            for name, x in tensors.items()
+        }
         launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, **constants)
         for name in (*elements, *ends):
             tensors[name].copy_(copies[name])
