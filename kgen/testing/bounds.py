@@ -74,6 +74,7 @@ class Analysis(Evaluator):
         super().__init__(kernel, arguments, "exact")
         self.target = target
         self.floors: list[float] = []
+        self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
 
     def results(self) -> list[Bounded]:
         values, errors = self.analyse()
@@ -84,7 +85,7 @@ class Analysis(Evaluator):
             x, e = values[r.value], errors[r.value]
             if not isinstance(x, torch.Tensor):
                 x = torch.tensor(x, dtype=torch.float64 if isinstance(x, float) else None).reshape([1] * len(self.order))
-                e = torch.zeros_like(x, dtype=torch.float64)
+                e = torch.full_like(x, self.noise.get(r.value, 0.0), dtype=torch.float64)
             if stored.is_float:
                 e = e + 0.5 * ulp(self.size_of(x.double(), e), stored.name)  # what is rounded may be as far off as that
                 if stored is f64:  # the reference is rounded as well
@@ -105,6 +106,8 @@ class Analysis(Evaluator):
             x = self.value(v, args)
             values.append(x)
             self.floors.append(self.floor(v, args))
+            if isinstance(v.type, Number):
+                self.noise[k] = self.number_noise(v, x, args)
             errors.append(self.error(v, x, args, [errors[a] for a in v.args]))
             for a in v.args:
                 if last[a] == k:
@@ -156,7 +159,9 @@ class Analysis(Evaluator):
         row = OPS.get(v.op)
         float_result = isinstance(x, torch.Tensor) and x.dtype.is_floating_point
         format_ = self.compute(v)
-        entering = [self.entering(v, a) if e is None else e for a, e in zip(args, carried, strict=True)]
+        entering = [
+            self.entering(v, a) + self.noise.get(of, 0.0) if e is None else e for of, a, e in zip(v.args, args, carried, strict=True)
+        ]
         if v.op in OPS and self.common_format(v) == "f32":
             for k, of in enumerate(v.args):
                 operand = self.kernel.values[of]
@@ -217,6 +222,22 @@ class Analysis(Evaluator):
     def size_of(self, x: Any, moved: Any) -> Any:
         """How large the result may be that is rounded."""
         return x.abs() + self.torch.where(self.torch.isfinite(moved), moved, 0.0)
+
+    def number_noise(self, v: Value, x: Any, args: list) -> float:
+        """The error of a number that the host computes in float64: its operator's own bound for f64, twice since the exact reading
+        rounds as well, and what its operands' errors move it by."""
+        row = OPS.get(v.op)
+        if row is None or not isinstance(x, float) or not math.isfinite(x) or not v.args:
+            return 0.0
+        own = row.spell("cpp").ulp[1]
+        noise = 0.0 if own <= 0.5 else 2 * own * math.ulp(x)
+        moving = [k for k, of in enumerate(v.args) if self.noise.get(of)]
+        for signs in product((-1.0, 1.0), repeat=len(moving)):
+            ends = list(args)
+            for k, sign in zip(moving, signs, strict=True):
+                ends[k] = args[k] + sign * self.noise[v.args[k]]
+            noise = max(noise, abs(float(self.value(v, ends)) - x) + 2 * own * math.ulp(x)) if moving else noise
+        return noise
 
     def entering(self, v: Value, number: Any) -> Any:
         """The error of a number that enters a value: rounded once, to the dtype computed in, which may be too narrow for it."""

@@ -33,7 +33,7 @@ from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name
 from kgen.testing import checks
 from kgen.testing.checks import Report, Trial
 from kgen.testing.programs import AWKWARD, AWKWARD_DIMS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Float, boolean, is_variable
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, Float, boolean, is_float, is_variable
 
 
 class Violation(AssertionError):
@@ -367,7 +367,7 @@ def is_exact(kernel: Kernel) -> bool:
         elif v.op in OPS:
             row = OPS[v.op]
             rounded = all(row.spell(target).ulp == (0.5, 0.5) for target in TARGETS)
-            if v.op in ("fma", "rsqrt", "sqrt") or isinstance(v.type, Float) and not rounded:
+            if v.op in ("fma", "rsqrt", "sqrt") or is_float(v.type) and not rounded:
                 return False
     return True
 
