@@ -335,9 +335,10 @@ class CFamily(Backend):
                 else:
                     operand_text = Text(f"double({operand_text.text})")
             args.append(operand_text)
-        kinds: Any = n.dtype.kind if n.expr.name not in ("eq", "ne", "lt", "le", "gt", "ge") else "float"
-        spell = OPS[n.expr.name].spell("cpp")
-        return fill(spell, kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
+        row = OPS[n.expr.name]
+        asks = row.rule == "compare" or row.rule == "test" and defs[n.expr.operands[0].name].dtype == FLOAT  # their result is a bool
+        kinds: Any = "float" if asks else n.dtype.kind
+        return fill(row.spell("cpp"), kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
 
 
 __all__ = ["CALL", "CFamily"]

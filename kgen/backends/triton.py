@@ -13,7 +13,7 @@ from typing import Any
 
 from kgen import host
 from kgen.backends.base import Backend, Render
-from kgen.backends.text import Text, decimal, function_sources, negative
+from kgen.backends.text import Text, decimal, function_sources, negative, single_precision
 from kgen.backends.triton_rows import RowView
 from kgen.backends.units import Argument, Names, RowUnit, Tensor, Unit
 from kgen.check import Kernel
@@ -453,12 +453,7 @@ def _listed(names: list[str]) -> str:
 
 def _to_f32(value: Fraction) -> float:
     """The exact value rounded once to f32."""
-    if abs(value) >= MAX_F32 + 2**103:
-        return math.copysign(math.inf, value)
-    x = float(host.to_dtype(float(value), DTYPES["f32"]))
-    near = [x, *(float(Fraction(x) + sign * Fraction(2) ** (max(math.frexp(x)[1], -125) - 24)) for sign in (-1, 1))]
-    even = sorted(near, key=lambda y: (abs(Fraction(y) - value), int(Fraction(y) / Fraction(2) ** (max(math.frexp(y)[1], -125) - 24)) % 2))
-    return even[0]
+    return single_precision(value)
 
 
 def _python(text: str, kind: Number, keep: bool = False) -> Text:

@@ -10,7 +10,7 @@ from kgen.types import ELLIPSIS, Dims, DType
 #: Endings that templates put behind a tensor's name.
 SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run",
             "_rows", "_part", "_tree", "_row", "_kept", "_all", "_given", "_now", "_combine", "_here", "_held", "_places", "_parts",
-            "_from", "_line")
+            "_from", "_line", "_loop", "_split")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 #: The differences, each by its name.
 ZEROS = "the sign of a zero that max, min and clamp of equals give, or several operations together"
 IN_F32 = "torch's gradient in f64 takes a constant that was rounded to f32: hardsigmoid's 1 / 6, celu's 1 / alpha"
+OUT_OF_RANGE = "a float beyond an integer's range saturates, NaN is 0; torch's is the platform's"
+AT_KINKS = "the gradient at a kink, at NaN or at an infinity: that of the comparisons and conditionals which the formula is made of"
+NO_VALUE = "the gradient where the function itself is NaN or -inf: entr below 0, logit outside of [0, 1]"
+KINKS = (0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0)
 
 
 def documented(op: Any, asked: Any, got: Any, eager: Any, wide: Any, message: str, gradient: bool = False) -> str:
@@ -17,4 +23,18 @@ def documented(op: Any, asked: Any, got: Any, eager: Any, wide: Any, message: st
     if op.name in ("nn.functional.hardsigmoid", "nn.functional.celu") and gradient and str(got.dtype) == "torch.float64":
         x = next(iter(asked.tensors.values())).detach().abs()  # by which celu's error is multiplied in the exponent
         return IN_F32 if bool(((got - wide).abs() <= 2.0**-23 * (1 + x) * wide.abs()).all()) else ""
+    if op.name in ("byte", "char", "short", "int", "long") and not got.is_floating_point():
+        x, ends = next(iter(asked.tensors.values())).double(), torch.iinfo(got.dtype)
+        return OUT_OF_RANGE if bool(((got == eager) | ~((x >= ends.min) & (x <= ends.max))).all()) else ""
+    if gradient and got.shape == wide.shape and got.is_floating_point():
+        far = (got.double() - wide).abs() > 2.0**-7 * (wide.abs() + 1e-30)  # coarser than any rounding: where the value is another one
+        apart = far | (torch.isnan(got) != torch.isnan(wide))
+        operands = [x.double() for x in asked.tensors.values() if x.shape == got.shape]
+        at = [torch.isnan(x) | torch.isinf(x) | sum((x == k for k in KINKS), torch.zeros_like(x, dtype=torch.bool)) for x in operands]
+        if operands and bool((~apart | sum(at, torch.zeros_like(apart))).all()):
+            return AT_KINKS
+        x = operands[0] if operands else wide
+        no_value = {"special.entr": x < 0, "logit": (x < 0) | (x > 1)}.get(op.name)
+        if no_value is not None and bool((~apart | no_value | at[0]).all()):
+            return NO_VALUE
     return ""

@@ -578,7 +578,7 @@ def poisson_nll_loss(x, target, log_input=True, full=False, size_average=None, e
 
 
 def gaussian_nll_loss(x, target, var, full=False, eps=1e-06, reduction="mean"):
-    v = torch.clamp_min(var, eps)
+    v = torch.clamp_min(var if var.dim() == x.dim() else var.unsqueeze(-1), eps)
     loss = 0.5 * (torch.log(v) + (x - target) ** 2 / v)
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
@@ -669,7 +669,7 @@ def masked_prod(x, dim=None, dtype=None, mask=None):
 
 def masked_mean(x, dim=None, dtype=None, mask=None):
     z = x if dtype is None else x.to(dtype)
-    return z.mean(dim) if mask is None else torch.where(mask, z, 0).sum(dim) / mask.sum(dim)
+    return z.mean(dim) if mask is None else torch.where(mask, z, 0).sum(dim) / torch.logical_and(mask, torch.logical_or(x == x, x != x)).sum(dim)
 
 
 def masked_amax(x, dim=None, dtype=None, mask=None):
@@ -681,11 +681,11 @@ def masked_amin(x, dim=None, dtype=None, mask=None):
 
 
 def masked_argmax(x, dim=None, dtype=None, mask=None):
-    return (x if mask is None else torch.where(mask, x, -math.inf)).argmax(dim)
+    return (x if mask is None else torch.where(mask, x, -math.inf)).argmax(dim).to(x.dtype)  # torch's own default
 
 
 def masked_argmin(x, dim=None, dtype=None, mask=None):
-    return (x if mask is None else torch.where(mask, x, math.inf)).argmin(dim)
+    return (x if mask is None else torch.where(mask, x, math.inf)).argmin(dim).to(x.dtype)
 
 
 def masked_logsumexp(x, dim=None, dtype=None, mask=None):

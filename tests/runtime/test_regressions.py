@@ -147,3 +147,15 @@ def test_a_workspace_takes_no_name_of_the_writers() -> None:
     x = torch.randn(3, 5)
     h, h_kept, e = kernel(x)
     assert h == x.min() and h_kept == h + 1 and torch.allclose(e, x / (x - h).exp().sum(-1, keepdim=True), rtol=1e-5)
+
+
+def test_tests_of_numbers_ask_the_number() -> None:
+    """The host part in C++ took isinf of a float for that of a bool."""
+    kernel = kgen.loads("f(x: f32[N], a: float) -> y: f32[N]\ny = x * ((2 if isinf(a) else 1) + (4 if isnan(a) or a > 3 else 0) + (8 if isfinite(a) else 0))")
+    for a, want in ((math.inf, 6.0), (math.nan, 5.0), (1.0, 9.0), (5.0, 13.0)):
+        assert kernel(torch.ones(3), a).tolist() == [want] * 3
+
+
+def test_a_literal_just_below_the_overflow_of_f32_has_a_source() -> None:
+    for target in ("triton", "cuda", "cpp"):
+        assert kgen.loads("f(x: T[N]) -> y: T[N]\ny = x * 340282356779733661637539395458142568447.0").source(target)
