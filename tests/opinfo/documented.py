@@ -12,6 +12,8 @@ IN_F32 = "torch's gradient in f64 takes a constant that was rounded to f32: hard
 OUT_OF_RANGE = "a float beyond an integer's range saturates, NaN is 0; torch's is the platform's"
 AT_KINKS = "the gradient at a kink, at NaN or at an infinity: that of the comparisons and conditionals which the formula is made of"
 NO_VALUE = "the gradient where the function itself is NaN or -inf: entr below 0, logit outside of [0, 1]"
+ENDS = "the largest and least finite numbers are those of the dtype, not of float64"
+OUTSIDE = "an index outside of its dim gives NaN, or 0 for integers: torch wraps negative ones, and raises for others"
 KINKS = (0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0)
 
 
@@ -37,4 +39,8 @@ def documented(op: Any, asked: Any, got: Any, eager: Any, wide: Any, message: st
         no_value = {"special.entr": x < 0, "logit": (x < 0) | (x > 1)}.get(op.name)
         if no_value is not None and bool((~apart | no_value | at[0]).all()):
             return NO_VALUE
+    if op.name == "nan_to_num" and not gradient and torch.equal(got, eager):
+        return ENDS
+    if op.name == "take_along_dim" and any(bool((x < 0).any()) for x in asked.tensors.values() if not x.is_floating_point()):
+        return OUTSIDE
     return ""
