@@ -14,7 +14,7 @@ from kgen.testing.padded import Padded
 PROGRAM = "f(x: T[..., N], p: f32[..., N]) -> (y: T[..., N], s: T32[...], p': f32[..., N])\ny = x * 2\ns = sum[N](x)\np' = p + x"
 
 
-@pytest.mark.parametrize("target", ["torch", "cpp"])
+@pytest.mark.parametrize("target", ["torch", pytest.param("cpp", marks=pytest.mark.slow)])
 def test_kernels_keep_within_their_tensors(target: str) -> None:
     kernel = kgen.loads(PROGRAM).kernel
     report = checks.check(kernel, target, examples=12, runnable=Padded(kernel))
