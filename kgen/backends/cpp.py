@@ -8,11 +8,12 @@ from typing import Any
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
 from kgen.backends.text import wrapped
-from kgen.backends.units import RowUnit, Unit
+from kgen.backends.units import Accumulator, RowUnit, Unit
 
 
 class Cpp(CFamily):
     name = "cpp"
+    has_forms = False
     suffix = ".cpp"
     types = {
         "f16": "f16", "bf16": "bf16", "f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t",
@@ -85,7 +86,7 @@ class Cpp(CFamily):
         """The texts of a pass over rows: its run function takes the scalars as they are rounded, its entries the numbers."""
         numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
         strides = [f"const int64_t* {g.name}_stride, int64_t {g.stride}" for g in u["gathers"]]
-        scalars = [f"{u['spelled'].get(s.type, s.type)} {s.name}" for s in u["scalars"]]
+        scalars = [f"{u['spelled'].get(s.type, s.type)} {s.name}_given" for s in u["scalars"]]
         sizes = [f"int64_t {g.extent}" for g in u["gathers"]]
         head = ["int rank", "int inner_rank", "const int64_t* size"]
         u["run_head"] = wrapped(f"void {u['name']}_run", [*head, *self.tensor_params(u, {}), *strides, *sizes, *scalars], " {")
@@ -93,6 +94,8 @@ class Cpp(CFamily):
         given = ["rank", "inner_rank", "size", *(x for t in u["tensors"] for x in (t.name, f"{t.name}_stride"))]
         given += [x for g in u["gathers"] for x in (f"{g.name}_stride", g.stride)] + [g.size for g in u["gathers"]]
         given += [u["rounded"][s.name] for s in u["scalars"]]
+        for c in u["codes"]:
+            self.places_apart(c, u)
         u["entries"] = []
         used = set(re.findall(r"\w+", " ".join(u["rounded"].values())))
         for bound in map(dict, u["bindings"]):
@@ -103,3 +106,36 @@ class Cpp(CFamily):
             call = wrapped(f"    {u['name']}_run{chosen}", given, ";")
             params = [*head, *self.tensor_params(u, bound), *strides, *numbers]
             u["entries"].append((wrapped(f'extern "C" void {name}', params, " {"), "\n".join([*reversed(lines), call])))
+
+    def accumulator(self, a: Accumulator) -> dict[str, Any]:
+        return super().accumulator(a) | {"least": str(a.kind == "argmin").lower(), "worst": self.identity(a)}
+
+    @staticmethod
+    def places_apart(c: dict[str, Any], u: dict[str, Any]) -> None:
+        """Take out of a reading's code what only the places of an argmax or argmin need: it runs for the few groups that change one."""
+
+        def needs(roots: list[str], told: bool) -> tuple[set[str], list[str]]:
+            """The words of some texts and of the lines that those need; with the lines that name nothing where they are `told`."""
+            words = set(re.findall(r"\w+", " ".join(roots)))
+            kept: list[str] = []
+            for line in reversed(c["lines"]):
+                named = re.match(r"const [\w:<>]+ (\w+) = ", line)
+                if named[1] in words if named else told:
+                    kept.insert(0, line)
+                    words |= set(re.findall(r"\w+", line)) if named else set()
+            return words, kept
+
+        results = [*(a["value"] for a in c["accumulators"]), *(o["value"] for o in c["outputs"]), *(k.name for k in c["keeps"])]
+        places = [a["place"] for a in c["accumulators"] if a["place"]]
+        c["scalars"] = [s for s in u["scalars"] if s.name in needs([*results, *places], False)[0]]
+        c["lines_of"] = [*c["keeps"], *c["repeats"]]
+        c.update(place_lines=[], place_inputs=[], place_indices=[], place_shared=[], place_takes=[])
+        if not places:
+            return
+        (own, lines), (words, c["place_lines"]) = needs(results, True), needs(places, False)
+        for name in ("inputs", "takes"):
+            c[f"place_{name}"] = [t for t in c[name] if t.name in words]
+        c["place_indices"] = [x for x in c["indices"] if x.name in words and x.name not in own]
+        c["place_shared"] = [x for x in c["indices"] if x.name in words and x.name in own]
+        c["indices"] = [x for x in c["indices"] if x.name in own]
+        c["lines"] = lines

@@ -18,7 +18,11 @@ from pathlib import Path
 from kgen.errors import KgenError
 from kgen.runtime import cache as disk
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fPIC", "-shared")
+#: Without -ftree-pre: g++ would share tests for NaN among branches, and no longer see a loop that it can vectorise.
+FLAGS = (
+    "-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-tree-pre",
+    "-fPIC", "-shared",
+)  # fmt: skip
 #: What to try, in this order, until a compiler takes it.
 CHOICES = (("-fopenmp", "-lmvec"), ("-fopenmp",), ("-fopenmp-simd", "-lmvec"), ("-fopenmp-simd",), ())
 

@@ -1,0 +1,42 @@
+"""What the C++ templates do by their own means: the exponential without calls, and places looked up only where they may change."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+import kgen
+
+pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="no C++ compiler is installed")
+
+
+def test_exp_is_within_its_bound_wherever_it_is_finite() -> None:
+    exp = kgen.loads("e(x: f32[...]) -> y: f32[...]\n\ny = exp(x)\n", "e.k")
+    x = torch.cat([torch.linspace(-106, 90, 400_000), torch.randn(100_000) * 1e-3])
+    exact, y = x.double().exp(), exp(x)
+    over = exact > torch.finfo(torch.float32).max
+    unit = 2.0 ** (torch.frexp(exact).exponent - 24).clamp(min=-149).double()
+    assert torch.isinf(y[exact > 3.4028236e38]).all()
+    assert ((y.double() - exact).abs() / unit)[~over].max() <= 2
+
+
+def test_exp_of_what_is_not_finite() -> None:
+    exp = kgen.loads("e(x: f32[...]) -> y: f32[...]\n\ny = exp(x)\n", "e.k")
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([inf, -inf, nan, -nan, 1e30, -1e30, 0.0, -0.0, 88.72284, -103.97], dtype=torch.float32)
+    torch.testing.assert_close(exp(x), x.double().exp().float(), rtol=3e-7, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 13), (2, 64, 64), (1, 3, 100), (2, 96, 1000), (1, 1, 70_000), (5, 3, 65)])
+def test_argmax_over_two_dims_in_any_layout(shape: tuple[int, int, int]) -> None:
+    text = "found(x: T[..., M, N]) -> (i: i64[...], j: i64[...])\n\ni = argmax[M, N](x)\nj = argmin[M, N](x)\n"
+    found = kgen.loads(text, "found.k")
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    nans, least = x.clone(), torch.full(shape, -float("inf"))
+    nans.view(-1)[7::19] = float("nan")
+    for y in (x, x.round(), nans, least, -least):  # by chance, with ties, with NaN, nothing better than the start
+        for z in (y, y.transpose(-1, -2), y.flip(-1)):
+            i, j = found(z)
+            assert torch.equal(i, z.flatten(-2).argmax(-1)) and torch.equal(j, z.flatten(-2).argmin(-1))
