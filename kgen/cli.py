@@ -90,7 +90,7 @@ class _Commands(click.Group):
     """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in ("compile", "check", "fuzz", "show", "bench", "fmt", "list") if name in self.commands]
+        return [name for name in ("compile", "check", "fuzz", "show", "bench", "tune", "fmt", "list") if name in self.commands]
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         try:
@@ -196,7 +196,7 @@ def _compiled_row(kernel: Kernel, path: Path, source: str) -> tuple[str, ...]:
     figures = []
     for binding in kernel.bindings():
         program = rewrite(lower(kernel, binding))
-        figures.append(cost(schedule(program)))
+        figures.append(cost(schedule(program), kernel))
     low, high = min(f.read for f in figures), max(f.read for f in figures)
     out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
     return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
@@ -361,8 +361,13 @@ def _told(minutes: float) -> Iterator[Callable[[Any], None]]:
 
 
 @main.command("bench")
-@spec_argument
-@click.option("--against", default="eager,compile", show_default=True, metavar="PEERS", help="Peers to time beside it: eager, compile.")
+@click.argument("specs", nargs=-1, metavar="[SPEC...]")
+@click.option(
+    "--against",
+    default=None,
+    metavar="PEERS",
+    help="Peers to time beside it, of eager, torch, compile, liger, quack, helion; or none (default: all that are installed).",
+)
 @target_option
 @click.option(
     "--dtype", "dtypes", default="f32", show_default=True, metavar="LIST", help="What the dtype variables stand for: f32,bf16,..."
@@ -372,66 +377,205 @@ def _told(minutes: float) -> Iterator[Callable[[Any], None]]:
 @click.option("--plot", type=click.Path(dir_okay=False), default=None, metavar="FILE.png", help="Draw bandwidth over size.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), default=None, metavar="FILE", help="Keep the figures.")
 @click.option("--backward", is_flag=True, help="Time the gradients, through autograd.")
-@click.option("--call", is_flag=True, help="Time what a call costs the host, on 16 elements, beside the cheapest eager operator.")
+@click.option("--profile", is_flag=True, help="List the kernels that a call launches, with the time of each.")
+@click.option("--call", is_flag=True, help="Time what a call costs the host, on 1,024 elements, beside eager F.gelu.")
+@click.option("--first", is_flag=True, help="Time the first result of a process, from an empty and from a warm cache.")
+@click.option(
+    "--kernelbench",
+    is_flag=False,
+    flag_value="all",
+    default=None,
+    metavar="[TASKS]",
+    help="Time KernelBench level 1's tasks instead: 23,33-36, or all of them.",
+)
+@click.option("--scale", default="1", metavar="FRACTION", help="Of KernelBench's sizes, on a small machine: 1/16.")
+@click.option("--table", is_flag=True, help="Of files that --json wrote (and of the kernels named beside them): Markdown.")
 def bench(
-    specs: tuple[str, ...], against: str, target: str | None, dtypes: str, elements: str, row: str, plot: str | None,
-    json_file: str | None, backward: bool, call: bool,
+    specs: tuple[str, ...], against: str | None, target: str | None, dtypes: str, elements: str, row: str, plot: str | None,
+    json_file: str | None, backward: bool, profile: bool, call: bool, first: bool, kernelbench: str | None, scale: str, table: bool,
 ) -> None:  # fmt: skip
-    """Time a spec's kernels beside eager PyTorch, torch.compile and a copy, in one run; results are compared first."""
-    from kgen.bench import timing
+    """Time a spec's kernels beside eager PyTorch, torch.compile, other libraries and a copy, in one run; results are compared first.
 
-    if call and backward:
-        raise click.UsageError("--call times a kernel's own call: not with --backward")
-    if call and plot:
-        raise click.UsageError("--call times one size: there is nothing to plot")
-    peers = tuple(p for p in against.split(",") if p)
-    if unknown := [p for p in peers if p not in timing.PEERS]:
-        raise click.UsageError(f"there is no peer {unknown[0]}; peers are {', '.join(timing.PEERS)}")
-    sizes = [_elements(text) for text in elements.split(",")]
-    lengths = [_elements(text) for text in row.split(",")]
-    chosen = [d for d in dtypes.split(",") if d]
-    if unknown := [d for d in chosen if d not in ("f16", "bf16", "f32", "f64")]:
-        raise click.UsageError(f"{unknown[0]} is not a float dtype")
+    Peers: eager is the formula written out in torch, torch its own function, compile torch.compile of that (else of the
+    formula); liger, quack and helion are packages.  With --table, --plot draws the kept figures.
+    """
+    modes = {"--backward": backward, "--profile": profile, "--call": call, "--first": first, "--kernelbench": kernelbench, "--table": table}
+    chosen = [name for name, on in modes.items() if on]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{chosen[0]} does not go with {chosen[1]}")
+    if bool(specs) == bool(kernelbench):
+        what = "--kernelbench takes no specs: write --kernelbench 23,24" if specs else "name one or more specs, or --kernelbench"
+        raise click.UsageError(what)
+    if plot and chosen and chosen[0] not in ("--backward", "--table"):
+        raise click.UsageError(f"{chosen[0]} has no sizes to plot over")
+    from kgen.bench import command
+
+    if table:
+        _show_kept(specs, plot)
+        return
+    from kgen.bench.libraries import PEERS
     from kgen.testing import checks
 
+    peers = tuple(p for p in (against or "").split(",") if p and p != "none") if against is not None else PEERS
+    if unknown := [p for p in peers if p not in PEERS]:
+        raise click.UsageError(f"there is no peer {unknown[0]}; peers are {', '.join(PEERS)}, or none")
+    sizes = command.Sizes(
+        [d for d in dtypes.split(",") if d], [_elements(text) for text in elements.split(",")], [_elements(text) for text in row.split(",")]
+    )
+    if unknown := [d for d in sizes.dtypes if d not in ("f16", "bf16", "f32", "f64")]:
+        raise click.UsageError(f"{unknown[0]} is not a float dtype")
+    if not sizes.dtypes:
+        raise click.UsageError("--dtype names none")
     with _failing():
+        if plot:
+            from kgen.bench import picture
+
+            picture.needs_matplotlib()
         able, left_out = checks.targets(None if target in (None, "all") else target)
     for name, why in left_out.items():
         click.echo(f"left out {name}: {why}", err=True)
     device = "cuda" if any(t != "cpp" for t in able) else "cpu"
     able = [t for t in able if (t == "cpp") == (device == "cpu")]
+    if not able:
+        raise _Fail("error: no target runs here")
+    failed: list[str] = []
+    kept = _Kept(json_file)
+
+    def fail(text: str) -> None:
+        failed.append(text)
+        click.echo(_coloured(text), err=True)
+
+    def out(heads: tuple[str, ...], left: int) -> command.Out:
+        lines = _Lines(heads, left)
+
+        def add(cells: tuple[str, ...], figures: Sequence[dict[str, Any]]) -> None:
+            kept.add(figures)
+            lines.add(cells)
+
+        return command.Out(
+            add, lambda text: click.echo(text, err=True), fail, click.echo, lambda label: checks.shown_progress(label, sys.stderr.isatty())
+        )
+
+    if kernelbench:
+        from kgen.bench import kernelbench as tasks
+
+        extra = able if target else []
+        known = tuple(p for p in peers if p in ("eager", "compile"))
+        try:
+            with _failing():
+                command.kernelbench(kernelbench, extra, known, _fraction(scale), device, out(tasks.heads(extra), 1))
+        finally:
+            if kept.rows:
+                click.echo(tasks.summary(kept.rows))
+    else:
+        loaded: list[Any] = []
+
+        def load(spec: str) -> None:
+            from kgen.runtime.kernel import read_spec
+
+            loaded.append((*read_spec(spec), _load(spec)))
+
+        _each(specs, load)
+        kernels = [kernel for _, _, kernel in loaded]
+        if call:
+            from kgen.bench import calls
+
+            beside = tuple(p for p in peers if p == "compile" or against is not None)
+            command.calls(kernels, able, beside, sizes, device, out(calls.HEADS, 4))
+        elif first:
+            from kgen.bench import first as firsts
+
+            command.firsts(loaded, able, "compile" in peers, sizes, device, out(firsts.HEADS, 4))
+        else:
+            found = command.peers_of(kernels, peers, against is not None, lambda text: click.echo(text, err=True))
+            if profile:
+                from kgen.bench import profiles
+
+                command.profiles(kernels, able, found, sizes, device, out(profiles.HEADS, 6))
+            else:
+                from kgen.bench import timing
+
+                heads = (*timing.HEADS, *(f"vs {p}" for p in found))
+                command.timings(kernels, able, found, sizes, device, backward, out(heads, 5))
+        if plot and kept.rows:
+            with _failing():
+                picture.draw(kept.rows, plot)
+    if failed:
+        raise SystemExit(1)
+
+
+def _show_kept(given: tuple[str, ...], plot: str | None) -> None:
+    """Print what `--json` kept as Markdown, and draw it: all of the files, or the kernels named beside them."""
+    import json
+
+    from kgen.bench import picture, table
+
     rows: list[Any] = []
+    names = [name for name in given if not name.endswith(".json")]
+    with _failing():
+        for file in (file for file in given if file.endswith(".json")):
+            try:
+                found = json.loads(Path(file).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise KgenError(f"cannot read {printed(file, '')}: {getattr(error, 'strerror', None) or 'it is no JSON'}") from None
+            found = found if isinstance(found, list) else [found]
+            rows += [r for r in found if not names or isinstance(r, dict) and r.get("kernel") in names]
+        click.echo(table.markdown(rows))
+        if plot:
+            picture.draw([r for r in rows if "copy" in r], plot)
 
-    def rows_of(kernel: Any) -> list[int]:
-        """The row lengths that matter to a kernel: one, where nothing is reduced."""
-        return lengths if kernel.reduces else lengths[:1]
 
-    def work(spec: str) -> None:
-        kernel = _load(spec)
-        for dtype in chosen if kernel.variables else chosen[:1]:
-            if call:
-                rows.extend(timing.call_times(kernel, able, dtype, device))
-                continue
-            for size in sizes:
-                for row in rows_of(kernel):
-                    with checks.shown_progress(f"{kernel.name} {dtype} {size:,}", sys.stderr.isatty()):
-                        rows.extend(timing.bench(kernel, able, peers, dtype, size, device, row, backward))
+class _Kept:
+    """Figures, written to a file whenever there are more: a run that is killed leaves those that it had."""
+
+    def __init__(self, file: str | None):
+        self.file, self.rows = file, list[dict[str, Any]]()
+
+    def add(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.rows += rows
+        if self.file:
+            import json
+
+            with _failing():
+                _write_all({Path(self.file): json.dumps(self.rows, indent=1) + "\n"})
+
+
+class _Lines:
+    """A table whose lines are printed as they come: each column as wide as what it is likely to hold, wider from the line on that needs
+    it.  `left` columns are text, the others figures."""
+
+    LEAST = {"kernel": 13, "dtype": 5, "task": 17, "elements": 13, "launched": 60, "us": 9, "best step": 29, "present step": 29}
+
+    def __init__(self, heads: tuple[str, ...], left: int):
+        self.heads, self.left, self.widths = heads, left, [max(len(h), self.LEAST.get(h, 7)) for h in heads]
+        self.begun = False
+
+    def add(self, cells: tuple[str, ...]) -> None:
+        self.widths = [max(w, len(c)) for w, c in zip(self.widths, cells, strict=True)]
+        if not self.begun:
+            self.begun = True
+            head = self.line(self.heads)
+            click.echo(click.style(head, dim=True) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else head)
+        click.echo(self.line(cells))
+        sys.stdout.flush()
+
+    def line(self, cells: tuple[str, ...]) -> str:
+        return "  ".join(
+            c.ljust(w) if k < self.left else c.rjust(w) for k, (c, w) in enumerate(zip(cells, self.widths, strict=True))
+        ).rstrip()
+
+
+def _fraction(text: str) -> Any:
+    """A fraction such as 1/16 or 0.25, above 0 and at most 1."""
+    from fractions import Fraction
 
     try:
-        _each(specs, work)
-    finally:
-        if rows:
-            heads = timing.CALL_HEADS if call else (*timing.HEADS, *(f"vs {p}" for p in peers))
-            _print_table(heads, [r.row() for r in rows], right=tuple(range(4 if call else 5, len(heads))))
-    if json_file:
-        import json
-
-        _write_all({Path(json_file): json.dumps([r.json() for r in rows], indent=1) + "\n"})
-    if plot:
-        from kgen.bench import picture
-
-        with _failing():
-            picture.draw(rows, plot)
+        found = Fraction(text) if len(text) <= 20 else Fraction(0)
+    except (ValueError, ZeroDivisionError):
+        found = Fraction(0)
+    if not 0 < found <= 1:
+        raise click.UsageError(f"{text!r} is no fraction of a size; write 1/16")
+    return found
 
 
 def _elements(text: str) -> int:
@@ -443,6 +587,76 @@ def _elements(text: str) -> int:
     if not 1 <= count <= 2**33:
         raise click.UsageError(f"{text} elements are not between 1 and 2^33")
     return count
+
+
+# ------------------------------------------------------------------------------------------------ tune
+
+
+@main.command("tune")
+@click.argument("specs", nargs=-1, metavar="[SPEC...]")
+@click.option("--dtype", "dtypes", default="bf16,f32", show_default=True, metavar="LIST", help="What the dtype variables stand for.")
+@click.option(
+    "--row",
+    default=",".join(str(2**k) for k in range(9, 19)),
+    show_default=True,
+    metavar="LIST",
+    help="Elements along what is reduced: 1024,4096,...",
+)
+@click.option("--elements", default="2^28", show_default=True, metavar="N", help="Size of the largest operand.")
+@click.option("--save", is_flag=True, help="Keep the winners, for all later calls on GPUs of this architecture.")
+def tune_(specs: tuple[str, ...], dtypes: str, row: str, elements: str, save: bool) -> None:
+    """Search how this GPU's CUDA kernels share rows out best: teams, vectors, and where a row is held.
+
+    Without specs, bundled ones stand for each kind of pass.  Figures are shares of a copy's speed, in the same run.
+    """
+    wanted = [d for d in dtypes.split(",") if d]
+    if unknown := [d for d in wanted if d not in ("f16", "bf16", "f32", "f64")]:
+        raise click.UsageError(f"{unknown[0]} is not a float dtype")
+    if not wanted:
+        raise click.UsageError("--dtype names none")
+    lengths, size = [_elements(text) for text in row.split(",")], _elements(elements)
+    from kgen.testing import checks
+
+    with _failing():
+        if why := checks.targets("cuda")[1].get("cuda"):
+            raise KgenError(f"`kgen tune` times kernels on a GPU: {why}")
+        import torch
+
+        from kgen.bench import tune
+        from kgen.runtime.driver import arch_of
+
+        kernels: list[Any] = []
+        _each(specs or tuple(name for names in tune.SPECS.values() for name in names), lambda spec: kernels.append(_load(spec)))
+        lines, failed, index = _Lines(tune.HEADS, 3), list[str](), torch.cuda.current_device()
+
+        def fail(text: str) -> None:
+            failed.append(text)
+            click.echo(_coloured(text), err=True)
+
+        with _tuning() as tell:
+            cells = tune.tune(
+                kernels, wanted, lengths, size, "cuda", index, arch_of(index),
+                lambda cell: lines.add(cell.cells()), tell, lambda text: click.echo(text, err=True), fail,
+            )  # fmt: skip
+        if save and cells:
+            click.echo(f"wrote {printed(str(tune.save(arch_of(index), cells)), '')}", err=True)
+    if failed or not cells:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _tuning() -> Iterator[Callable[[int, int, str], None]]:
+    """How far a search is, on a terminal: a bar, and what is tried; elsewhere the table itself says so, line by line."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
 # ------------------------------------------------------------------------------------------------ show, fmt, list
@@ -500,7 +714,7 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
 def list_() -> None:
     """List the bundled specs."""
     from kgen import syntax
-    from kgen.backends.base import resource
+    from kgen.resources import resource
 
     rows = []
     for path in sorted(resource("specs").glob("*.k")):

@@ -2,41 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kgen.errors import KgenError
 
+#: A colour for each target and peer, the same in every picture; kgen's lines are thick.
+COLOURS = {"cuda": "#1b7837", "triton": "#5aae61", "cpp": "#1b7837", "eager": "#8c8c8c", "torch": "#d6604d", "compile": "#f4a582",
+           "liger": "#4393c3", "quack": "#7b3294", "helion": "#c2a5cf"}  # fmt: skip
+OURS = ("cuda", "triton", "cpp")
+LABELS = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "eager": "eager, written out", "compile": "torch.compile",
+          "liger": "Liger", "quack": "QuACK", "helion": "Helion"}  # fmt: skip
+ACROSS = 4  # panels in a line
 
-def draw(rows: list[Any], path: str) -> None:
-    """Draw GB/s over the number of elements (or of a row, where that varies) to a PNG file: a panel a (kernel, dtype), a line for
-    each target and peer.
+
+def needs_matplotlib() -> None:
+    """Raise `KgenError` where matplotlib is missing: before figures are made, not after."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise KgenError("--plot needs matplotlib", help="pip install 'kgen[plot]'")
+
+
+def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
+    """Draw GB/s over the elements of a row (or of all, where those are what varies) to a PNG or SVG file: a panel a (kernel, dtype), a
+    line for each target and peer with its 20th to 80th percentile, the copy dashed.  `rows` are what `--json` keeps.
 
     Raises `KgenError` where matplotlib is missing or the file cannot be written.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise KgenError("--plot needs matplotlib", help="pip install 'kgen[plot]'") from None
+    needs_matplotlib()
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    panels = list(dict.fromkeys((r.kernel, r.dtype) for r in rows))
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(1.5 + 4.5 * len(panels), 3.8), squeeze=False)
-    for axis, panel in zip(axes[0], panels, strict=True):
-        own = [r for r in rows if (r.kernel, r.dtype) == panel]
-        along = "length" if len({r.length for r in own}) > 1 else "elements"
-        for what in dict.fromkeys(r.what for r in own):
-            line = sorted((getattr(r, along), r.bytes / r.ms * 1e-6) for r in own if r.what == what)
-            axis.plot(*zip(*line, strict=True), marker="o", label=what)
-        copies = sorted({(getattr(r, along), r.bytes / r.copy * 1e-6) for r in own})
-        axis.plot(*zip(*copies, strict=True), color="grey", linestyle="--", label="copy")
+    panels = list(dict.fromkeys((r["kernel"], r["dtype"]) for r in rows))
+    if not panels:
+        raise KgenError("--plot: there is nothing to draw")
+    across = min(ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    figure, axes = pyplot.subplots(down, across, figsize=(1.2 + 4.2 * across, 0.7 + 3.3 * down), squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        own = [r for r in rows if (r["kernel"], r["dtype"]) == panel]
+        along = "length" if len({r["length"] for r in own}) > 1 else "elements"
+        for what in sorted(dict.fromkeys(r["what"] for r in own), key=lambda w: w in OURS):
+            line = sorted((r[along], r["bytes"] / r["ms"] * 1e-6, r["bytes"] / (r["high"] or r["ms"]) * 1e-6,
+                           r["bytes"] / (r["low"] or r["ms"]) * 1e-6) for r in own if r["what"] == what)  # fmt: skip
+            x, y, low, high = zip(*line, strict=True)
+            colour = COLOURS.get(what)
+            axis.plot(x, y, marker="o", markersize=4, label=LABELS.get(what, what), color=colour, linewidth=2.4 if what in OURS else 1.2)
+            axis.fill_between(x, low, high, color=colour, alpha=0.15)
+        copies = sorted({(r[along], r["bytes"] / r["copy"] * 1e-6) for r in own})
+        axis.plot(*zip(*copies, strict=True), color="black", linestyle="--", linewidth=1, label="copy")
         label = "elements of a row" if along == "length" else along
-        axis.set(title=" ".join(panel), xlabel=label, ylabel="GB/s", xscale="log", ylim=(0, None))
-        axis.legend()
-    figure.tight_layout()
+        axis.set(title=" ".join(panel), xlabel=label, ylabel="GB/s", ylim=(0, None))
+        axis.set_xscale("log", base=2)
+        axis.grid(alpha=0.3)
+    handles: dict[str, Any] = {}
+    for axis in axes.flat[: len(panels)]:
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.tight_layout(rect=(0, 0.35 / (0.7 + 3.3 * down), 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=min(len(handles), 3 * across), frameon=False)
     try:
         figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise KgenError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+    except (OSError, ValueError) as error:
+        raise KgenError(f"cannot write {path}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
     finally:
         pyplot.close(figure)

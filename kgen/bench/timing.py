@@ -1,31 +1,33 @@
-"""Timing: medians, with the cache flushed on a GPU, and the table of one kernel's targets and peers.
+"""Timing: medians, with the cache flushed on a GPU, and the rows of one kernel's targets and peers on one size.
 
 Figures of one run belong together: each row has the time, the bytes that must move (by count), and the ratio to every
-other row that was asked for.
+other row that was asked for.  As in triton.testing, `ms` is a median that has the 20th and 80th percentile beside it.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 from kgen.check import Kernel
-from kgen.errors import KgenError
+from kgen.errors import KgenError, printed
+from kgen.ops import REDUCTIONS
 from kgen.runtime.samples import ROW, arguments
+from kgen.types import ELLIPSIS
 
-PEERS = ("eager", "compile")
-HEADS = ("kernel", "dtype", "elements", "row", "what", "ms", "GB/s", "of copy", "first call s")
+HEADS = ("kernel", "dtype", "elements", "row", "what", "ms", "MB", "GB/s", "of copy", "misrounded", "first call s")
 
 
 @dataclass
 class Timing:
-    """One row: `what` ran on `elements` of `dtype`, `length` of them along the dims that are
-    reduced (0 where none is), in `ms` (median), moving `bytes` (each operand once); `first` is the time
-    of its first call in seconds (building included); `copy` is the time of a copy that moves as much, in the same run."""
+    """One row: `what` ran on `elements` of `dtype`, `length` of them along the dims that are reduced (0 where none is), in `ms`
+    (median; `low` and `high` are the 20th and 80th percentile), moving `bytes` (each operand once); `first` is the time
+    of its first call in seconds (building included); `copy` is the time of a copy that moves as much, in the same run; `misrounded` is
+    the share of 16-bit results that are not the exact ones rounded once.
+    """
 
     kernel: str
     dtype: str
@@ -36,126 +38,219 @@ class Timing:
     bytes: int
     copy: float
     first: float
+    low: float = 0.0
+    high: float = 0.0
+    device: str = ""
+    misrounded: float | None = None
     ratios: dict[str, float] = field(default_factory=dict)
+    predicted: dict[str, Any] = field(default_factory=dict)
 
-    def row(self) -> tuple[str, ...]:
+    def row(self, peers: Sequence[str] = ()) -> tuple[str, ...]:
+        """The cells under HEADS, then the ratio to each of `peers` (those timed, where none is named)."""
+        ratios = [self.ratios.get(f"vs {p}") for p in peers] if peers else list(self.ratios.values())
         return (self.kernel, self.dtype, f"{self.elements:,}", f"{self.length:,}" if self.length else "-", self.what, f"{self.ms:.4g}",
-                f"{self.bytes / self.ms * 1e-6:.4g}",
-                f"{self.copy / self.ms:.3f}", f"{self.first:.3g}", *(f"{r:.2f}" for r in self.ratios.values()))  # fmt: skip
+                f"{self.bytes * 1e-6:.4g}", f"{self.bytes / self.ms * 1e-6:.4g}", f"{self.copy / self.ms:.3f}",
+                "-" if self.misrounded is None else f"{self.misrounded:.3%}", f"{self.first:.3g}",
+                *("-" if r is None else f"{r:.2f}" for r in ratios))  # fmt: skip
 
     def json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def median_ms(run: Callable[[], Any], device: str, seconds: float = 0.4) -> float:
-    """The median time of a call in milliseconds: CUDA events with the L2 cache flushed before each, or the wall clock."""
+def has_rows(kernel: Kernel) -> bool:
+    """Whether a named dim is reduced or picked along, so that a row has a length; `mean[...](x)` has none."""
+    crossed = {d for v in kernel.values if v.attr and (v.op in REDUCTIONS or v.op == "pick") for d in v.attr}
+    return bool(crossed - {ELLIPSIS})
+
+
+@dataclass
+class Found:
+    """What a size gave: its rows, the peers that were left out and why, the targets whose results are wrong or that failed."""
+
+    rows: list[Timing] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+
+Spread = tuple[float, float, float]  # milliseconds: the median, the 20th and the 80th percentile
+COPY = "copy"
+SECONDS = 0.3  # that a row is timed for
+TURNS = 4  # in so many turns on a CPU, which others use too: what slows the machine for a while slows each row
+
+
+def spreads_ms(runs: dict[str, Callable[[], Any]], device: str) -> dict[str, Spread]:
+    """The times of calls in milliseconds: by CUDA events with the L2 cache flushed before each, or by the wall clock."""
+    for run in runs.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    if device == "cuda":
+        for name, run in runs.items():
+            times[name] += _on_gpu(run)
+    else:
+        for _ in range(TURNS):
+            for name, run in runs.items():
+                times[name] += _on_cpu(run)
+    return {name: _spread(sorted(found)) for name, found in times.items()}
+
+
+def _on_gpu(run: Callable[[], Any]) -> list[float]:
     import torch
 
     run()
-    if device == "cuda":
-        flush = torch.empty(1 << 26, dtype=torch.int32, device="cuda")
-        pairs: list[tuple[Any, Any]] = []
+    times: list[float] = []
+    flush = torch.empty(1 << 26, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    while len(times) < 12 or (time.perf_counter() - start < SECONDS and len(times) < 200):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        for _ in range(4):  # longer than a launch takes the host, so that only the kernel stands between the events
+            flush.zero_()
+        begin.record()
+        run()
+        end.record()
         torch.cuda.synchronize()
-        start = time.perf_counter()
-        while len(pairs) < 12 or (time.perf_counter() - start < seconds and len(pairs) < 200):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            for _ in range(4):  # longer than a launch takes the host, so that only the kernel stands between the events
-                flush.zero_()
-            begin.record()
-            run()
-            end.record()
-            pairs.append((begin, end))
-            torch.cuda.synchronize()
-        return statistics.median(b.elapsed_time(e) for b, e in pairs)
+        times.append(begin.elapsed_time(end))
+    return times
+
+
+def _on_cpu(run: Callable[[], Any]) -> list[float]:
     times: list[float] = []
     start = time.perf_counter()
-    while len(times) < 7 or (time.perf_counter() - start < seconds and len(times) < 2000):
+    while len(times) < 2 or (time.perf_counter() - start < SECONDS / TURNS and len(times) < 500):
         before = time.perf_counter()
         run()
-        times.append(time.perf_counter() - before)
-    return statistics.median(times) * 1e3
+        times.append((time.perf_counter() - before) * 1e3)
+    return times
 
 
-Runs = dict[str, Callable[[], Any]]
+def _spread(times: list[float]) -> Spread:
+    return times[len(times) // 2], times[len(times) // 5], times[-1 - len(times) // 5]
+
+
+def copying(moved: int, device: str) -> Callable[[], Any]:
+    """A copy that reads and writes `moved` bytes together."""
+    import torch
+
+    source = torch.empty(max(1, moved // 2), dtype=torch.uint8, device=device).random_(0, 255)
+    sink = torch.empty_like(source)
+    return lambda: sink.copy_(source)
+
+
+def predicted(kernel: Kernel, dtype: str) -> dict[str, Any]:
+    """What the program says of an element, by count: bytes read and written, special-function and other instructions, and what bounds
+    it (`kgen.schedule.predicted_bound`), its dtype variables all being `dtype`."""
+    from kgen.lower import lower
+    from kgen.rewrite import rewrite
+    from kgen.schedule import cost, predicted_bound, schedule
+    from kgen.types import DTYPES
+
+    found = cost(schedule(rewrite(lower(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])))))
+    instructions = {"special": found.special, "other": found.instructions}
+    return {"read": found.read, "written": found.written, **instructions, "bound": predicted_bound(found)}
 
 
 def bench(
     kernel: Kernel,
     targets: list[str],
-    peers: tuple[str, ...],
+    peers: Sequence[str],
     dtype: str,
     elements: int,
     device: str,
     row: int = ROW,
     backward: bool = False,
-) -> list[Timing]:
+) -> Found:
     """Time a kernel's targets (or their gradients, through autograd) and peers on one size; results are compared first.
 
-    Raises `KgenError` where a target's result is not that of the formula, or there is no backward.
+    A target whose results are not the formula's, and a peer that raises or computes something else, is left out.  Raises
+    `KgenError` where there is no backward.
     """
     import torch
 
     given = arguments(kernel, dtype, elements, device, row)
     largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)
-    runs, first, moved = (_gradients if backward else _results)(kernel, given, targets, peers, device)
-    source = torch.empty(moved // 2, dtype=torch.uint8, device=device).random_(0, 255)
-    sink = torch.empty_like(source)
-    copy = median_ms(lambda: sink.copy_(source), device)
-    times = {name: median_ms(run, device) for name, run in runs.items()}
-    length = row if kernel.reduces else 0
+    cell = (_Gradients if backward else _Results)(kernel, given, device)
+    with torch.enable_grad() if backward else torch.no_grad():
+        for target in targets:
+            cell.add_target(target)
+        for peer in peers:
+            cell.add_peer(peer)
+    cell.reference = None  # the memory is the timings'
+    length = row if has_rows(kernel) else 0
     name = f"{kernel.name} backward" if backward else kernel.name
+    counted = predicted(cell.counted, dtype)
+    machine = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    spreads = spreads_ms(cell.runs | {COPY: copying(cell.moved, device)}, device)
+    copy = spreads.pop(COPY)[0]
     rows = []
-    for what, ms in times.items():
-        ratios = {f"vs {peer}": times[peer] / ms for peer in peers}
-        rows.append(Timing(name, dtype, largest, length, what, ms, moved, copy, first[what], ratios))
-    return rows
+    for what, (ms, low, high) in spreads.items():
+        ratios = {f"vs {peer}": spreads[peer][0] / ms for peer in peers if peer in spreads}
+        first, wrong = cell.first[what], cell.misrounded.get(what)
+        rows.append(
+            Timing(name, dtype, largest, length, what, ms, cell.moved, copy, first, low, high, machine, wrong, ratios, predicted=counted)
+        )
+    return Found(rows, cell.left_out, cell.wrong)
 
 
 def _bytes(tensors: Iterable[Any]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def _peers(kernel: Kernel, given: dict[str, Any], peers: tuple[str, ...]) -> dict[str, Callable[..., tuple]]:
-    """The formula in torch, as each peer runs it, on the kernel's arguments in order."""
-    import torch
+class _Results:
+    """A kernel's calls on some arguments: `runs` by name, `first` the seconds of each first one, `moved` the bytes that one must move."""
 
-    from kgen.bench.peers import written_out
+    def __init__(self, kernel: Kernel, given: dict[str, Any], device: str):
+        import torch
 
-    graph, made = written_out(kernel, given), {}
-    for peer in peers:
-        if peer == "compile":
-            torch._dynamo.reset()
-        made[peer] = torch.compile(graph) if peer == "compile" else graph
-    return made
+        from kgen.bench.reference import Reference
 
+        self.kernel, self.given, self.device = kernel, given, device
+        self.runs: dict[str, Callable[[], Any]] = {}
+        self.first: dict[str, float] = {}
+        self.misrounded: dict[str, float | None] = {}
+        self.left_out: dict[str, str] = {}
+        self.wrong: dict[str, str] = {}
+        self.counted = kernel
+        self.state = [r.state for r in kernel.results]
+        with torch.no_grad():
+            self.reference: Reference | None = Reference(kernel, given)
+        self.moved = _bytes(given[p.name] for p in kernel.params if p.is_tensor) + self.reference.bytes
 
-def _results(
-    kernel: Kernel, given: dict[str, Any], targets: list[str], peers: tuple[str, ...], device: str
-) -> tuple[Runs, dict[str, float], int]:
-    """A kernel's calls, the seconds of each first one, and the bytes that one must move."""
-    import torch
+    def copies(self) -> dict[str, Any]:
+        """The arguments, those that are written in place anew."""
+        return {k: v.clone() if k in self.state else v for k, v in self.given.items()}
 
-    from kgen.runtime.evaluate import Evaluator
-    from kgen.runtime.kernel import Kernel as Runnable
+    def add_target(self, target: str) -> None:
+        from kgen.runtime.kernel import Kernel as Runnable
 
-    runs: Runs = {}
-    first: dict[str, float] = {}
-    state = [r.state for r in kernel.results]
-    with torch.no_grad():
-        results = [r.clone() for r in Evaluator(kernel, given).run()]  # computed in f32, rounded once, as kernels do
-        for target in targets:
-            runnable = Runnable(kernel)
-            copies = {k: v.clone() if k in state else v for k, v in given.items()}
-            fresh, first[target] = _timed(partial(runnable, **copies, target=target), device)
+        assert self.reference is not None
+        copies = self.copies()
+        run = partial(Runnable(self.kernel), **copies, target=target)
+        try:
+            fresh, first = timed(run, self.device)
             outs = list(fresh) if isinstance(fresh, tuple) else [fresh]
-            got = [copies[r.state] if r.state else outs.pop(0) for r in kernel.results]
-            _compare(kernel, target, got, results)
-            # a fresh result each call, as the peers make one
-            runs[target] = _ungraded(partial(runnable, **copies, target=target))
-        for peer, function in _peers(kernel, given, peers).items():
-            runs[peer] = _ungraded(partial(function, *(given[p.name] for p in kernel.params)))
-            _, first[peer] = _timed(runs[peer], device)
-    return runs, first, _bytes([*(given[p.name] for p in kernel.params if p.is_tensor), *results])
+            got = [copies[r.state] if r.state else outs.pop(0) for r in self.kernel.results]
+            self.reference.refuse(target, got)
+            self.misrounded[target] = self.reference.misrounded(got)
+        except Exception as error:  # what a compiler or a driver raises, too: the others are still worth timing
+            self.wrong[target] = str(error) if isinstance(error, KgenError) else reason(error)
+            return
+        self.runs[target], self.first[target] = _ungraded(run), first  # a fresh result each call, as the peers make one
+
+    def add_peer(self, peer: str) -> None:
+        from kgen.bench import libraries
+
+        assert self.reference is not None
+        try:
+            run = libraries.prepared(self.kernel, peer, self.copies())
+            results, first = timed(run, self.device)
+            why = "" if libraries.is_formula(self.kernel, peer) else self.reference.alike(results)
+            self.misrounded[peer] = None if why else self.reference.misrounded(results)
+        except Exception as error:
+            why = reason(error)
+        if why:
+            self.left_out[peer] = why
+        else:
+            self.runs[peer], self.first[peer] = _ungraded(run), first
 
 
 def _ungraded(run: Callable[[], Any]) -> Callable[[], Any]:
@@ -164,133 +259,96 @@ def _ungraded(run: Callable[[], Any]) -> Callable[[], Any]:
     return torch.no_grad()(run)
 
 
-def _gradients(
-    kernel: Kernel, given: dict[str, Any], targets: list[str], peers: tuple[str, ...], device: str
-) -> tuple[Runs, dict[str, float], int]:
+class _Gradients:
     """A kernel's backward passes through autograd, all gradients at once; a first call has the forward in it."""
-    import torch
 
-    from kgen.grad import backward
-    from kgen.runtime.evaluate import Evaluator
-    from kgen.runtime.kernel import Kernel as Runnable
+    def __init__(self, kernel: Kernel, given: dict[str, Any], device: str):
+        import torch
 
-    anew, made = backward(kernel, save=False), backward(kernel)
-    leaves = {name: given[name].detach().requires_grad_() for name in made.gradients}
-    given = given | leaves
-    with torch.no_grad():
-        forward = dict(zip((r.name for r in made.forward.results), Evaluator(made.forward, given).run(), strict=True))
-        dys = {r: torch.randn_like(forward[r]).contiguous() for r in anew.cotangents}
-        took = {anew.cotangents[r]: dy for r, dy in dys.items()} | {name: given[name] for name in anew.takes}
-        wanted = [g.clone() for g in Evaluator(anew.kernel, took).run()]
-    read = [given[name] for name in made.takes if name not in made.sized and isinstance(given[name], torch.Tensor)]
-    moved = _bytes([*dys.values(), *read, *(forward[name] for name in made.saved), *wanted])
-    runs: Runs = {}
-    first: dict[str, float] = {}
+        from kgen.bench.reference import Reference
+        from kgen.grad import backward
+        from kgen.runtime.evaluate import Evaluator
 
-    def take(name: str, function: Callable[[], Any]) -> list[Any]:
-        """Keep the backward of a call whose results stand in the kernel's order; its gradients."""
+        self.kernel, self.device = kernel, device
+        self.runs: dict[str, Callable[[], Any]] = {}
+        self.first: dict[str, float] = {}
+        self.misrounded: dict[str, float | None] = {}
+        self.left_out: dict[str, str] = {}
+        self.wrong: dict[str, str] = {}
+        anew, made = backward(kernel, save=False), backward(kernel)
+        self.counted = made.kernel
+        self.leaves = {name: given[name].detach().requires_grad_() for name in made.gradients}
+        self.given = given | self.leaves
+        with torch.no_grad():
+            forward = dict(zip((r.name for r in made.forward.results), Evaluator(made.forward, self.given).run(), strict=True))
+            self.dys = {r: torch.randn_like(forward[r]).contiguous() for r in anew.cotangents}
+            took = {anew.cotangents[r]: dy for r, dy in self.dys.items()} | {name: self.given[name] for name in anew.takes}
+            self.reference: Reference | None = Reference(anew.kernel, took)
+        read = [given[name] for name in made.takes if name not in made.sized and isinstance(given[name], torch.Tensor)]
+        self.moved = _bytes([*self.dys.values(), *read, *(forward[name] for name in made.saved)]) + self.reference.bytes
+
+    def take(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], list[Any], float]:
+        """The backward of a call whose results stand in the kernel's order; its gradients, the seconds of both."""
+        import torch
+
+        runs: list[Callable[[], Any]] = []
 
         def both() -> Any:
             results = function()
-            named = dict(zip((r.name for r in kernel.results), results if isinstance(results, tuple) else (results,), strict=True))
-            ys = [named[r] for r in dys]
-            runs[name] = partial(torch.autograd.grad, ys, list(leaves.values()), list(dys.values()), retain_graph=True)
-            return runs[name]()
+            named = dict(zip((r.name for r in self.kernel.results), results if isinstance(results, tuple) else (results,), strict=True))
+            ys = [named[r] for r in self.dys]
+            dys = [dy.to(y.dtype) for dy, y in zip(self.dys.values(), ys, strict=True)]  # F.cross_entropy's is no f32
+            runs.append(partial(torch.autograd.grad, ys, list(self.leaves.values()), dys, retain_graph=True))
+            return runs[0]()
 
-        found, first[name] = _timed(both, device)
-        return list(found)
+        found, first = timed(both, self.device)
+        return runs[0], list(found), first
 
-    for target in targets:
-        got = take(target, partial(Runnable(kernel), **given, target=target))
-        _compare(anew.kernel, target, got, wanted)
-    for peer, function in _peers(kernel, given, peers).items():
-        take(peer, partial(function, *(given[p.name] for p in kernel.params)))
-    return runs, first, moved
+    def add_target(self, target: str) -> None:
+        from kgen.runtime.kernel import Kernel as Runnable
+
+        assert self.reference is not None
+        try:
+            run, got, first = self.take(partial(Runnable(self.kernel), **self.given, target=target))
+            self.reference.refuse(target, got)
+            self.misrounded[target] = self.reference.misrounded(got)
+        except Exception as error:
+            self.wrong[target] = str(error) if isinstance(error, KgenError) else reason(error)
+            return
+        self.runs[target], self.first[target] = run, first
+
+    def add_peer(self, peer: str) -> None:
+        from kgen.bench import libraries
+
+        assert self.reference is not None
+        try:
+            run, got, first = self.take(libraries.prepared(self.kernel, peer, self.given))
+            why = "" if libraries.is_formula(self.kernel, peer) else self.reference.alike(got)
+            self.misrounded[peer] = None if why else self.reference.misrounded(got)
+        except Exception as error:
+            why = reason(error)
+        if why:
+            self.left_out[peer] = why
+        else:
+            self.runs[peer], self.first[peer] = run, first
 
 
-def _timed(run: Callable[[], Any], device: str) -> tuple[Any, float]:
+def timed(run: Callable[[], Any], device: str) -> tuple[Any, float]:
     """What a call returns, and the seconds until it is done."""
     start = time.perf_counter()
     result = run()
-    _wait(device)
+    wait(device)
     return result, time.perf_counter() - start
 
 
-FEW = 16  # elements of which a call is all overhead
-CALL_HEADS = ("kernel", "dtype", "elements", "what", "us a call", "more us", "ratio")
-
-
-@dataclass
-class CallTiming:
-    """One row: the host's time of a call on few elements in microseconds, how many more those are than the cheapest eager
-    operator's on as many, and the ratio to it, in the same run."""
-
-    kernel: str
-    dtype: str
-    elements: int
-    what: str
-    us: float
-    more: float
-    ratio: float
-
-    def row(self) -> tuple[str, ...]:
-        return (self.kernel, self.dtype, f"{self.elements:,}", self.what, f"{self.us:.2f}", f"{self.more:+.2f}", f"{self.ratio:.2f}")
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def call_times(kernel: Kernel, targets: list[str], dtype: str, device: str, rounds: int = 60, turns: int = 200) -> list[CallTiming]:
-    """Time what a call costs the host, on few elements, beside the cheapest of three eager operators.
-
-    Each round times them all in turn, so that what slows the machine slows each; the least of the rounds counts.
-    """
-    import torch
-
-    from kgen.runtime.kernel import Kernel as Runnable
-
-    given = arguments(kernel, dtype, FEW, device, FEW)
-    positional = [given[p.name] for p in kernel.params]
-    x = torch.randn(FEW, device=device)
-    eager = {f"torch.{f.__name__}": partial(f, x) for f in (torch.neg, torch.relu, torch.abs)}
-    chosen = [{"target": t} for t in targets] if len(targets) > 1 else [{}]  # the only one needs no name
-    kernels = {t: partial(Runnable(kernel), *positional, **named) for t, named in zip(targets, chosen, strict=True)}
-    runs: dict[str, Callable[[], Any]] = {**eager, **kernels}
-    least = dict.fromkeys(runs, float("inf"))
-    with torch.no_grad():
-        for run in runs.values():
-            run()
-        for _ in range(rounds):
-            for name, run in runs.items():
-                _wait(device)
-                start = time.perf_counter()
-                for _ in range(turns):
-                    run()
-                least[name] = min(least[name], (time.perf_counter() - start) / turns * 1e6)
-    cheapest = min(eager, key=lambda name: least[name])
-    return [
-        CallTiming(kernel.name, dtype, FEW, name, us, us - least[cheapest], us / least[cheapest])
-        for name, us in least.items()
-        if name == cheapest or name in kernels
-    ]
-
-
-def _wait(device: str) -> None:
+def wait(device: str) -> None:
     if device == "cuda":
         import torch
 
         torch.cuda.synchronize()
 
 
-def _compare(kernel: Kernel, target: str, got: list[Any], want: list[Any]) -> None:
-    """Refuse to time what is plainly wrong: further than 64 units of the dtype computed in, and one of the result's own, from torch."""
-    import torch
-
-    for r, x, y in zip(kernel.results, got, want, strict=True):
-        scale = y.double().abs().nan_to_num(0).max().clamp(min=1.0)
-        room = 0.0
-        if y.dtype.is_floating_point:
-            computed = torch.float64 if y.dtype == torch.float64 else torch.float32
-            room = 64 * torch.finfo(computed).eps + torch.finfo(y.dtype).eps
-        if not torch.allclose(x.double(), y.double(), rtol=room, atol=float(room * scale), equal_nan=True):
-            raise KgenError(f"{kernel.name}: {target} and PyTorch differ in {r.name}", help=f"`kgen check` says where ({kernel.name})")
+def reason(error: BaseException) -> str:
+    """An error of somebody else's in one line."""
+    text = next((line for line in str(error).strip().split("\n") if line.strip()), "")
+    return printed(f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__, "")

@@ -172,14 +172,14 @@ def test_a_reduction_is_compiled_shown_and_checked() -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_a_call_is_timed_beside_the_cheapest_eager_operator() -> None:
-    done = kgen("bench", "silu", "--call", "--json", "calls.json")
+def test_a_call_is_timed_beside_eager_gelu() -> None:
+    done = kgen("bench", "silu", "--call", "--against", "none", "--json", "calls.json")
     assert done.exit_code == 0, done.output
-    eager, called = json.loads(Path("calls.json").read_text())
-    assert eager["what"].startswith("torch.") and (eager["more"], eager["ratio"]) == (0, 1)
-    assert (called["kernel"], called["what"], called["elements"]) == ("silu", "cpp", 16)
-    assert called["ratio"] == called["us"] / eager["us"] and called["more"] == called["us"] - eager["us"]
-    assert [line.split()[3] for line in done.stdout.splitlines()[1:]] == [eager["what"], "cpp"]
+    eager, fresh, given = json.loads(Path("calls.json").read_text())
+    assert (eager["what"], eager["more"], eager["ratio"]) == ("F.gelu", 0, 1)
+    assert [(r["kernel"], r["what"], r["elements"]) for r in (fresh, given)] == [("silu", "cpp", 1024), ("silu", "cpp out=", 1024)]
+    assert fresh["ratio"] == fresh["us"] / eager["us"] and fresh["more"] == fresh["us"] - eager["us"]
+    assert len(done.stdout.splitlines()) == 4
     assert kgen("bench", "silu", "--call", "--plot", "calls.png").exit_code == 2
 
 

@@ -1,0 +1,197 @@
+"""What `kgen bench` does, apart from its options: which kernels, sizes and peers, in which order, and what is said of each.
+
+Each function hands its rows to `add` as soon as they are there, what was left out to `warn`, and what went wrong to `fail`; a run that
+is interrupted keeps what it has.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import product
+from typing import Any
+
+from kgen.bench.timing import has_rows
+from kgen.check import Kernel
+from kgen.errors import KgenError
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is gone through: dtypes, elements of the largest operand, elements along what is reduced."""
+
+    dtypes: Sequence[str]
+    elements: Sequence[int]
+    rows: Sequence[int]
+
+    def of(self, kernel: Kernel) -> Iterator[tuple[str, int, int]]:
+        """The sizes that matter to a kernel: one dtype where it has no variable, one row where none is reduced."""
+        dtypes = self.dtypes if kernel.variables else self.dtypes[:1]
+        yield from product(dtypes, self.elements, self.rows if has_rows(kernel) else self.rows[:1])
+
+
+@dataclass(frozen=True)
+class Out:
+    """Where things go: `add(cells, kept)` a line of the table and the figures behind it, `warn` and `fail` a line each, `say` a
+    line between, `busy(label)` what is shown while something runs."""
+
+    add: Callable[[tuple[str, ...], Sequence[dict[str, Any]]], None]
+    warn: Callable[[str], None]
+    fail: Callable[[str], None]
+    say: Callable[[str], None]
+    busy: Callable[[str], AbstractContextManager[None]]
+
+
+def peers_of(kernels: Iterable[Kernel], asked: Sequence[str], named: bool, warn: Callable[[str], None]) -> list[str]:
+    """The peers of `asked` that any of the kernels can have; of one that was named and cannot be had, a line says why."""
+    from kgen.bench import libraries
+
+    found = []
+    for peer in asked:
+        why = {libraries.lacks(k, peer) for k in kernels}
+        if "" in why:
+            found.append(peer)
+        elif named:
+            warn(f"left out {peer}: {', '.join(sorted(why))}")
+    return found
+
+
+def timings(
+    kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], sizes: Sizes, device: str, backward: bool, out: Out
+) -> None:
+    """Every kernel's targets and peers on every size."""
+    from kgen.bench import libraries, timing
+
+    counted: set[tuple[str, str]] = set()
+    for kernel in kernels:
+        own = [p for p in peers if not libraries.lacks(kernel, p)]
+        for dtype, elements, row in sizes.of(kernel):
+            where = f"{kernel.name} {dtype} {elements:,}" + (f" in rows of {row:,}" if has_rows(kernel) else "")
+            try:
+                with out.busy(where):
+                    found = timing.bench(kernel, targets, own, dtype, elements, device, row, backward)
+            except Exception as error:
+                out.fail(f"error: {where}: {timing.reason(error)}" if not isinstance(error, KgenError) else str(error))
+                if isinstance(error, KgenError) and backward:
+                    break  # it has no gradient, whatever the size
+                continue
+            finally:
+                free(device)
+            for peer, why in found.left_out.items():
+                out.warn(f"left out {peer}, {where}: {why}")
+            for target, why in found.wrong.items():
+                out.fail(why if why.startswith("error:") else f"error: {target}, {where}: {why}")
+            if found.rows and (key := (kernel.name, dtype)) not in counted:
+                counted.add(key)
+                out.say(an_element(*key, found.rows[0].predicted))
+            for r in found.rows:
+                out.add(r.row(peers) if peers else r.row(), [r.json()])
+
+
+def an_element(name: str, dtype: str, predicted: dict[str, Any]) -> str:
+    """What the program takes for an element, by count, in words."""
+    p = predicted
+    return (
+        f"{name} {dtype}, an element: {p['read']} B read, {p['written']} B written, {p['special']} special-function and "
+        f"{p['other']} other instructions; bound by {p['bound']}"
+    )
+
+
+def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], sizes: Sizes, device: str, out: Out) -> None:
+    """The kernels that every target and peer launches, on every size."""
+    import torch
+
+    from kgen.bench import libraries, timing
+    from kgen.bench.profiles import Launched, launched
+    from kgen.runtime.kernel import Kernel as Runnable
+    from kgen.runtime.samples import arguments
+
+    for kernel in kernels:
+        own = [p for p in peers if not libraries.lacks(kernel, p)]
+        for dtype, elements, row in sizes.of(kernel):
+            given = arguments(kernel, dtype, elements, device, row)
+            largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)
+            for what in (*targets, *own):
+                try:
+                    with out.busy(f"{kernel.name} {dtype} {what}"), torch.no_grad():
+                        ours = what in targets
+                        run: Any = partial(Runnable(kernel), **given, target=what) if ours else libraries.prepared(kernel, what, given)
+                        found = launched(run, device)
+                except Exception as error:
+                    if what in targets:
+                        out.fail(f"error: {what}: {timing.reason(error)}")
+                    else:
+                        out.warn(f"left out {what}: {timing.reason(error)}")
+                    continue
+                for name, times, us in found:
+                    made = Launched(kernel.name, dtype, largest, row if has_rows(kernel) else 0, what, name, times, us)
+                    out.add(made.row(), [made.json()])
+            del given
+            free(device)
+
+
+def calls(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], sizes: Sizes, device: str, out: Out) -> None:
+    """What a call costs the host."""
+    from kgen.bench import timing
+    from kgen.bench.calls import call_times
+
+    for kernel in kernels:
+        for dtype in sizes.dtypes if kernel.variables else sizes.dtypes[:1]:
+            try:
+                with out.busy(f"{kernel.name} {dtype}: calls"):
+                    rows, left_out = call_times(kernel, targets, tuple(peers), dtype, device)
+            except Exception as error:
+                out.fail(str(error) if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
+                continue
+            for peer, why in left_out.items():
+                out.warn(f"left out {peer}: {why}")
+            for r in rows:
+                out.add(r.row(), [r.json()])
+
+
+def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compiled: bool, sizes: Sizes, device: str, out: Out) -> None:
+    """First results from cold and warm caches, each in a process of its own; `texts` are (text, name, kernel)."""
+    from kgen.bench.first import first_times
+
+    for text, name, kernel in texts:
+        for dtype, elements, row in sizes.of(kernel):
+            rows = first_times(text, name, kernel, targets, compiled, dtype, elements, row, device)
+            while True:
+                with out.busy(f"{kernel.name} {dtype}: first results"):
+                    try:
+                        r = next(rows, None)
+                    except KgenError as error:
+                        out.fail(str(error))
+                        break
+                if r is None:
+                    break
+                out.add(r.row(), [r.json()])
+
+
+def kernelbench(tasks: str, targets: list[str], peers: Sequence[str], scale: Fraction, device: str, out: Out) -> None:
+    """KernelBench's tasks, one line each as it comes; `kernelbench.summary` has the means."""
+    from kgen.bench import kernelbench as bench
+
+    for task in bench.chosen(tasks):
+        with out.busy(task.name):
+            found = bench.time_task(task, targets, peers, device, scale)
+            free(device)
+        for peer, why in found.left_out.items():
+            out.warn(f"left out {peer}, {task.name}: {why}")
+        for why in found.wrong.values():
+            out.fail(why if why.startswith("error:") else f"error: {why}")
+        if found.rows:
+            out.add(bench.line(task, found.rows, targets), [r.json() for r in found.rows])
+
+
+def free(device: str) -> None:
+    """Give the memory of one size back before the next."""
+    gc.collect()
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()

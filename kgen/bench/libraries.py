@@ -1,0 +1,206 @@
+"""The peers that a kernel is timed beside: how each is called, as data.
+
+A table has, for a bundled spec's name, a function of that spec's parameters (by name) that returns its results, in order.  What a user's
+own spec of that name computes need not be the same: results are compared before a peer is timed.
+
+* eager    the formula written out in torch, operator by operator
+* torch    torch's own function, where there is one
+* compile  torch.compile of torch's own function, else of the formula
+* liger, quack, helion   those packages, where they are installed
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from kgen.bench.peers import written_out
+from kgen.check import Kernel
+
+Call = Callable[..., Any]
+
+
+def _adamw(p: Any, g: Any, m: Any, v: Any, t: int, lr: float, b1: float, b2: float, eps: float, wd: float) -> Any:
+    """torch.optim.AdamW(fused=True)'s step: its one operator."""
+    step = torch.full((), float(t), device=p.device)
+    torch._fused_adamw_([p], [g], [m], [v], [], [step], lr=lr, beta1=b1, beta2=b2, weight_decay=wd, eps=eps, amsgrad=False, maximize=False)
+    return p, m, v
+
+
+def _cross_entropy(x: Any, t: Any, ignore: int, smoothing: float, z: float) -> Any:
+    return F.cross_entropy(x, t, reduction="none", ignore_index=ignore, label_smoothing=smoothing)
+
+
+def _group_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
+    return F.group_norm(x.flatten(1, 2), x.shape[1], w.flatten(), b.flatten(), eps).view_as(x)
+
+
+def _add_rmsnorm(x: Any, r: Any, w: Any, eps: float) -> Any:
+    h = x + r
+    return F.rms_norm(h, w.shape, w, eps), h
+
+
+def _batchnorm_stats(x: Any) -> Any:
+    v, mu = torch.var_mean(x, dim=(0, 2), correction=0)
+    return mu, v
+
+
+TORCH: dict[str, Call] = {
+    "add": lambda a, b: a + b,
+    "add_rmsnorm": _add_rmsnorm,
+    "adamw": _adamw,
+    "argmax": lambda x: torch.argmax(x, -1),
+    "batchnorm_stats": _batchnorm_stats,
+    "bias_gelu": lambda x, b: F.gelu(x + b),
+    "clip_by_value": lambda x, lo, hi: torch.clamp(x, lo, hi),
+    "cosine_similarity": lambda x, y, eps: F.cosine_similarity(x, y, -1, eps),
+    "cross_entropy": _cross_entropy,
+    "elu": lambda x, alpha: F.elu(x, alpha),
+    "frobenius": lambda x: torch.linalg.vector_norm(x),
+    "geglu": lambda g, u: F.gelu(g) * u,
+    "gelu": lambda x: F.gelu(x),
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "groupnorm": _group_norm,
+    "hardswish": lambda x: F.hardswish(x),
+    "huber": lambda x, y, delta: F.huber_loss(x, y, delta=delta),
+    "kl_div": lambda q, p: F.kl_div(q, p, reduction="none").sum(-1),
+    "l2_normalize": lambda x, eps: F.normalize(x, dim=-1, eps=eps),
+    "layernorm": lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps),
+    "lerp_ema": lambda ema, x, w: ema.lerp_(x.to(ema.dtype), w),
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "mish": lambda x: F.mish(x),
+    "mse": lambda x, y: F.mse_loss(x, y),
+    "relu_squared": lambda x: F.relu(x).square(),
+    "rmsnorm": lambda x, w, eps: F.rms_norm(x, w.shape, w, eps),
+    "silu": lambda x: F.silu(x),
+    "softmax": lambda x: F.softmax(x, -1),
+    "softplus": lambda x: F.softplus(x),
+    "sum_of_squares_cols": lambda x: torch.sum(x * x, 0),
+    "swiglu": lambda g, u: F.silu(g) * u,
+    "triplet_margin": lambda a, p, n, margin, eps: F.triplet_margin_loss(a, p, n, margin=margin, eps=eps),
+    "variance": lambda x: torch.var(x, -1),
+}
+
+
+def _liger(function: str) -> Call:
+    return getattr(import_module("liger_kernel.ops"), function).apply
+
+
+def _liger_cross_entropy(x: Any, t: Any, ignore: int, smoothing: float, z: float) -> Any:
+    return _liger("LigerCrossEntropyFunction")(x, t, None, ignore, z, smoothing, "none")[0]
+
+
+LIGER: dict[str, Call] = {
+    "add_rmsnorm": lambda x, r, w, eps: _liger("LigerFusedAddRMSNormFunction")(x, r, w, eps),
+    "cross_entropy": _liger_cross_entropy,
+    "dyt": lambda x, alpha, w, b: _liger("LigerDyTFunction")(x, alpha, w, b),
+    "geglu": lambda g, u: _liger("LigerGELUMulFunction")(g, u),
+    "layernorm": lambda x, w, b, eps: _liger("LigerLayerNormFunction")(x, w, b, eps),
+    "relu_squared": lambda x: _liger("LigerReLUSquaredFunction")(x),
+    "rmsnorm": lambda x, w, eps: _liger("LigerRMSNormFunction")(x, w, eps, 0.0, "llama", False),
+    "softmax": lambda x: _liger("LigerSoftmaxFunction")(x),
+    "swiglu": lambda g, u: _liger("LigerSiLUMulFunction")(g, u),
+}
+
+
+def _quack(module: str, function: str) -> Call:
+    """A function of QuACK's: the one with gradients, where they are wanted and there is one."""
+    found = import_module(f"quack.{module}")
+    return getattr(found, function if torch.is_grad_enabled() else f"{function}_fwd", None) or getattr(found, f"{function}_fwd")
+
+
+def _quack_rmsnorm(x: Any, w: Any, eps: float) -> Any:
+    found = _quack("rmsnorm", "rmsnorm")(x, w, eps=eps)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _quack_cross_entropy(x: Any, t: Any, ignore: int, smoothing: float, z: float) -> Any:
+    named = {"reduction": "none"} if torch.is_grad_enabled() else {}
+    return _quack("cross_entropy", "cross_entropy")(x, t, ignore_index=ignore, **named)
+
+
+QUACK: dict[str, Call] = {
+    "cross_entropy": _quack_cross_entropy,
+    "layernorm": lambda x, w, b, eps: _quack("rmsnorm", "layernorm")(x, w, b, eps),
+    "rmsnorm": _quack_rmsnorm,
+    "softmax": lambda x: _quack("softmax", "softmax")(x),
+}
+
+#: Parameters that a peer wants in f32, whatever the others' dtype; they are made so before it is timed.
+WIDENED = {("quack", "layernorm"): ("w", "b")}
+
+
+def _helion(name: str) -> Call:
+    return getattr(import_module("kgen.bench.helion_kernels"), name)
+
+
+HELION: dict[str, Call] = {
+    "gelu_tanh": lambda x: _helion("gelu_tanh")(x.view(-1)).view_as(x),
+    "layernorm": lambda x, w, b, eps: _helion("layernorm")(x, w, b, eps),
+    "rmsnorm": lambda x, w, eps: _helion("rmsnorm")(x, w, eps),
+    "softmax": lambda x: _helion("softmax")(x),
+    "swiglu": lambda g, u: _helion("swiglu")(g.view(-1), u.view(-1)).view_as(g),
+}
+
+#: Packages beyond torch: what has to be importable, and the table.
+PACKAGES = {"liger": ("liger_kernel", LIGER), "quack": ("quack", QUACK), "helion": ("helion", HELION)}
+PEERS = ("eager", "torch", "compile", *PACKAGES)
+
+
+def lacks(kernel: Kernel, peer: str) -> str:
+    """Why a peer cannot be timed beside a kernel, before any call; "" where it can."""
+    if peer in ("eager", "compile"):
+        return ""
+    package, table = PACKAGES.get(peer, ("torch", TORCH))
+    if importlib.util.find_spec(package) is None:
+        return f"{package} is not installed"
+    return "" if _entry(kernel, table) else f"{peer} has no function for {kernel.name}"
+
+
+def _entry(kernel: Kernel, table: dict[str, Call]) -> Call | None:
+    """A table's function for a kernel, where it takes the kernel's parameters."""
+    found = table.get(kernel.name)
+    return found if found and list(inspect.signature(found).parameters) == [p.name for p in kernel.params] else None
+
+
+def prepared(kernel: Kernel, peer: str, given: dict[str, Any]) -> Call:
+    """What a peer calls, on `given` (by name); it takes no arguments.  Raises what its library raises."""
+    names = [p.name for p in kernel.params]
+    for name in WIDENED.get((peer, kernel.name), ()):
+        given = given | {name: given[name].float()}
+    if peer in PACKAGES:
+        call = _entry(kernel, PACKAGES[peer][1])
+        assert call is not None
+        return partial(call, **given)
+    if peer == "eager":
+        function = written_out(kernel, given)
+    else:
+        function = _entry(kernel, TORCH) if peer == "torch" else written(kernel, given)
+    if peer == "compile":
+        function = compiled(function)
+    return partial(function, *(given[name] for name in names))
+
+
+def compiled(function: Any) -> Any:
+    """A function under torch.compile, from a clean start; Python numbers are constants to it, as if they were written in the formula."""
+    torch._dynamo.reset()
+    torch._dynamo.config.specialize_float = True
+    return torch.compile(function)
+
+
+def written(kernel: Kernel, given: dict[str, Any]) -> Any:
+    """What a user would compile, of the kernel's parameters in order: torch's own function, else the formula."""
+    return written_out(kernel, given) if is_formula(kernel, "compile") else _entry(kernel, TORCH)
+
+
+def is_formula(kernel: Kernel, peer: str) -> bool:
+    """Whether a peer runs the kernel's own formula, so that its results need no look; what is in place is compiled as the formula."""
+    return peer == "eager" or peer == "compile" and (_entry(kernel, TORCH) is None or any(r.state for r in kernel.results))

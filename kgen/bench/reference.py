@@ -1,0 +1,142 @@
+"""What a kernel's results should be, to hold what is timed against: evaluated by torch in pieces, so that it fits beside large tensors.
+
+In: a kernel and its arguments.  Out: a `Reference`.  A piece is a slice along one dim that nothing reduces, picks along, counts or
+indexes (rows, mostly) and that every result has; where there is none (a loss over all elements), all is one piece.  All pieces are
+evaluated up to COMPARED elements; of more, SAMPLES of them spread from the first to the last.  On a CPU both are a sixteenth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from kgen.check import Kernel
+from kgen.errors import KgenError
+from kgen.ops import REDUCTIONS
+from kgen.runtime.evaluate import Evaluator
+from kgen.types import ELLIPSIS, is_float
+
+PIECE = 1 << 24  # elements of the largest operand that are evaluated at once
+COMPARED = 1 << 28  # elements up to which every one is compared
+SAMPLES = 16
+ROUNDED = 1 << 20  # elements of which it is counted how many a 16-bit result has rounded wrong
+CLOSE = 0.05  # of the largest result: how far another library's formula may be off and still be the same
+
+
+class Reference:
+    """The results of `kernel` on `given`: computed in f32 (f64 for f64) and rounded once, as kernels do."""
+
+    def __init__(self, kernel: Kernel, given: dict[str, Any]):
+        self.kernel = kernel
+        whole = Evaluator(kernel, given)
+        dtypes = [whole.dtype(r.dtype) for r in kernel.results]
+        self.counts = [whole.count(r.dims) for r in kernel.results]
+        #: Bytes of the results.
+        self.bytes = sum(n * dtype.itemsize for n, dtype in zip(self.counts, dtypes, strict=True))
+        self.largest = max((given[p.name].numel() for p in kernel.params if p.is_tensor), default=1)
+        self.pieces: list[tuple[str, int, int, tuple[Any, ...]]] = []
+        for dim, start, length in _cuts(kernel, whole, self.largest):
+            part = given if not dim else {name: _cut(kernel, whole, name, x, dim, start, length) for name, x in given.items()}
+            self.pieces.append((dim, start, length, tuple(r.clone() for r in Evaluator(kernel, part).run())))
+        self.scales = [
+            max((float(p[3][k].double().abs().nan_to_num(0, 0, 0).max()) for p in self.pieces if p[3][k].numel()), default=0.0)
+            for k in range(len(kernel.results))
+        ]
+
+        self.exact: tuple[str, int, int, tuple[Any, ...]] | None = None
+        if any(dtype.is_floating_point and dtype.itemsize == 2 for dtype in dtypes):
+            dim, start, length = _cuts(kernel, whole, self.largest, ROUNDED, ROUNDED)[0]
+            if dim or self.largest <= 4 * ROUNDED:
+                part = given if not dim else {name: _cut(kernel, whole, name, x, dim, start, length) for name, x in given.items()}
+                self.exact = dim, start, length, tuple(r.clone() for r in Evaluator(kernel, part, "exact").run())
+
+    def misrounded(self, got: Any) -> float | None:
+        """The share of 16-bit results that are not the exact ones rounded once, of the first ROUNDED or so; None where there are none."""
+        found = list(got) if isinstance(got, (tuple, list)) else [got]
+        wrong = count = 0
+        if self.exact is not None:
+            dim, start, length, results = self.exact
+            for r, x, y in zip(self.kernel.results, found, results, strict=False):
+                if x.dtype == y.dtype and y.dtype.is_floating_point and y.dtype.itemsize == 2:
+                    x = (x.narrow(_axis(r.dims, dim), start, length) if dim else x).reshape(y.shape)
+                    wrong += int(((x != y) & ~(x.isnan() & y.isnan())).sum())
+                    count += y.numel()
+        return wrong / count if count else None
+
+    def refuse(self, target: str, got: list[Any]) -> None:
+        """Raise `KgenError` for what is plainly wrong: further off than a unit of the result's dtype and 64 units of the dtype computed in,
+        these relative to the largest element (of what is reduced at least to 1, since its terms may cancel).  Where a formula casts to
+        a float dtype, a value may round the other way, and the first unit is relative to the largest too."""
+        import torch
+
+        casts = any(v.op == "cast" and is_float(v.type) for v in self.kernel.values)
+        for k, (r, scale) in enumerate(zip(self.kernel.results, self.scales, strict=True)):
+            scale = scale if self.counts[k] >= self.largest else max(scale, 1.0)
+            for x, y in self._pairs(k, got[k]):
+                relative = absolute = 0.0
+                if y.dtype.is_floating_point:
+                    own = torch.finfo(y.dtype)
+                    noise = 64 * torch.finfo(torch.float64 if y.dtype == torch.float64 else torch.float32).eps
+                    relative = noise + own.eps
+                    absolute = (relative if casts else noise) * scale + own.smallest_normal * own.eps
+                if x.dtype != y.dtype or not torch.allclose(x.double(), y.double(), rtol=relative, atol=absolute, equal_nan=True):
+                    raise KgenError(
+                        f"{self.kernel.name}: {target} and PyTorch differ in {r.name}", help=f"`kgen check` says where ({self.kernel.name})"
+                    )
+
+    def alike(self, got: Any) -> str:
+        """Why the results of another library are not those of the kernel's formula; "" where they are, roughly."""
+        found = list(got) if isinstance(got, (tuple, list)) else [got]
+        if len(found) < len(self.counts) or any(x.numel() != n for x, n in zip(found, self.counts, strict=False)):
+            return "its results have other sizes"
+        for k, scale in enumerate(self.scales):
+            for x, y in self._pairs(k, found[k]):
+                if not bool(((x.double() - y.double()).abs().nan_to_num(0) <= CLOSE * max(scale, 1e-30)).all()):
+                    return f"its {self.kernel.results[k].name} is another"
+        return ""
+
+    def _pairs(self, k: int, got: Any) -> Iterator[tuple[Any, Any]]:
+        dims = self.kernel.results[k].dims
+        for dim, start, length, results in self.pieces:
+            x = got.narrow(_axis(dims, dim), start, length) if dim else got
+            yield x.reshape(results[k].shape), results[k]
+
+
+def cuttable(kernel: Kernel) -> list[str]:
+    """The dims along which a slice of the operands gives that slice of the results, by the formula alone."""
+    crossed: set[str] = set()
+    for v in kernel.values:
+        if v.attr and (v.op in REDUCTIONS or v.op in ("pick", "index", "size")):
+            crossed |= {v.attr} if isinstance(v.attr, str) else set(v.attr)
+    shared = set.intersection(*(set(r.dims) for r in kernel.results))
+    return [d for d in dict.fromkeys(d for r in kernel.results for d in r.dims) if d in shared - crossed]
+
+
+def _cuts(kernel: Kernel, whole: Evaluator, largest: int, piece: int = 0, compared: int = 0) -> list[tuple[str, int, int]]:
+    """The pieces as (dim, start, length), of `piece` elements each; one without a dim where nothing can be cut or need be."""
+    sizes = {d: whole.batch[0] if whole.batch and d == ELLIPSIS else whole.sizes.get(d, 0) for d in cuttable(kernel)}
+    dim = max(sizes, key=lambda d: (sizes[d], d == ELLIPSIS), default="")
+    part = 1 if str(whole.device).startswith("cuda") else 16
+    piece, compared = piece or PIECE // part, compared or COMPARED // part
+    if largest <= piece or not dim or sizes[dim] < 2:
+        return [("", 0, 0)]
+    size = sizes[dim]
+    length = max(1, piece * size // largest)
+    count = -(-size // length)
+    if largest <= compared or count <= SAMPLES:
+        return [(dim, k, min(length, size - k)) for k in range(0, size, length)]
+    return [(dim, math.floor(k * (size - length) / (SAMPLES - 1)), length) for k in range(SAMPLES)]
+
+
+def _axis(dims: tuple[str, ...], dim: str) -> int:
+    return 0 if dim == ELLIPSIS else dims.index(dim) - len(dims)
+
+
+def _cut(kernel: Kernel, whole: Evaluator, name: str, x: Any, dim: str, start: int, length: int) -> Any:
+    dims = next(p.dims for p in kernel.params if p.name == name)
+    if not dims or dim not in dims:
+        return x
+    if dim == ELLIPSIS and (x.dim() - len(dims) + 1 < len(whole.batch) or x.shape[0] != whole.batch[0]):
+        return x  # it broadcasts along that dim
+    return x.narrow(_axis(dims, dim), start, length)

@@ -1,0 +1,409 @@
+"""`kgen bench`: what it compares before it times, which peers it has, what it keeps and prints.  No test asserts a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+import kgen
+from kgen.bench import calls, first, kernelbench, libraries, profiles, reference, table, timing
+from kgen.cli import main
+from kgen.errors import KgenError
+from kgen.runtime.evaluate import Evaluator
+from kgen.runtime.samples import arguments
+from tests.conftest import ROOT
+
+SPREADS = timing.spreads_ms  # the tests' own takes no time
+TABLES = {"torch": libraries.TORCH, **{peer: table for peer, (_, table) in libraries.PACKAGES.items()}}
+
+
+def checked(spec: str) -> Any:
+    return kgen.load(spec).kernel
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.chdir(tmp_path)
+    if not request.node.get_closest_marker("gpu"):
+        for module in (timing, kernelbench):
+            monkeypatch.setattr(
+                module, "spreads_ms", lambda runs, device: {name: (run(), (1.0, 0.5, 2.0))[1] for name, run in runs.items()}
+            )
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["bench", *arguments])
+
+
+# ------------------------------------------------------------------------------------------------ what results should be
+
+
+@pytest.mark.parametrize(
+    ("spec", "dims"),
+    [("softmax", ["..."]), ("gelu", ["..."]), ("mse", []), ("batchnorm_stats", ["C"]), ("causal_softmax", ["..."]),
+     ("groupnorm", ["B", "G"]), ("sum_of_squares_cols", ["N"]), ("scale_shift_chain", ["...", "N"]), ("cross_entropy", ["..."])],
+)  # fmt: skip
+def test_a_formula_is_cut_along_dims_that_nothing_crosses(spec: str, dims: list[str]) -> None:
+    assert reference.cuttable(checked(spec)) == dims
+
+
+@pytest.mark.parametrize(
+    "spec", ["softmax", "layernorm", "cross_entropy", "groupnorm", "sum_of_squares_cols", "adamw", "dyt", "kernelbench/33_batch_norm"]
+)
+def test_pieces_are_the_whole(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = checked(spec)
+    given = arguments(kernel, "f32", 3000, "cpu", 50)
+    whole = Evaluator(kernel, given).run()
+    monkeypatch.setattr(reference, "PIECE", 16 * 700)
+    pieces = reference.Reference(kernel, given)
+    assert len(pieces.pieces) > 3
+    pieces.refuse("whole", list(whole))
+    for k, r in enumerate(whole):
+        wrong = [x.clone() for x in whole]
+        wrong[k].view(-1)[r.numel() // 2] += 1
+        with pytest.raises(KgenError, match=f"differ in {kernel.results[k].name}"):
+            pieces.refuse("whole", wrong)
+    assert pieces.bytes == sum(r.numel() * r.element_size() for r in whole)
+
+
+def test_of_what_is_large_samples_reach_from_the_first_row_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "PIECE", 1600)
+    monkeypatch.setattr(reference, "COMPARED", 16000)
+    kernel = checked("softmax")
+    given = {"x": torch.randn(5000, 10)}
+    pieces = reference.Reference(kernel, given)
+    places = [(start, length) for _, start, length, _ in pieces.pieces]
+    assert len(places) == reference.SAMPLES and places[0] == (0, 10) and places[-1] == (4990, 10)
+    y = torch.softmax(given["x"], -1)
+    pieces.refuse("torch", [y])
+    y[-1, -1] += 1e-3
+    with pytest.raises(KgenError):
+        pieces.refuse("torch", [y])
+
+
+def test_small_results_are_compared_by_their_own_size() -> None:
+    """Softmax over many elements is small everywhere: an error of some thousandths of it is one."""
+    kernel = checked("softmax")
+    x = torch.randn(2, 4096)
+    pieces = reference.Reference(kernel, {"x": x})
+    pieces.refuse("torch", [torch.softmax(x, -1)])
+    with pytest.raises(KgenError):
+        pieces.refuse("torch", [torch.softmax(x, -1) * 1.001])
+
+
+def test_a_row_has_a_length_where_a_named_dim_is_reduced() -> None:
+    rows = {spec: timing.has_rows(checked(spec)) for spec in ("softmax", "sum_of_squares_cols", "cross_entropy", "mse", "gelu", "dyt")}
+    assert rows == {"softmax": True, "sum_of_squares_cols": True, "cross_entropy": True, "mse": False, "gelu": False, "dyt": False}
+
+
+def test_16_bit_results_that_are_rounded_wrong_are_counted() -> None:
+    kernel = checked("gelu")
+    x = torch.randn(4096).to(torch.bfloat16)
+    pieces = reference.Reference(kernel, {"x": x})
+    right = torch.nn.functional.gelu(x.double()).float().to(torch.bfloat16)
+    assert pieces.misrounded(right) == 0
+    right.view(torch.int16)[:3] += 1
+    assert pieces.misrounded((right,)) == 3 / 4096
+    assert pieces.misrounded(right.float()) is None
+    assert reference.Reference(kernel, {"x": x.float()}).misrounded(right) is None
+
+
+# ------------------------------------------------------------------------------------------------ peers
+
+
+@pytest.mark.parametrize(("peer", "spec"), [(peer, spec) for peer, table in TABLES.items() for spec in table])
+def test_a_peer_takes_what_its_spec_takes(peer: str, spec: str) -> None:
+    assert (ROOT / "specs" / f"{spec}.k").exists()
+    assert libraries._entry(checked(spec), TABLES[peer]) is not None
+
+
+@pytest.mark.parametrize("spec", libraries.TORCH)
+def test_torchs_own_function_is_the_formula(spec: str) -> None:
+    kernel = checked(spec)
+    given = arguments(kernel, "f32", 2048, "cpu", 64)
+    if spec in ("kl_div", "jsd"):
+        given = {k: torch.softmax(v, -1) for k, v in given.items()}
+    want = reference.Reference(kernel, given)
+    copies = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in given.items()}
+    assert want.alike(libraries.prepared(kernel, "torch", copies)()) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", libraries.TORCH)
+def test_what_is_compiled_is_the_formula(spec: str) -> None:
+    kernel = checked(spec)
+    given = arguments(kernel, "f32", 2048, "cpu", 64)
+    want = reference.Reference(kernel, given)
+    copies = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in given.items()}
+    assert want.alike(libraries.prepared(kernel, "compile", copies)()) == ""
+
+
+def test_what_is_not_installed_or_has_no_function_is_told() -> None:
+    assert libraries.lacks(checked("scale_shift_chain"), "torch") == "torch has no function for scale_shift_chain"
+    mine = kgen.loads("softmax(z: T[..., N]) -> y: T[..., N]\ny = z\n").kernel
+    assert libraries.lacks(mine, "torch") == "torch has no function for softmax"
+    for peer, (package, _) in libraries.PACKAGES.items():
+        why = libraries.lacks(checked("softmax"), peer)
+        assert why in ("", f"{package} is not installed")
+    assert libraries.lacks(checked("softmax"), "eager") == libraries.lacks(checked("softmax"), "compile") == ""
+
+
+def test_a_peer_that_raises_or_computes_another_thing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("rows of at most 8 elements\nand more")
+
+    table: dict[str, Any] = {
+        "refuses": refuses,
+        "other": lambda x: torch.softmax(x, 0),
+        "short": lambda x: x[:1],
+        "same": lambda x: torch.softmax(x, -1),
+    }
+    for name, function in table.items():
+        monkeypatch.setitem(libraries.PACKAGES, name, ("torch", {"softmax": function}))
+    found = timing.bench(checked("softmax"), [], list(table), "f32", 1024, "cpu", 64)
+    assert found.left_out == {
+        "refuses": "ValueError: rows of at most 8 elements",
+        "other": "its y is another",
+        "short": "its results have other sizes",
+    }
+    assert [r.what for r in found.rows] == ["same"] and not found.wrong
+
+
+def test_a_target_that_is_wrong_or_fails_is_reported_and_the_others_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen.runtime.kernel import Kernel
+
+    plain = Kernel.__call__
+
+    def call(self: Any, *args: Any, target: str, **kwargs: Any) -> Any:
+        if target == "cuda":
+            raise RuntimeError("no such device")
+        y = plain(self, *args, target="torch", **kwargs)
+        return y + 0.01 if target == "triton" else y
+
+    monkeypatch.setattr(Kernel, "__call__", call)
+    found = timing.bench(checked("gelu"), ["triton", "cuda", "cpp"], ["eager", "torch"], "bf16", 1024, "cpu")
+    assert [r.what for r in found.rows] == ["cpp", "eager", "torch"]
+    assert "triton and PyTorch differ in y" in found.wrong["triton"] and found.wrong["cuda"] == "RuntimeError: no such device"
+    row = found.rows[0]
+    assert (row.elements, row.length, row.bytes, row.ratios) == (1024, 0, 4096, {"vs eager": 1.0, "vs torch": 1.0})
+    assert (row.ms, row.low, row.high) == (1.0, 0.5, 2.0) and row.misrounded == 0
+    assert row.predicted["read"] == row.predicted["written"] == 2 and row.predicted["bound"].startswith(("memory", "arithmetic"))
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+def test_sizes_are_gone_through_and_kept_with_the_peers_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = timing.bench
+    monkeypatch.setattr(timing, "bench", lambda kernel, targets, *rest: true(kernel, ["torch"], *rest))  # which needs no compiler
+    sizes = ("--elements", "4096,8192", "--row", "64,128", "--dtype", "bf16")
+    done = run("softmax", "gelu", "--against", "eager", *sizes, "--json", "kept.json")
+    assert done.exit_code == 0, done.output
+    kept = json.loads(Path("kept.json").read_text())
+    assert [(r["kernel"], r["elements"], r["length"], r["what"]) for r in kept] == [
+        (kernel, elements, length, what)
+        for kernel, lengths in (("softmax", (64, 128)), ("gelu", (0,)))
+        for elements in (4096, 8192)
+        for length in lengths
+        for what in ("torch", "eager")
+    ]
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("softmax bf16, an element: 2 B read, 2 B written") and "bound by" in lines[0]
+    assert lines[1].split()[:5] == ["kernel", "dtype", "elements", "row", "what"] and lines[1].endswith("vs eager")
+    assert len(lines) == 1 + len(kept) + 2
+
+
+def test_figures_of_an_interrupted_run_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = timing.bench
+    seen: list[int] = []
+
+    def bench(*args: Any, **named: Any) -> Any:
+        seen.append(1)
+        if len(seen) > 1:
+            raise KeyboardInterrupt
+        return true(*args, **named)
+
+    monkeypatch.setattr(timing, "bench", bench)
+    assert run("gelu", "--against", "none", "--elements", "64,128", "--json", "kept.json").exit_code != 0
+    assert [r["elements"] for r in json.loads(Path("kept.json").read_text())] == [64]
+
+
+def test_peers_by_default_are_those_there_are_and_by_name_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(libraries.PACKAGES, "quack", ("no_such_package", {}))
+    done = run("gelu", "--against", "torch,quack", "--elements", "64")
+    assert "left out quack: no_such_package is not installed" in done.stderr and "vs torch" in done.stdout
+    assert "vs" not in run("gelu", "--against", "none", "--elements", "64").stdout
+    assert run("gelu", "--against", "nobody").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("gelu", "--kernelbench", "23"), (), ("gelu", "--call", "--first"), ("gelu", "--profile", "--plot", "x.png"), ("gelu", "--dtype", "i8"),
+     ("--kernelbench", "23", "--scale", "2"), ("gelu", "--elements", "0")],
+)  # fmt: skip
+def test_a_command_line_that_means_nothing_is_refused(wrong: tuple[str, ...]) -> None:
+    assert run(*wrong).exit_code == 2
+
+
+def test_a_profile_lists_what_is_launched() -> None:
+    done = run("gelu", "--profile", "--against", "torch", "--elements", "65536", "--json", "kept.json")
+    assert done.exit_code == 0, done.output
+    kept = json.loads(Path("kept.json").read_text())
+    assert {"cpp", "torch"} == {r["what"] for r in kept}
+    assert any(r["launched"] == "aten::gelu" and r["times"] == 1 and r["us"] > 0 for r in kept)
+    assert "aten::gelu" in done.stdout
+
+
+def test_first_results_are_asked_of_processes_with_caches_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def process(task: dict[str, Any], folder: str) -> float:
+        assert task["arguments"]["x"] == ["torch.float32", [16, 4096]]
+        asked.append((task["what"], folder))
+        return 8.0 / len(asked)
+
+    monkeypatch.setattr(first, "_process", process)
+    done = run("softmax", "--first", "--elements", "65536", "--json", "kept.json")
+    assert done.exit_code == 0, done.output
+    kept = json.loads(Path("kept.json").read_text())
+    assert [(r["what"], r["cold"], r["warm"]) for r in kept] == [("compile", 8.0, 4.0), ("cpp", 8 / 3, 2.0)]
+    assert kept[1]["of_compile"] == 1 / 3 and kept[1]["warm_of_compile"] == 1 / 4
+    assert asked[0] == asked[1] and asked[2] == asked[3] and asked[0][1] != asked[2][1]
+
+
+@pytest.mark.slow
+def test_a_first_result_is_timed_in_a_fresh_process() -> None:
+    done = run("silu", "--first", "--elements", "1024", "--against", "none")
+    assert done.exit_code == 0 and "cpp" in done.stdout, done.output
+
+
+def test_kernelbench_is_a_line_a_task_and_a_mean() -> None:
+    done = run("--kernelbench", "19", "--scale", "1/65536", "--against", "eager", "--json", "kept.json")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["task", "19_relu", "eager"]
+    kept = json.loads(Path("kept.json").read_text())
+    assert [(r["kernel"], r["what"], r["copy"]) for r in kept] == [("kernelbench/19_relu", what, 1.0) for what in ("kgen", "eager")]
+    assert run("--kernelbench", "89").exit_code == 1
+
+
+def test_times_are_taken_in_turns_and_summed_up_by_percentiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
+    found = SPREADS({name: lambda name=name: seen.append(name) for name in "ab"}, "cpu")  # type: ignore[misc]
+    assert "".join(seen) == "ab" + "aabb" * timing.TURNS
+    assert all(0 <= low <= middle <= high for middle, low, high in found.values())
+    assert timing._spread([float(k) for k in range(10)]) == (5.0, 2.0, 7.0)
+
+
+# ------------------------------------------------------------------------------------------------ tables and pictures
+
+KEPT = [
+    {"kernel": "softmax", "dtype": "bf16", "elements": 1 << 28, "length": n, "what": what, "ms": ms, "low": ms, "high": ms, "bytes": 1 << 30, "copy": 0.97}
+    for n, times in ((1024, {"cuda": 1.0, "torch": 2.0}), (4096, {"cuda": 1.0, "quack": 0.97}))
+    for what, ms in times.items()
+]  # fmt: skip
+
+
+def test_kept_figures_become_markdown() -> None:
+    assert table.markdown(KEPT).split("\n") == [
+        "| kernel | N | kgen CUDA | torch | QuACK |",
+        "| --- | --- | --- | --- | --- |",
+        "| softmax bf16 | 1,024 | **.97** | .48 | - |",
+        "| softmax bf16 | 4,096 | .97 | - | **1.00** |",
+    ]
+    later = table.markdown([*KEPT, KEPT[0] | {"ms": 1.94}])
+    assert "| softmax bf16 | 1,024 | **.50** | .48 | - |" in later
+    task = {
+        "kernel": "kernelbench/23_softmax",
+        "dtype": "f32",
+        "elements": 4,
+        "length": 0,
+        "ms": 2.0,
+        "copy": 1.9,
+        "bytes": 1,
+        "ratios": {"vs compile": 1.5},
+    }
+    made = table.markdown([task | {"what": "kgen"}, task | {"what": "compile", "ms": 3.0}])
+    assert "| 23 softmax | 2 | 3 | .95 | - | 1.50 |" in made and "compile / kgen: geometric mean 1.50 of 1 tasks" in made
+    calls_made = table.markdown([calls.CallTiming("gelu", "f32", 1024, "cuda", 4.0, -1.0, 0.8).json()])
+    assert calls_made.endswith("| gelu f32 | cuda | 4.00 | 0.80 |")
+    with pytest.raises(KgenError, match="no figures"):
+        table.markdown([{"copy": 1}])
+
+
+def test_the_command_reads_what_it_kept() -> None:
+    Path("kept.json").write_text(json.dumps(KEPT))
+    done = run("--table", "kept.json")
+    assert done.exit_code == 0 and done.stdout == table.markdown(KEPT) + "\n"
+    assert run("--table", "kept.json", "softmax").stdout == done.stdout
+    assert run("--table", "kept.json", "gelu").stdout == "\n"
+    assert "cannot read nowhere.json" in run("--table", "nowhere.json").stderr
+
+
+def test_a_picture_has_a_panel_a_kernel_and_dtype() -> None:
+    pytest.importorskip("matplotlib")
+    Path("kept.json").write_text(json.dumps(KEPT))
+    assert run("--table", "kept.json", "--plot", "p.png").exit_code == 0
+    assert Path("p.png").read_bytes()[:4] == b"\x89PNG"
+    done = run("--table", "kept.json", "--plot", "nowhere/p.png")
+    assert done.exit_code == 1 and "cannot write nowhere/p.png" in done.stderr
+
+
+def test_without_matplotlib_a_plot_is_refused_before_anything_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "matplotlib" else found(name, *a))
+    monkeypatch.setattr(timing, "bench", None)
+    done = run("gelu", "--plot", "p.png")
+    assert done.exit_code == 1 and "pip install 'kgen[plot]'" in done.stderr
+
+
+def test_names_of_kernels_are_cut_where_they_are_long() -> None:
+    cells = profiles.Launched("k", "f32", 1, 0, "compile", "n" * 200, 1.0, 2.0).row()
+    assert len(cells[5]) == profiles.WIDEST and cells[5].endswith("...")
+
+
+def test_helion_kernels_are_the_formulas() -> None:
+    """In Helion's interpreter, which must be chosen before it is imported."""
+    pytest.importorskip("helion")
+    code = """
+import torch, kgen
+from kgen.bench import libraries, reference
+from kgen.runtime.samples import arguments
+for name in libraries.HELION:
+    kernel = kgen.load(name).kernel
+    given = arguments(kernel, "bf16", 2048, "cpu", 64)
+    with torch.no_grad():
+        why = reference.Reference(kernel, given).alike(libraries.prepared(kernel, "helion", given)())
+    assert not why, (name, why)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "HELION_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "mode", [(), ("--backward",), ("--profile",), ("--call",), ("--first", "--against", "none")], ids=lambda m: m[0] if m else ""
+)
+def test_every_mode_runs_on_a_gpu(mode: tuple[str, ...]) -> None:
+    done = run("gelu", "softmax", "--dtype", "bf16", "--elements", "2^20", "--json", "kept.json", *mode)
+    assert done.exit_code == 0, done.output
+    kept = json.loads(Path("kept.json").read_text())
+    assert {"cuda", "triton"} <= {r["what"] for r in kept} and {r["kernel"].split()[0] for r in kept} == {"gelu", "softmax"}
+
+
+@pytest.mark.gpu
+def test_kernelbench_runs_on_a_gpu() -> None:
+    done = run("--kernelbench", "19,23,33,94", "--scale", "1/256", "--target", "all", "--json", "kept.json")
+    assert done.exit_code == 0, done.output
+    assert len(json.loads(Path("kept.json").read_text())) == 4 * 5
