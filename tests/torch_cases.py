@@ -52,7 +52,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.fixture(autouse=True)
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels run operator by operator, so that tests of how they are called wait for no compiler."""
-    monkeypatch.setattr(Kernel, "_preferred", lambda self, device: "torch")
+    monkeypatch.setattr(Kernel, "_preferred", lambda self, *_: "torch")
 
 
 def floats(results: Any) -> list[torch.Tensor]:

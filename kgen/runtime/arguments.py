@@ -30,6 +30,8 @@ class Call:
     results: dict[str, Any]
     device: Any
     ready: dict[Any, Any] = field(default_factory=dict)  # what a launcher keeps for calls of these sizes, strides and dtypes
+    recorded: bool = False  # whether launchers are to keep what they launch
+    launched: Any = None  # what a launcher launched
 
     def shape(self, dims: Dims) -> tuple[int, ...]:
         return (*(self.batch if ELLIPSIS in dims else ()), *(self.sizes[d] for d in dims if d != ELLIPSIS))

@@ -30,9 +30,7 @@ def folder() -> Path | None:
 
     None (with one warning) where it cannot be made, is not a folder, or is not the user's alone to write.
     """
-    import platformdirs
-
-    place = Path(os.environ.get("KGEN_CACHE_DIR") or platformdirs.user_cache_dir("kgen"))
+    place = Path(os.environ.get("KGEN_CACHE_DIR") or _usual())
     try:
         if place.parts[:1] == ("~",):
             raise OSError("there is no home folder")
@@ -52,6 +50,12 @@ def folder() -> Path | None:
         warnings.warn(printed(f"kgen builds in memory: the cache {place} cannot be used ({error})", ""), stacklevel=2)
         return None
     return place
+
+
+def _usual() -> str:
+    import platformdirs
+
+    return platformdirs.user_cache_dir("kgen")
 
 
 def key(*parts: str | bytes) -> str:

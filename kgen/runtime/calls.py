@@ -5,6 +5,8 @@ tensors that are not plain, negated views, memory that overlaps, arguments that 
 
 A *plan* belongs to a key: the target, and each tensor's dtype, shape, strides and device.  Dtypes, sizes, strides and launch
 arguments follow from it.  Numbers are no part of it, nor is where memory lies: what depends on those is looked at in each call.
+
+What a call launched is kept for `kgen.runtime.fast` as well: the next one like it does not come here.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kgen.check import Kernel
-from kgen.runtime import arguments
+from kgen.runtime import arguments, fast
 from kgen.runtime.arguments import Call
 from kgen.runtime.memory import LARGE, advise
 
@@ -27,6 +29,8 @@ MISS = object()  # no result: the call is out of the ordinary
 KEPT = 512  # plans of a kernel; the oldest goes first
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))  # their memory is their own; `torch.nn.Buffer` makes a Tensor
 _ABSENT = object()  # a number that has no default and was not given
+
+QUICK = 1 << 16  # bytes: while a kernel walks over more than this on the CPU, other threads run Python
 
 try:  # what inductor's code allocates with: a third of torch.empty_strided's time
     from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
@@ -50,7 +54,11 @@ class Plan:
     written: tuple[int, ...]  # those, and `out`
     steps: tuple[Any, ...] | None  # what a launcher prepared; None where it wants a `Call`
     launcher: Any  # None where there is nothing to compute
+    tensors: int  # parameters and `out`
+    index: dict[str, int]  # where a launcher's tensors stand, by name: parameters, `out`, what a call makes
+    quick: bool  # whether it is over before another thread would have run; a launch on a GPU may wait for others
     ready: dict[Any, Any] = field(default_factory=dict)  # what the launcher keeps from call to call
+    lessons: int = 0  # calls that left something for the fast path
 
 
 class Calls:
@@ -127,10 +135,15 @@ class Calls:
             tensor = plan.empty(shape, strides, dtype)
             made.append(advise(tensor) if large else tensor)
             places.append(tensor.data_ptr())
+        call = None
         if plan.steps is not None:
             launch(plan.steps, places, values)
         elif plan.launcher is not None:
-            plan.launcher(self._call(plan, values, made if out is None else outs))
+            call = self._call(plan, values, made if out is None else outs)
+            call.recorded = plan.lessons < fast.LESSONS and (fast.EXTENSION.module is not None or not fast.EXTENSION.settled)
+            plan.launcher(call)
+        if plan.lessons < fast.LESSONS and plan.launcher is not None:
+            fast.learn(self, plan, (args, kwargs, out, target), tensors, made, call)
         if plan.written:
             torch.autograd.graph.increment_version([tensors[k] for k in plan.written])
         if out is not None:
@@ -207,6 +220,7 @@ class Calls:
             frozenset(k for k, t in enumerate(tensors) if t.numel() == 0),
             self._pairs(tensors, states, len(params)),
             states, (*states, *range(len(params), n)) if launcher is not None else (), steps, launcher,
+            len(tensors), index, cpu and sum(t.numel() * t.element_size() for t in (*tensors, *new)) < QUICK,
         )  # fmt: skip
         for old in list(self.plans)[: max(0, len(self.plans) + 1 - KEPT)]:  # each step is whole, whatever other threads do
             self.plans.pop(old, None)

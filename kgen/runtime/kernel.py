@@ -15,24 +15,39 @@ import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kgen import check as checker
-from kgen import syntax
-from kgen.backends import TARGETS, backend
-from kgen.backends.base import resource
 from kgen.errors import KgenError, Source, printed
 from kgen.types import ELLIPSIS, Binding, f32
 
+if TYPE_CHECKING:  # what reads and writes specs is imported when it is needed: a first call that is recalled needs none of it
+    from kgen import check as checker
+
+
+def backend(target: str) -> Any:
+    """The backend that serves a target ("triton", "cuda" or "cpp")."""
+    from kgen import backends
+
+    return backends.backend(target)
+
+
+def _checked(text: str, name: str) -> checker.Kernel:
+    from kgen import check, syntax
+
+    return check.check(syntax.parse(text, name))
+
 
 def read_spec(spec: str | Path) -> tuple[str, str]:
-    """The text of a spec file, and the name that errors give it; a bare name (`gelu`) finds the bundled spec.
+    """The text of a spec file, and the name that errors give it; a bare name (`gelu`, `kernelbench/26_gelu`) finds the bundled spec.
 
     Raises `KgenError` where the file is missing, unreadable, too long or not UTF-8.
     """
+    from kgen import syntax
+    from kgen.resources import resource
+
     path, shown = Path(spec), printed(str(spec), "")
     bundled = resource("specs") / f"{path}.k"
-    if not path.suffix and len(path.parts) == 1 and not os.path.exists(path) and os.path.isfile(bundled):
+    if not path.suffix and not path.is_absolute() and ".." not in path.parts and not os.path.exists(path) and os.path.isfile(bundled):
         return bundled.read_text(encoding="utf-8"), f"{path}.k"
     try:
         if path.is_dir():
@@ -57,13 +72,17 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
 
 def load(spec: str | Path) -> Kernel:
     """The kernel of a spec file, or of a bundled spec by its bare name.  Raises `KgenError` with all its errors."""
-    text, name = read_spec(spec)
-    return Kernel(checker.check(syntax.parse(text, name)))
+    return loads(*read_spec(spec))
 
 
 def loads(text: str, name: str = "<text>") -> Kernel:
     """The kernel of a spec's text; `name` is what errors call it.  Raises `KgenError` with all its errors."""
-    return Kernel(checker.check(syntax.parse(text, name)))
+    from kgen.runtime import recall
+
+    head = recall.head(text, name) if recall.possible() else None
+    made = Kernel(_checked(text, name)) if head is None else Kernel._of(head)
+    made._text = text, name
+    return made
 
 
 def kernel(function: Callable[..., Any] | None = None) -> Kernel:
@@ -83,6 +102,10 @@ def kernel(function: Callable[..., Any] | None = None) -> Kernel:
     made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return made
 
+
+#: The default target on a GPU: of kernels that reduce or do not, from so many elements of the largest tensor on; the last that fits.
+#: CUDA keeps longer rows on the chip, and was as fast as Triton in every map measured, with the sooner first call.
+PREFERRED: tuple[tuple[bool, int, str], ...] = ((True, 0, "cuda"), (False, 0, "cuda"))
 
 #: Every kernel of this process by its `_key`: torch.compile follows a text where it does not follow an object.
 KERNELS: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
@@ -106,6 +129,9 @@ class Kernel:
     a tuple, or None.
     """
 
+    #: `_fast` is where `kgen.runtime.fast` keeps what calls left; a slot, which C finds at once.
+    __slots__ = ("__dict__", "__weakref__", "_fast")
+
     def __init__(self, kernel: checker.Kernel):
         self.kernel = kernel
         self.name = self.__name__ = kernel.name
@@ -113,6 +139,27 @@ class Kernel:
         self._launchers: dict[str, Any] = {}
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
         self._key = _known(self)
+
+    #: The text and its name, of a kernel that was loaded; how many calls of it were kept for other processes.
+    _text: tuple[str, str] | None = None
+    _recipes = 0
+    _head: dict[str, Any] | None = None
+
+    @classmethod
+    def _of(cls, head: dict[str, Any]) -> Kernel:
+        """The kernel of a text that was checked in another process; `kgen.runtime.recall` says what is known of it."""
+        made = cls.__new__(cls)
+        made._head, made._launchers = head, {}
+        made.name = made.__name__ = head["name"]
+        made.doc = made.__doc__ = head["doc"]
+        made._names = frozenset(name for name, _ in head["params"])
+        made._key = _known(made)
+        return made
+
+    @cached_property
+    def kernel(self) -> checker.Kernel:
+        assert self._text is not None
+        return _checked(*self._text)
 
     @cached_property
     def _calls(self) -> Any:
@@ -163,9 +210,7 @@ class Kernel:
 
         return operator(self)
 
-    def module(
-        self, names: dict[str, str] | None = None, like: Any = None, device: Any = None, dtype: Any = None, **values: Any
-    ) -> Any:
+    def module(self, names: dict[str, str] | None = None, like: Any = None, device: Any = None, dtype: Any = None, **values: Any) -> Any:
         """The kernel as an `nn.Module`: `layernorm.module(w=torch.ones(64), b=torch.zeros(64), eps=1e-5)`.
 
         `values` are parameters of the spec that the module has itself: float tensors become its parameters, integer ones its buffers,
@@ -188,6 +233,8 @@ class Kernel:
     def source(self, target: str) -> str:
         """The source for a target ("triton", "cuda" or "cpp"), for every dtype: what `kgen compile` writes and what runs (in C++, with
         the entries for the call's dtypes alone)."""
+        from kgen.backends import TARGETS
+
         if target not in TARGETS:
             raise KgenError(f"there is no target {target}", help=f"targets are {', '.join(TARGETS)}")
         return backend(target).render(self.kernel)
@@ -232,6 +279,7 @@ class Kernel:
         return f"$\\displaystyle {latex(self.kernel)}$"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A call like an earlier one does not come here where there is `kgen.runtime.fast`'s extension."""
         import torch
 
         out = target = None
@@ -248,6 +296,12 @@ class Kernel:
             or torch.autograd.forward_ad._current_level >= 0
         ):
             return self._special(args, kwargs, out, target)
+        if "kernel" not in self.__dict__:
+            from kgen.runtime import recall
+
+            result = recall.first(self, args, kwargs, out, target)
+            if result is not NotImplemented:
+                return result
         result = self._calls(args, kwargs, out, target)
         if result is not self._calls.miss:
             return result
@@ -264,6 +318,10 @@ class Kernel:
     def _run(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         """The plain call: the kernel runs now, whatever modes are on.  Raises `KgenError` for tensors that are no plain ones, and for
         those that require grad while grad mode is on."""
+        if fast := getattr(self, "_fast", None):
+            result = fast.call(args, {**kwargs, "out": out, "target": target} if out is not None or target is not None else kwargs)
+            if result is not NotImplemented:
+                return result
         result = self._calls(args, kwargs, out, target)
         return self._bound(args, kwargs, out, target) if result is self._calls.miss else result
 
@@ -287,7 +345,8 @@ class Kernel:
             from kgen.runtime.arguments import refuse_empty
 
             refuse_empty(self.kernel, call)
-        return self._launcher(target, call.device)
+        tensors = (*call.results.values(), *(call.given[p.name] for p in self.kernel.params if p.is_tensor))
+        return self._launcher(target, call.device, max(t.numel() for t in tensors))
 
     def _mark_written(self, call: Any, out: tuple) -> None:
         """Tell autograd of what was written in place or into `out`, as torch's own operators do."""
@@ -295,18 +354,19 @@ class Kernel:
 
         torch.autograd.graph.increment_version([*(call.results[r.name] for r in self.kernel.results if r.state is not None), *out])
 
-    def _preferred(self, device: Any) -> str:
-        """The target that a device's tensors run on by default: on a GPU CUDA for what reduces, where there is NVRTC, since it keeps
-        longer rows on the chip; else Triton."""
+    def _preferred(self, device: Any, elements: int = 0) -> str:
+        """The target that a device's tensors run on by default; `elements` are those of the largest tensor.  On a GPU PREFERRED says
+        which, as far as there is NVRTC."""
         if device.type != "cuda":
             return "cpp"
-        from kgen.runtime import nvrtc
+        from kgen.runtime import driver
 
-        return "cuda" if self._reduces and nvrtc.available() else "triton"
+        chosen = [target for reduces, least, target in PREFERRED if reduces == self._reduces and elements >= least][-1]
+        return chosen if chosen != "cuda" or driver.available() else "triton"
 
-    def _launcher(self, target: str | None, device: Any) -> Any:
-        """What launches on a device.  Raises `KgenError` where the target does not run there."""
-        chosen = target or self._preferred(device)
+    def _launcher(self, target: str | None, device: Any, elements: int = 0) -> Any:
+        """What launches on a device (`elements`: of the largest tensor).  Raises `KgenError` where the target does not run there."""
+        chosen = target or self._preferred(device, elements)
         runs_on = {"triton": "cuda", "cuda": "cuda", "cpp": "cpu"}
         if chosen not in (*runs_on, "torch"):
             raise KgenError(
@@ -395,6 +455,12 @@ class _Cpp:
             steps.append((self.entry(unit, call.binding), arguments, pointers, numbers))
         return steps
 
+    def lesson(self, plan: Any, call: Any) -> Any:
+        """What calls like this one launch; see `kgen.runtime.fast`."""
+        from kgen.runtime.fast import cpu_lesson
+
+        return cpu_lesson(plan.steps, self.kernel.params)
+
     def entry(self, unit: dict[str, Any], binding: dict[str, str]) -> Any:
         chosen = tuple(binding[v] for v in unit["dtype_variables"])
         key = (unit["name"], *binding.values())
@@ -415,8 +481,8 @@ class _Triton:
         from kgen.runtime.modules import import_source
 
         self.kernel = kernel
-        module = import_source(backend("triton").render(kernel), f"{kernel.name}_triton")
-        self.function = getattr(module, backend("triton").function_name(kernel))  # type: ignore[attr-defined]
+        self.module = import_source(backend("triton").render(kernel), f"{kernel.name}_triton")
+        self.function = getattr(self.module, backend("triton").function_name(kernel))  # type: ignore[attr-defined]
         self.names = list(inspect.signature(self.function).parameters)
 
     def __call__(self, call: Any) -> None:
@@ -424,7 +490,28 @@ class _Triton:
         arguments = dict(zip(self.names, (call.given[p.name] for p in self.kernel.params), strict=False))
         if fresh:
             arguments[self.names[-1]] = fresh[0] if len(fresh) == 1 else fresh
-        self.function(**arguments)
+        if not call.recorded:
+            self.function(**arguments)
+            return
+        from kgen.runtime.replay import Recording, watch
+
+        watch(self.module)
+        with Recording() as recording:
+            self.function(**arguments)
+        call.launched = recording
+
+    def lesson(self, plan: Any, call: Any) -> Any:
+        from kgen.runtime.replay import lesson
+
+        return lesson(call.launched, plan, call, self._derives) if call.launched is not None else None
+
+    @cached_property
+    def _derives(self) -> bool:
+        """Whether the host computes numbers out of the call's."""
+        if all(p.is_tensor for p in self.kernel.params):
+            return False
+        units = backend("cuda").layout(self.kernel)  # type: ignore[attr-defined]
+        return any(let.expr.name not in ("lit", "arg", "size") for unit in units for let in unit.numbers)
 
 
 class _Cuda:
@@ -437,6 +524,11 @@ class _Cuda:
 
     def __call__(self, call: Any) -> None:
         self.launcher(call)
+
+    def lesson(self, plan: Any, call: Any) -> Any:
+        from kgen.runtime.fast import cuda_lesson
+
+        return cuda_lesson(self.launcher, plan, call)
 
 
 __all__ = ["ELLIPSIS", "Kernel", "kernel", "load", "loads", "read_spec"]

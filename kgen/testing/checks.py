@@ -120,7 +120,9 @@ def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
         elif target == "triton":
             why = "" if importlib.util.find_spec("triton") else "triton is not installed"
         elif target == "cuda":
-            why = "" if importlib.util.find_spec("cuda") else "cuda-bindings is not installed"
+            from kgen.runtime import driver
+
+            why = "" if driver.available() else "NVRTC is not installed"
         if why:
             left_out[target] = why
         else:

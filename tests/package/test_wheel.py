@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT
 
 #: DESIGN.md's order: a module imports only what stands before it.
-ORDER = ("errors", "types", "syntax", "typeset", "ops", "expressions", "check", "ir", "host", "lower", "trace", "grad", "specialise", "rewrite", "precision", "schedule",
+ORDER = ("errors", "resources", "types", "syntax", "typeset", "ops", "expressions", "check", "ir", "host", "lower", "trace", "grad", "specialise", "rewrite", "precision", "schedule",
          "backends", "runtime", "show", "torch_op", "testing", "bench", "cli")  # fmt: skip
 #: The imports against it: a kernel is called the same way whether it runs at once or is differentiated and traced, and it
 #: shows and checks itself.
@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_carries_templates_prelude_grammar_and_specs(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {"kgen/grammar.lark", "kgen/prelude.k", "kgen/py.typed", "kgen/specs/gelu.k", "kgen/templates/macros.jinja"}
+    wanted = {"kgen/grammar.lark", "kgen/prelude.k", "kgen/py.typed", "kgen/specs/gelu.k", "kgen/templates/macros.jinja", "kgen/runtime/fastcall.c"}
     wanted |= {f"kgen/{p.relative_to(ROOT)}" for p in (ROOT / "templates").rglob("*") if p.is_file()}
     assert wanted <= names, wanted - names
     assert not [n for n in names if n.startswith("tests")]

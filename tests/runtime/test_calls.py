@@ -13,25 +13,33 @@ import pytest
 import torch
 
 import kgen
-from kgen.runtime import calls
+from kgen.runtime import calls, fast
 
 MIX = "mix(x: T[..., N], w: T[N], a: float, k: int = 2) -> y: T[..., N]\ny = x * w * a + k\n"
 STEP = "step(p: T[...], g: T[...], m: f32[...], lr: float) -> (p': T[...], m': f32[...], y: f32[...])\nm' = m + g\np' = p - lr * m'\ny = g * 2\n"
 TWO = "two(x: f32[..., N], z: f32[N]) -> (s: f32[...], y: f32[..., N])\ns = sum[N](x * z)\ny = x - s\n"
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["general", "fast"], autouse=True)
+def extension(request: pytest.FixtureRequest) -> Any:
+    """Each test twice: without `kgen.runtime.fast`'s extension, and with it where it can be built."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(fast, "LESSONS", fast.LESSONS * request.param)
+        yield fast.wait()
+
+
 @pytest.fixture(scope="module")
-def mix() -> kgen.Kernel:
+def mix(extension: bool) -> kgen.Kernel:
     return kgen.loads(MIX)
 
 
 @pytest.fixture(scope="module")
-def step() -> kgen.Kernel:
+def step(extension: bool) -> kgen.Kernel:
     return kgen.loads(STEP)
 
 
 @pytest.fixture(scope="module")
-def two() -> kgen.Kernel:
+def two(extension: bool) -> kgen.Kernel:
     return kgen.loads(TWO)
 
 
@@ -248,6 +256,7 @@ def test_an_empty_out_is_resized_each_time(mix: kgen.Kernel) -> None:
 
 def test_no_more_plans_are_kept_than_allowed(mix: kgen.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "KEPT", 5)
+    monkeypatch.setattr(fast, "LESSONS", 0)
     mix = kgen.loads(MIX)
     for _ in range(2):
         for n in range(12):

@@ -62,7 +62,7 @@ def test_results_that_are_not_used_have_no_cotangent(used: tuple[int, ...]) -> N
 
 def test_a_gradient_that_nobody_asks_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
-    monkeypatch.setattr(kgen.Kernel, "_preferred", lambda self, device: ran.append([r.name for r in self.kernel.results]) or "torch")
+    monkeypatch.setattr(kgen.Kernel, "_preferred", lambda self, *_: ran.append([r.name for r in self.kernel.results]) or "torch")
     for which in (1, 6):
         kgen.load("layernorm")(*leaves(CASES["layernorm"].tensors, which)).sum().backward()
     assert ran[1::2] == [["dx"], ["dw", "db"]]
@@ -202,7 +202,7 @@ def test_out_is_refused_where_a_gradient_would_be_lost() -> None:
 def test_the_target_holds_for_the_backward_too(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, asked = kgen.load("softmax"), []
     launcher = kgen.Kernel._launcher
-    monkeypatch.setattr(kgen.Kernel, "_launcher", lambda self, target, device: asked.append(target) or launcher(self, target, device))
+    monkeypatch.setattr(kgen.Kernel, "_launcher", lambda self, target, *given: asked.append(target) or launcher(self, target, *given))
     x = X.clone().requires_grad_()
     kernel(x, target="torch").sum().backward()
     assert asked == ["torch", "torch"]

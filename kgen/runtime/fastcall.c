@@ -1,0 +1,899 @@
+// The repeated calls of a kernel: what a first call worked out is compared, filled in and launched, without Python.
+//
+// In: the arguments of a call, and the plans and variants that earlier calls of the same kernel left (kgen/runtime/fast.py makes
+// them).  Out: the call's results; or nothing, where no plan fits or anything is out of the ordinary, and the call goes the way
+// that it would without this file.
+//
+// A plan belongs to a key: target, and each tensor's dispatch keys (which say whether it is plain, on a device, negated, an
+// inference tensor ...), dtype, device, sizes and strides.  A variant of it belongs to the tensors' places within 16 bytes and to
+// the numbers that its launches were prepared for.  Torch's headers are not needed: tensors are read through the C functions
+// that torch keeps stable for compiled models (aoti_torch_*); what those lack comes from functions found by name, and from two
+// places in memory that fast.py finds and tries before anything is called.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    TENSORS = 32,  // most tensors of a call, those it makes among them
+    NUMBERS = 32,  // most numbers of a call
+    WORDS = 512,   // most words of a key
+    BUCKETS = 256, // lists of plans
+    KEPT = 512,    // most plans of a kernel
+    VARIANTS = 64, // most variants of a plan
+    KNOWN = 16,    // most kinds of tensors (sets of dispatch keys)
+    REGISTERS = 6 + 8, // of the System V ABI: words of a CPU call that are passed in integer and in floating registers
+    STACK = 96,        // its other words
+    BYTES = 4096,      // most bytes of a launch's arguments
+    PARAMETERS = 256,  // most arguments of a launch
+};
+
+// ------------------------------------------------------------------------------------------------ what is found in torch
+
+typedef struct { unsigned grid[3], block[3], shared; void *stream, *attributes; unsigned count; } LaunchConfig;
+typedef struct { int id; char pad[4]; unsigned value[16]; } LaunchAttribute;
+
+static struct {
+    int32_t (*get_data_ptr)(void *, void **);
+    int32_t (*get_sizes)(void *, int64_t **);
+    int32_t (*get_strides)(void *, int64_t **);
+    int32_t (*get_dim)(void *, int64_t *);
+    int32_t (*get_dtype)(void *, int32_t *);
+    int32_t (*get_device_index)(void *, int32_t *);
+    int64_t (*function_modes)(void);    // at::impl::PythonTorchFunctionTLS::stack_len
+    int64_t (*dispatch_modes)(void);    // c10::impl::TorchDispatchModeTLS::stack_len
+    void **(*transforms)(void);         // at::functorch::getDynamicLayerStack, a std::vector: its begin and end
+    void **(*tracing)(void);            // torch::jit::tracer::getTracingState, a std::shared_ptr
+    bool (*autocast)(int);              // at::autocast::is_autocast_enabled of a kind of device
+    bool (*grad_mode)(void);            // c10::GradMode::is_enabled
+    bool (*requires_grad)(void *);      // c10::TensorImpl::requires_grad
+    void (*bump_version)(void *);       // torch::autograd::impl::bump_version
+    int32_t (*current_stream)(int32_t, void **);
+    int (*current_context)(void **);    // cuCtxGetCurrent
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+    int (*launch_ex)(const LaunchConfig *, void *, void **, void **);
+} torch;
+
+static struct { const char *name; void **place; } FUNCTIONS[] = {
+#define FOUND(name) {#name, (void **)&torch.name}
+    FOUND(get_data_ptr), FOUND(get_sizes), FOUND(get_strides), FOUND(get_dim), FOUND(get_dtype), FOUND(get_device_index),
+    FOUND(function_modes), FOUND(dispatch_modes), FOUND(transforms), FOUND(tracing), FOUND(autocast), FOUND(grad_mode),
+    FOUND(requires_grad), FOUND(bump_version), FOUND(current_stream), FOUND(current_context), FOUND(launch), FOUND(launch_ex),
+};
+
+static Py_ssize_t handle_offset;  // of the at::Tensor in a Python tensor
+static Py_ssize_t keys_offset;    // of the dispatch keys in a c10::TensorImpl
+static PyTypeObject *tensor_type, *parameter_type;
+static PyObject *compiler, *forward_ad, *is_compiling, *calls;  // dictionaries of torch.compiler and forward_ad; a function; kgen's
+static PyObject *s_compiling_flag, *s_is_compiling, *s_level, *s_out, *s_target, *s_advise;
+static uint64_t kinds_known[KNOWN];
+static int kinds_count;
+
+// ---------------------------------------------------------------------------------------------------------------- plans
+
+typedef struct { uint32_t at, which, code; } Fill;  // a word of the arguments, and the place or number that belongs there
+
+typedef struct {
+    int cuda;
+    void *function;
+    unsigned grid[3], block[3], shared, cluster;
+    char *arguments;         // CUDA: the kernel's arguments, one behind the other; CPU: words, by register and stack
+    int size;                // of those, in bytes
+    uint32_t *parameters;    // CUDA: where each argument begins
+    int parameter_count;
+    Fill *pointers, *numbers, *derived;
+    int pointer_count, number_count, derived_count, stack;
+} Launch;
+
+typedef struct { PyObject *shape, *strides, *dtype; bool large; } Make;
+
+typedef struct {
+    uint64_t places[2];      // 4 bits a tensor
+    uint64_t compared;       // a bit for each number that the launches were prepared for
+    int64_t numbers[NUMBERS];
+    PyObject *derive;        // makes numbers of the host's arithmetic out of the call's: bytes
+    PyObject *owner;         // what keeps the functions loaded
+    Make *makes;             // memory to work in
+    Launch *launches;
+    int make_count, count;
+} Variant;
+
+typedef struct Plan {
+    struct Plan *next;
+    int references;
+    uint64_t hash;
+    int words;
+    int64_t *key;
+    int tensors, given;      // given: parameters among them, the others are `out`
+    int device, device_type; // index, or -1 on the CPU
+    void *context;
+    Make *makes;
+    int make_count, results;
+    PyObject *allocate;
+    int (*pairs)[3];         // written, other, whether they may lie in one place
+    int64_t (*sizes)[2];     // bytes of both
+    int pair_count;
+    uint64_t empty, written; // bits of tensors without elements, and of those to mark as written
+    bool aligned, release;   // whether places count; whether other Python threads may run meanwhile
+    Variant *variants[VARIANTS];
+    int variant_count, oldest;
+} Plan;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *names, *defaults;  // of the parameters; NotImplemented where there is no default
+    char *kinds;                 // of each parameter: t(ensor), f(loat), i(nt)
+    int count, tensors, numbers, fresh;
+    bool takes_out, takes_target;
+    Plan *table[BUCKETS];
+    int plans;
+    PyObject *derive, *derived;  // the last numbers that were derived, which many tensors share
+    int64_t derived_from[NUMBERS];
+} Fast;
+
+typedef struct {
+    PyObject *values[TENSORS + NUMBERS];  // borrowed
+    PyObject *tensors[TENSORS];           // borrowed: parameters, then out
+    PyObject *out;                        // borrowed, or NULL
+    int64_t numbers[NUMBERS];             // doubles by their bits
+    uintptr_t places[TENSORS];
+    int64_t key[WORDS];
+    int words, tensor_count, target;
+} Call;
+
+static void release_makes(Make *makes, int count) {
+    for (int k = 0; k < count; k++) {
+        Py_XDECREF(makes[k].shape);
+        Py_XDECREF(makes[k].strides);
+        Py_XDECREF(makes[k].dtype);
+    }
+    PyMem_Free(makes);
+}
+
+static void release_variant(Variant *variant) {
+    for (int k = 0; variant->launches && k < variant->count; k++) {
+        Launch *launch = &variant->launches[k];
+        PyMem_Free(launch->arguments);
+        PyMem_Free(launch->parameters);
+        PyMem_Free(launch->pointers);
+        PyMem_Free(launch->numbers);
+        PyMem_Free(launch->derived);
+    }
+    PyMem_Free(variant->launches);
+    release_makes(variant->makes, variant->make_count);
+    Py_XDECREF(variant->derive);
+    Py_XDECREF(variant->owner);
+    PyMem_Free(variant);
+}
+
+static void release_plan(Plan *plan) {
+    if (--plan->references) return;
+    for (int k = 0; k < plan->variant_count; k++) release_variant(plan->variants[k]);
+    release_makes(plan->makes, plan->make_count);
+    Py_XDECREF(plan->allocate);
+    PyMem_Free(plan->pairs);
+    PyMem_Free(plan->sizes);
+    PyMem_Free(plan->key);
+    PyMem_Free(plan);
+}
+
+// ------------------------------------------------------------------------------------------------------ reading a call
+
+static inline void *handle(PyObject *tensor) { return (char *)tensor + handle_offset; }
+
+static inline void *implementation(PyObject *tensor) { return *(void **)handle(tensor); }
+
+static inline uint64_t dispatch_keys(PyObject *tensor) { return *(uint64_t *)((char *)implementation(tensor) + keys_offset); }
+
+static inline bool is_plain_type(PyObject *value) { return Py_TYPE(value) == tensor_type || Py_TYPE(value) == parameter_type; }
+
+// Adds a tensor's part of the key and its place; false where it is none that a plan knows.  Only tensors whose dispatch keys a
+// plan has are read further: of others the C functions may fail.
+static bool read_tensor(Call *call, int k, PyObject *tensor) {
+    if (!is_plain_type(tensor) || !implementation(tensor)) return false;
+    uint64_t keys = dispatch_keys(tensor);
+    int known = 0;
+    while (known < kinds_count && kinds_known[known] != keys) known++;
+    if (known == kinds_count) return false;
+    void *own = handle(tensor), *place;
+    int64_t rank, *sizes, *strides, *key = call->key + call->words;
+    int32_t dtype, device;
+    if (torch.get_dim(own, &rank) || rank < 0 || call->words + 2 + 2 * rank > WORDS) return false;
+    if (torch.get_dtype(own, &dtype) || torch.get_device_index(own, &device) || torch.get_data_ptr(own, &place)) return false;
+    if (torch.get_sizes(own, &sizes) || torch.get_strides(own, &strides)) return false;
+    key[0] = (int64_t)keys;
+    key[1] = (int64_t)(uint8_t)dtype | (int64_t)(uint16_t)device << 8 | rank << 24;
+    for (int64_t d = 0; d < rank; d++) key[2 + d] = sizes[d];
+    for (int64_t d = 0; d < rank; d++) key[2 + rank + d] = strides[d];
+    call->words += (int)(2 + 2 * rank);
+    call->tensors[k] = tensor;
+    call->places[k] = (uintptr_t)place;
+    return true;
+}
+
+// The tensors of `out`, one or a tuple of them, behind the parameters.
+static bool read_out(const Fast *self, Call *call) {
+    PyObject *out = call->out;
+    if (!out) return true;
+    if (self->tensors + self->fresh > TENSORS) return false;
+    if (!PyTuple_CheckExact(out)) return self->fresh == 1 && read_tensor(call, call->tensor_count++, out);
+    if (PyTuple_GET_SIZE(out) != self->fresh || self->fresh == 0) return false;
+    for (int k = 0; k < self->fresh; k++)
+        if (!read_tensor(call, call->tensor_count++, PyTuple_GET_ITEM(out, k))) return false;
+    return true;
+}
+
+static int target_code(PyObject *target) {
+    static const char *const names[] = {"triton", "cuda", "cpp", "torch"};
+    if (target == NULL || target == Py_None) return 0;
+    for (int k = 0; k < 4 && PyUnicode_CheckExact(target); k++)
+        if (PyUnicode_CompareWithASCIIString(target, names[k]) == 0) return k + 1;
+    return -1;
+}
+
+static bool same_name(PyObject *a, PyObject *b) { return a == b || PyUnicode_Compare(a, b) == 0; }
+
+// Puts the arguments in the order of the parameters; false where some are too many, unknown or missing.
+static bool arrange(const Fast *self, Call *call, PyObject *args, PyObject *kwargs) {
+    Py_ssize_t given = PyTuple_GET_SIZE(args);
+    if (given > self->count) return false;
+    call->out = NULL;
+    call->target = 0;
+    for (Py_ssize_t k = 0; k < given; k++) call->values[k] = PyTuple_GET_ITEM(args, k);
+    for (Py_ssize_t k = given; k < self->count; k++) call->values[k] = PyTuple_GET_ITEM(self->defaults, k);
+    if (kwargs) {
+        PyObject *name, *value;
+        Py_ssize_t at = 0;
+        while (PyDict_Next(kwargs, &at, &name, &value)) {
+            if (self->takes_out && same_name(name, s_out)) {
+                call->out = value == Py_None ? NULL : value;
+            } else if (self->takes_target && same_name(name, s_target)) {
+                if ((call->target = target_code(value)) < 0) return false;
+            } else {
+                Py_ssize_t k = given;
+                while (k < self->count && !same_name(name, PyTuple_GET_ITEM(self->names, k))) k++;
+                if (k == self->count) return false;
+                call->values[k] = value;
+            }
+        }
+    }
+    return true;
+}
+
+// Reads the arguments into a call; false where one is not of the kind that plans have.
+static bool read_call(const Fast *self, Call *call, PyObject *args, PyObject *kwargs) {
+    if (!arrange(self, call, args, kwargs)) return false;
+    int number = 0;
+    call->words = 1;
+    call->tensor_count = 0;
+    for (int k = 0; k < self->count; k++) {
+        PyObject *value = call->values[k];
+        if (self->kinds[k] == 't') {
+            if (!read_tensor(call, call->tensor_count++, value)) return false;
+        } else if (PyFloat_CheckExact(value) && self->kinds[k] == 'f') {
+            double x = PyFloat_AS_DOUBLE(value);
+            memcpy(&call->numbers[number++], &x, sizeof x);
+        } else if (PyLong_CheckExact(value)) {
+            int overflow = 0;
+            int64_t x = PyLong_AsLongLongAndOverflow(value, &overflow);
+            if (overflow || (self->kinds[k] == 'f' && (x > 1LL << 53 || x < -(1LL << 53)))) return false;
+            double as_float = (double)x;
+            if (self->kinds[k] == 'f') memcpy(&x, &as_float, sizeof x);
+            call->numbers[number++] = x;
+        } else {
+            return false;  // another kind of number, or none
+        }
+    }
+    if (!read_out(self, call)) return false;
+    call->key[0] = call->target | (call->out ? 8 : 0);
+    return true;
+}
+
+static uint64_t hash_of(const int64_t *key, int words) {
+    uint64_t hash = 0x9E3779B97F4A7C15u;
+    for (int k = 0; k < words; k++) hash = (hash ^ (uint64_t)key[k]) * 0xD6E8FEB86659FD93u, hash ^= hash >> 32;
+    return hash;
+}
+
+static Plan *find(const Fast *self, const Call *call) {
+    uint64_t hash = hash_of(call->key, call->words);
+    for (Plan *plan = self->table[hash % BUCKETS]; plan; plan = plan->next)
+        if (plan->hash == hash && plan->words == call->words && !memcmp(plan->key, call->key, sizeof(int64_t) * (size_t)call->words))
+            return plan;
+    return NULL;
+}
+
+// ---------------------------------------------------------------------------------------------------------- may it run
+
+// Whether torch is in none of the modes in which a call is more than its launches.
+static bool ordinary(void) {
+    if (torch.function_modes() || torch.dispatch_modes() || *torch.tracing()) return false;
+    void **layers = torch.transforms();
+    if (layers[0] != layers[1]) return false;
+    if (PyDict_GetItem(compiler, s_compiling_flag) != Py_False || PyDict_GetItem(compiler, s_is_compiling) != is_compiling) return false;
+    PyObject *level = PyDict_GetItem(forward_ad, s_level);
+    return level && PyLong_CheckExact(level) && PyLong_AsLong(level) < 0;
+}
+
+static bool may_run(const Plan *plan, const Call *call) {
+    if (torch.autocast(plan->device_type)) return false;
+    bool tracked = torch.grad_mode();
+    for (int k = tracked ? 0 : plan->given; k < plan->tensors; k++)
+        if (torch.requires_grad(implementation(call->tensors[k]))) return false;
+    for (int k = 0; k < plan->tensors; k++)
+        if (!call->places[k] && !(plan->empty >> k & 1)) return false;  // its storage was freed
+    for (int k = 0; k < plan->pair_count; k++) {
+        uintptr_t a = call->places[plan->pairs[k][0]], b = call->places[plan->pairs[k][1]];
+        if (a < b + (uintptr_t)plan->sizes[k][1] && b < a + (uintptr_t)plan->sizes[k][0] && (a != b || !plan->pairs[k][2])) return false;
+    }
+    if (plan->device >= 0) {
+        void *context;
+        if (torch.current_context(&context) || context != plan->context) return false;
+    }
+    return true;
+}
+
+static Variant *choose(const Plan *plan, const Call *call, int places, int numbers) {
+    uint64_t low[2] = {0, 0};
+    if (plan->aligned)
+        for (int k = 0; k < places; k++) low[k / 16] |= (call->places[k] & 15) << (k % 16 * 4);
+    for (int v = 0; v < plan->variant_count; v++) {
+        Variant *variant = plan->variants[v];
+        if (variant->places[0] != low[0] || variant->places[1] != low[1]) continue;
+        int k = 0;
+        while (k < numbers && (!(variant->compared >> k & 1) || variant->numbers[k] == call->numbers[k])) k++;
+        if (k == numbers) return variant;
+    }
+    return NULL;
+}
+
+// ------------------------------------------------------------------------------------------------------------ it runs
+
+// A new tensor, whose place is known then; NULL with an exception, or without one where it is none that can be read.
+static PyObject *make(const Make *wanted, PyObject *allocate, uintptr_t *place) {
+    PyObject *arguments[] = {NULL, wanted->shape, wanted->strides, wanted->dtype};
+    PyObject *made = PyObject_Vectorcall(allocate, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    if (made && wanted->large) {
+        PyObject *advise = PyDict_GetItem(calls, s_advise);
+        PyObject *same = advise ? PyObject_CallOneArg(advise, made) : NULL;
+        if (!same) Py_CLEAR(made);
+        Py_XDECREF(same);
+    }
+    void *found = NULL;
+    if (made && (!is_plain_type(made) || torch.get_data_ptr(handle(made), &found))) Py_CLEAR(made);
+    *place = (uintptr_t)found;
+    return made;
+}
+
+// A launch's arguments, with this call's places and numbers in them.  They lie with the call: while the driver or a CPU kernel works,
+// another thread may make the same launch.
+static void fill(char *to, const Launch *launch, const Call *call, const char *derived) {
+    memcpy(to, launch->arguments, (size_t)launch->size);
+    for (int k = 0; k < launch->pointer_count; k++) memcpy(to + launch->pointers[k].at, &call->places[launch->pointers[k].which], 8);
+    for (int k = 0; k < launch->number_count; k++) {
+        const Fill *f = &launch->numbers[k];
+        const int64_t *from = &call->numbers[f->which];
+        if (f->code == 'f') {  // a double rounded once to f32
+            double wide;
+            memcpy(&wide, from, 8);
+            float x = (float)wide;
+            memcpy(to + f->at, &x, 4);
+        } else {
+            memcpy(to + f->at, from, f->code);  // bytes: a double, or the low ones of an integer, which wraps
+        }
+    }
+    for (int k = 0; k < launch->derived_count; k++) memcpy(to + launch->derived[k].at, derived + launch->derived[k].which, launch->derived[k].code);
+}
+
+static int launch_cuda(const Launch *launch, char *arguments, void *stream) {
+    const unsigned *g = launch->grid, *b = launch->block;
+    void *parameters[PARAMETERS];
+    for (int k = 0; k < launch->parameter_count; k++) parameters[k] = arguments + launch->parameters[k];
+    if (launch->cluster <= 1)
+        return torch.launch(launch->function, g[0], g[1], g[2], b[0], b[1], b[2], launch->shared, stream, parameters, NULL);
+    LaunchAttribute cluster = {.id = 4, .value = {launch->cluster, 1, 1}};
+    LaunchConfig config = {{g[0], g[1], g[2]}, {b[0], b[1], b[2]}, launch->shared, stream, &cluster, 1};
+    return torch.launch_ex(&config, launch->function, parameters, NULL);
+}
+
+#if defined(__x86_64__) && !defined(_WIN32)
+// A function of any integers, pointers and doubles: the first six and eight travel in registers, whatever their order, the others
+// in order on the stack, where a struct by value lies just so.  Registers and words that it has no parameter for do no harm.
+#define CALL_WITH(n) do { \
+        typedef struct { uint64_t words[n]; } Stack; \
+        typedef void (*Function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, double, double, double, double, double, double, double, double, Stack); \
+        Stack stack; \
+        memcpy(stack.words, words + REGISTERS, sizeof stack); \
+        ((Function)launch->function)(words[0], words[1], words[2], words[3], words[4], words[5], \
+            floats[0], floats[1], floats[2], floats[3], floats[4], floats[5], floats[6], floats[7], stack); \
+    } while (0)
+
+static void launch_cpu(const Launch *launch, const uint64_t *words) {
+    double floats[8];
+    memcpy(floats, words + 6, sizeof floats);
+    if (launch->stack <= 8) CALL_WITH(8);
+    else if (launch->stack <= 32) CALL_WITH(32);
+    else CALL_WITH(STACK);
+}
+#define CPU_CALLS 1
+#else
+static void launch_cpu(const Launch *launch, const uint64_t *words) { (void)launch, (void)words; }
+#define CPU_CALLS 0
+#endif
+
+// Runs a variant's launches on places that are filled in; the number of a CUDA error, 0 for none.
+static int run(const Plan *plan, const Variant *variant, const Call *call, const char *derived, int *done) {
+    void *stream = NULL;
+    int status = 0;
+    *done = 0;
+    if (plan->device >= 0 && (status = torch.current_stream(plan->device, &stream))) return status;
+    for (int k = 0; k < variant->count && !status; k++, *done += !status) {
+        const Launch *launch = &variant->launches[k];
+        uint64_t arguments[BYTES / 8];
+        fill((char *)arguments, launch, call, derived);
+        PyThreadState *thread = plan->release ? PyEval_SaveThread() : NULL;
+        if (launch->cuda) status = launch_cuda(launch, (char *)arguments, stream);
+        else launch_cpu(launch, arguments);
+        if (thread) PyEval_RestoreThread(thread);
+    }
+    return status;
+}
+
+// The numbers of the host's arithmetic, as bytes; borrowed, or NULL with an exception.
+static PyObject *derive(Fast *self, PyObject *function, const Call *call) {
+    size_t size = sizeof(int64_t) * (size_t)self->numbers;
+    if (self->derive == function && self->derived && !memcmp(self->derived_from, call->numbers, size)) return self->derived;
+    PyObject *values = PyTuple_New(self->numbers);
+    for (int k = 0, n = 0; values && k < self->count; k++) {
+        if (self->kinds[k] == 't') continue;
+        double x;
+        memcpy(&x, &call->numbers[n], sizeof x);
+        PyObject *value = self->kinds[k] == 'f' ? PyFloat_FromDouble(x) : PyLong_FromLongLong(call->numbers[n]);
+        if (!value) Py_CLEAR(values);
+        else PyTuple_SET_ITEM(values, n++, value);
+    }
+    PyObject *derived = values ? PyObject_CallOneArg(function, values) : NULL;
+    Py_XDECREF(values);
+    if (!derived || !PyBytes_CheckExact(derived)) {
+        Py_XDECREF(derived);
+        return NULL;
+    }
+    Py_INCREF(function);
+    Py_XSETREF(self->derive, function);
+    Py_XSETREF(self->derived, derived);
+    memcpy(self->derived_from, call->numbers, size);
+    return derived;
+}
+
+// The results of a call of a plan; NULL where it cannot run so (without an exception), or failed (with one).
+static PyObject *execute(Fast *self, Plan *plan, Call *call) {
+    PyObject *made[TENSORS], *result = NULL, *derived = NULL;
+    int count = plan->tensors, fresh = 0, done;
+    for (; fresh < plan->make_count; fresh++, count++)
+        if (!(made[fresh] = make(&plan->makes[fresh], plan->allocate, &call->places[count]))) goto end;
+    Variant *variant = choose(plan, call, count, self->numbers);
+    if (!variant) goto end;
+    for (int k = 0; k < variant->make_count; k++, fresh++, count++)
+        if (!(made[fresh] = make(&variant->makes[k], plan->allocate, &call->places[count]))) goto end;
+    if (variant->derive) {
+        if (!(derived = derive(self, variant->derive, call))) goto end;
+        Py_INCREF(derived);
+    }
+    if (run(plan, variant, call, derived ? PyBytes_AS_STRING(derived) : NULL, &done)) {
+        if (done) PyErr_SetString(PyExc_RuntimeError, "CUDA: a later launch of a kernel failed");
+        goto end;  // else the slow way fails and says why
+    }
+    for (int k = 0; k < plan->tensors; k++)
+        if (plan->written >> k & 1) torch.bump_version(handle(call->tensors[k]));
+    if (call->out || !plan->results) {
+        result = !call->out ? Py_None : PyTuple_CheckExact(call->out) && self->fresh == 1 ? PyTuple_GET_ITEM(call->out, 0) : call->out;
+        Py_INCREF(result);
+    } else if (plan->results == 1) {
+        result = made[0];
+        Py_INCREF(result);
+    } else if ((result = PyTuple_New(plan->results))) {
+        for (int k = 0; k < plan->results; k++) {
+            Py_INCREF(made[k]);
+            PyTuple_SET_ITEM(result, k, made[k]);
+        }
+    }
+end:
+    while (fresh > 0) Py_DECREF(made[--fresh]);
+    Py_XDECREF(derived);
+    return result;
+}
+
+static PyObject *fast_try(Fast *self, PyObject *args, PyObject *kwargs) {
+    Call call;
+    if (!self->plans || !ordinary() || !read_call(self, &call, args, kwargs)) return NULL;
+    Plan *plan = find(self, &call);
+    if (!plan || !may_run(plan, &call)) return NULL;
+    plan->references++;  // allocation may collect garbage, and that run anything
+    PyObject *result = execute(self, plan, &call);
+    release_plan(plan);
+    return result;
+}
+
+// -------------------------------------------------------------------------------------------------- what calls leave behind
+
+static void *array(Py_ssize_t count, size_t size) {
+    void *made = PyMem_Calloc((size_t)(count > 0 ? count : 1), size);
+    if (!made) PyErr_NoMemory();
+    return made;
+}
+
+// (shape, strides, dtype, large) for each new tensor.
+static bool read_makes(PyObject *given, Make **makes, int *count) {
+    Py_ssize_t n = PyTuple_GET_SIZE(given);
+    if (!(*makes = array(n, sizeof(Make)))) return false;
+    for (; *count < n; ++*count) {
+        Make *to = *makes + *count;
+        int large;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, *count), "O!O!Op", &PyTuple_Type, &to->shape, &PyTuple_Type, &to->strides, &to->dtype, &large)) {
+            to->shape = to->strides = to->dtype = NULL;
+            return false;
+        }
+        to->large = large;
+        Py_INCREF(to->shape), Py_INCREF(to->strides), Py_INCREF(to->dtype);
+    }
+    return true;
+}
+
+// ((at, which, code), ...)
+static bool read_fills(PyObject *given, Fill **fills, int *count) {
+    *count = (int)PyTuple_GET_SIZE(given);
+    if (!(*fills = array(*count, sizeof(Fill)))) return false;
+    for (int k = 0; k < *count; k++)
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, k), "III", &(*fills)[k].at, &(*fills)[k].which, &(*fills)[k].code)) return false;
+    return true;
+}
+
+// (cuda, function, grid, block, shared, cluster, arguments, where parameters begin or how many words lie on the stack, fills ...)
+static bool read_launch(PyObject *given, Launch *to) {
+    unsigned long long function;
+    Py_buffer arguments;
+    PyObject *parameters, *pointers, *numbers, *derived;
+    if (!PyArg_ParseTuple(given, "pK(III)(III)IIy*O!iO!O!O!", &to->cuda, &function, &to->grid[0], &to->grid[1], &to->grid[2], &to->block[0],
+                          &to->block[1], &to->block[2], &to->shared, &to->cluster, &arguments, &PyTuple_Type, &parameters, &to->stack,
+                          &PyTuple_Type, &pointers, &PyTuple_Type, &numbers, &PyTuple_Type, &derived))
+        return false;
+    to->function = (void *)(uintptr_t)function;
+    Py_ssize_t size = to->cuda ? arguments.len : (Py_ssize_t)sizeof(uint64_t) * (REGISTERS + STACK);
+    to->size = (int)size;
+    if (arguments.len <= size && size <= BYTES && (to->arguments = array(size, 1))) memcpy(to->arguments, arguments.buf, (size_t)arguments.len);
+    PyBuffer_Release(&arguments);
+    if (!to->arguments || to->stack > STACK || (!to->cuda && !CPU_CALLS)) return false;
+    if (to->cuda && !(to->cluster > 1 ? (void *)torch.launch_ex : (void *)torch.launch)) return false;
+    Py_ssize_t count = PyTuple_GET_SIZE(parameters);
+    if (count > PARAMETERS || !(to->parameters = array(count, sizeof *to->parameters))) return false;
+    to->parameter_count = (int)count;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(parameters, k));
+        if (at < 0 || at >= size) return false;
+        to->parameters[k] = (uint32_t)at;
+    }
+    if (!read_fills(pointers, &to->pointers, &to->pointer_count) || !read_fills(numbers, &to->numbers, &to->number_count)) return false;
+    if (!read_fills(derived, &to->derived, &to->derived_count)) return false;
+    for (int k = 0; k < to->pointer_count; k++)
+        if (to->pointers[k].at + 8 > size || to->pointers[k].which >= TENSORS) return false;
+    for (int k = 0; k < to->number_count; k++)
+        if (to->numbers[k].at + 8 > size || to->numbers[k].which >= NUMBERS || (to->numbers[k].code > 8 && to->numbers[k].code != 'f')) return false;
+    for (int k = 0; k < to->derived_count; k++)
+        if (to->derived[k].at + to->derived[k].code > size) return false;
+    return true;
+}
+
+static PyObject *said(bool kept) {
+    if (!kept && PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(kept);
+}
+
+static void forget(Fast *self) {
+    for (int k = 0; k < BUCKETS; k++) {
+        while (self->table[k]) {
+            Plan *plan = self->table[k];
+            self->table[k] = plan->next;
+            release_plan(plan);
+        }
+    }
+    self->plans = 0;
+}
+
+// Fast.plan(args, kwargs, device type, device, context, makes, results, allocate, pairs, empty, written, aligned, release): keeps
+// the plan of these arguments.  Returns whether it could.
+static PyObject *fast_plan(Fast *self, PyObject *given) {
+    PyObject *args, *kwargs, *makes, *allocate, *pairs;
+    int type, device, results, aligned, release;
+    unsigned long long context, empty, written;
+    if (!PyArg_ParseTuple(given, "O!O!iiKO!iOO!KKpp", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &type, &device, &context, &PyTuple_Type,
+                          &makes, &results, &allocate, &PyTuple_Type, &pairs, &empty, &written, &aligned, &release))
+        return NULL;
+    Call call;
+    if (device >= 0 && !(torch.current_stream && torch.current_context)) return said(false);
+    if (!arrange(self, &call, args, kwargs)) return said(false);
+    for (int k = 0; k < self->count + 1; k++) {  // kinds of tensors seen for the first time; whoever calls this has looked at them
+        PyObject *tensor = k < self->count ? call.values[k] : call.out;
+        Py_ssize_t several = k == self->count && tensor && PyTuple_CheckExact(tensor) ? PyTuple_GET_SIZE(tensor) : -1;
+        for (Py_ssize_t j = 0; tensor && j < (several < 0 ? 1 : several); j++) {
+            PyObject *one = several < 0 ? tensor : PyTuple_GET_ITEM(tensor, j);
+            if (!is_plain_type(one) || !implementation(one)) continue;
+            int known = 0;
+            while (known < kinds_count && kinds_known[known] != dispatch_keys(one)) known++;
+            if (known == kinds_count && known < KNOWN) kinds_known[kinds_count++] = dispatch_keys(one);
+        }
+    }
+    if (!read_call(self, &call, args, kwargs) || call.tensor_count + PyTuple_GET_SIZE(makes) > TENSORS) return said(false);
+    if (find(self, &call)) return said(true);
+    Plan *plan = array(1, sizeof(Plan));
+    if (!plan) return NULL;
+    plan->references = 1;
+    plan->words = call.words;
+    plan->hash = hash_of(call.key, call.words);
+    plan->tensors = call.tensor_count;
+    plan->given = self->tensors;
+    plan->device_type = type;
+    plan->device = device;
+    plan->context = (void *)(uintptr_t)context;
+    plan->results = results;
+    plan->empty = empty;
+    plan->written = written;
+    plan->aligned = aligned;
+    plan->release = release;
+    Py_INCREF(plan->allocate = allocate);
+    plan->pair_count = (int)PyTuple_GET_SIZE(pairs);
+    plan->key = array(call.words, sizeof(int64_t));
+    plan->pairs = array(plan->pair_count, sizeof *plan->pairs);
+    plan->sizes = array(plan->pair_count, sizeof *plan->sizes);
+    bool read = plan->key && plan->pairs && plan->sizes && read_makes(makes, &plan->makes, &plan->make_count);
+    for (int k = 0; read && k < plan->pair_count; k++) {
+        int *pair = plan->pairs[k];
+        long long first, second;
+        read = PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, k), "iiLLp", &pair[0], &pair[1], &first, &second, &pair[2]);
+        plan->sizes[k][0] = first, plan->sizes[k][1] = second;
+        read = read && pair[0] >= 0 && pair[0] < plan->tensors && pair[1] >= 0 && pair[1] < plan->tensors;
+    }
+    if (!read || plan->results > plan->make_count) {
+        plan->pair_count = 0;
+        release_plan(plan);
+        return said(false);
+    }
+    memcpy(plan->key, call.key, sizeof(int64_t) * (size_t)call.words);
+    if (self->plans >= KEPT) forget(self);
+    plan->next = self->table[plan->hash % BUCKETS];
+    self->table[plan->hash % BUCKETS] = plan;
+    self->plans++;
+    return said(true);
+}
+
+// Fast.variant(args, kwargs, made, compared, derive, makes, launches, owner): adds a variant to the plan of these arguments, whose call
+// made these tensors.  Returns whether it could.
+static PyObject *fast_variant(Fast *self, PyObject *given) {
+    PyObject *args, *kwargs, *made, *derive, *makes, *launches, *owner;
+    unsigned long long compared;
+    if (!PyArg_ParseTuple(given, "O!O!O!KOO!O!O", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &PyTuple_Type, &made, &compared, &derive,
+                          &PyTuple_Type, &makes, &PyTuple_Type, &launches, &owner))
+        return NULL;
+    Call call;
+    Plan *plan = read_call(self, &call, args, kwargs) ? find(self, &call) : NULL;
+    if (!plan || PyTuple_GET_SIZE(made) != plan->make_count || call.tensor_count + plan->make_count + PyTuple_GET_SIZE(makes) > TENSORS)
+        return said(false);
+    int places = call.tensor_count;
+    for (int k = 0; k < plan->make_count; k++) {
+        void *place = NULL;
+        PyObject *tensor = PyTuple_GET_ITEM(made, k);
+        if (!is_plain_type(tensor) || torch.get_data_ptr(handle(tensor), &place)) return said(false);
+        call.places[places++] = (uintptr_t)place;
+    }
+    if (choose(plan, &call, places, self->numbers)) return said(true);
+    Variant *variant = array(1, sizeof(Variant));
+    if (!variant) return NULL;
+    if (plan->aligned)
+        for (int k = 0; k < places; k++) variant->places[k / 16] |= (call.places[k] & 15) << (k % 16 * 4);
+    variant->compared = compared;
+    memcpy(variant->numbers, call.numbers, sizeof call.numbers);
+    if (derive != Py_None) Py_INCREF(variant->derive = derive);
+    Py_INCREF(variant->owner = owner);
+    bool read = (variant->launches = array(PyTuple_GET_SIZE(launches), sizeof(Launch))) && read_makes(makes, &variant->makes, &variant->make_count);
+    for (; read && variant->count < PyTuple_GET_SIZE(launches); variant->count++)
+        if (!read_launch(PyTuple_GET_ITEM(launches, variant->count), &variant->launches[variant->count])) {
+            variant->count++;
+            read = false;
+            break;
+        }
+    if (!read || plan->references > 1) {  // running: its variants stay as they are
+        release_variant(variant);
+        return said(false);
+    }
+    if (plan->variant_count < VARIANTS) {
+        plan->variants[plan->variant_count++] = variant;
+    } else {
+        release_variant(plan->variants[plan->oldest]);
+        plan->variants[plan->oldest] = variant;
+        plan->oldest = (plan->oldest + 1) % VARIANTS;
+    }
+    return said(true);
+}
+
+static PyObject *fast_forget(Fast *self, PyObject *unused) {
+    (void)unused;
+    forget(self);
+    Py_RETURN_NONE;
+}
+
+// Fast.counts() -> (plans, variants)
+static PyObject *fast_counts(Fast *self, PyObject *unused) {
+    (void)unused;
+    int variants = 0;
+    for (int k = 0; k < BUCKETS; k++)
+        for (Plan *plan = self->table[k]; plan; plan = plan->next) variants += plan->variant_count;
+    return Py_BuildValue("ii", self->plans, variants);
+}
+
+// Fast(names, kinds, defaults, fresh results, takes `out`, takes `target`)
+static int fast_init(Fast *self, PyObject *args, PyObject *kwargs) {
+    PyObject *names, *defaults;
+    const char *kinds;
+    Py_ssize_t length;
+    int fresh, takes_out, takes_target;
+    (void)kwargs;
+    if (self->names || !PyArg_ParseTuple(args, "O!s#O!ipp", &PyTuple_Type, &names, &kinds, &length, &PyTuple_Type, &defaults, &fresh, &takes_out, &takes_target))
+        return -1;
+    if (PyTuple_GET_SIZE(names) != length || PyTuple_GET_SIZE(defaults) != length || length > TENSORS) {
+        PyErr_SetString(PyExc_ValueError, "names, kinds and defaults are of different lengths, or too many");
+        return -1;
+    }
+    if (!(self->kinds = array(length + 1, 1))) return -1;
+    memcpy(self->kinds, kinds, (size_t)length);
+    self->count = (int)length;
+    for (int k = 0; k < self->count; k++) *(kinds[k] == 't' ? &self->tensors : &self->numbers) += 1;
+    Py_INCREF(self->names = names), Py_INCREF(self->defaults = defaults);
+    self->fresh = fresh, self->takes_out = takes_out, self->takes_target = takes_target;
+    return 0;
+}
+
+static void fast_dealloc(Fast *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    forget(self);
+    Py_XDECREF(self->names), Py_XDECREF(self->defaults), Py_XDECREF(self->derive), Py_XDECREF(self->derived);
+    PyMem_Free(self->kinds);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+// Fast.call(args, kwargs): the results, or NotImplemented.
+static PyObject *fast_call(Fast *self, PyObject *given) {
+    PyObject *args, *kwargs, *result;
+    if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs)) return NULL;
+    result = fast_try(self, args, kwargs);
+    if (!result && !PyErr_Occurred()) Py_RETURN_NOTIMPLEMENTED;
+    return result;
+}
+
+static PyMethodDef fast_methods[] = {
+    {"plan", (PyCFunction)fast_plan, METH_VARARGS, NULL},       {"variant", (PyCFunction)fast_variant, METH_VARARGS, NULL},
+    {"call", (PyCFunction)fast_call, METH_VARARGS, NULL},       {"forget", (PyCFunction)fast_forget, METH_NOARGS, NULL},
+    {"counts", (PyCFunction)fast_counts, METH_NOARGS, NULL},    {0},
+};
+static PyType_Slot fast_slots[] = {
+    {Py_tp_init, fast_init}, {Py_tp_dealloc, fast_dealloc}, {Py_tp_methods, fast_methods}, {Py_tp_new, PyType_GenericNew}, {0},
+};
+static PyType_Spec fast_spec = {"kgen_fastcall.Fast", sizeof(Fast), 0, Py_TPFLAGS_DEFAULT, fast_slots};
+static PyTypeObject *fast_type;
+
+// --------------------------------------------------------------------------------------------------------------- the module
+
+static ternaryfunc slow_call;    // what calls a Kernel without this file: its __call__
+static Py_ssize_t kernel_offset; // of a Kernel's Fast
+
+static PyObject *kernel_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *fast = *(PyObject **)((char *)self + kernel_offset);
+    if (fast && Py_TYPE(fast) == fast_type) {
+        PyObject *result = fast_try((Fast *)fast, args, kwargs);
+        if (result || PyErr_Occurred()) return result;
+    }
+    return slow_call(self, args, kwargs);
+}
+
+// install(type, member): calls of the type's instances try the Fast that this slot of theirs holds, and then their __call__.
+static PyObject *install(PyObject *module, PyObject *given) {
+    PyTypeObject *type;
+    PyMemberDescrObject *member;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "O!O!", &PyType_Type, &type, &PyMemberDescr_Type, &member)) return NULL;
+    if (type->tp_call != kernel_call) {
+        kernel_offset = member->d_member->offset;
+        slow_call = type->tp_call;
+        type->tp_call = kernel_call;
+    }
+    Py_RETURN_NONE;
+}
+
+// setup(addresses by name, handle offset, keys offset, Tensor, Parameter, vars(torch.compiler), vars(forward_ad), vars(calls))
+static PyObject *setup(PyObject *module, PyObject *given) {
+    PyObject *found;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "O!nnO!O!O!O!O!", &PyDict_Type, &found, &handle_offset, &keys_offset, &PyType_Type, &tensor_type, &PyType_Type,
+                          &parameter_type, &PyDict_Type, &compiler, &PyDict_Type, &forward_ad, &PyDict_Type, &calls))
+        return NULL;
+    for (size_t k = 0; k < sizeof FUNCTIONS / sizeof *FUNCTIONS; k++) {
+        PyObject *address = PyDict_GetItemString(found, FUNCTIONS[k].name);
+        if (address) *FUNCTIONS[k].place = PyLong_AsVoidPtr(address);
+    }
+    if (!(is_compiling = PyDict_GetItem(compiler, s_is_compiling))) {
+        PyErr_SetString(PyExc_ValueError, "there is no torch.compiler.is_compiling");
+        return NULL;
+    }
+    Py_INCREF(tensor_type), Py_INCREF(parameter_type), Py_INCREF(compiler), Py_INCREF(forward_ad), Py_INCREF(calls), Py_INCREF(is_compiling);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+// read(tensor) -> (dispatch keys, dtype, device, sizes, strides, place, requires grad): what setup's tensors are tried with.
+static PyObject *read_one(PyObject *module, PyObject *tensor) {
+    (void)module;
+    if (!is_plain_type(tensor)) Py_RETURN_NONE;
+    void *own = handle(tensor), *place;
+    int64_t rank, *sizes, *strides;
+    int32_t dtype, device;
+    if (torch.get_dim(own, &rank) || torch.get_dtype(own, &dtype) || torch.get_device_index(own, &device) || torch.get_sizes(own, &sizes) ||
+        torch.get_strides(own, &strides) || torch.get_data_ptr(own, &place))
+        Py_RETURN_NONE;
+    PyObject *shape = PyTuple_New(rank), *steps = PyTuple_New(rank);
+    for (int64_t d = 0; d < rank; d++) {
+        PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(sizes[d]));
+        PyTuple_SET_ITEM(steps, d, PyLong_FromLongLong(strides[d]));
+    }
+    return Py_BuildValue("KiiNNKO", (unsigned long long)dispatch_keys(tensor), dtype, device, shape, steps, (unsigned long long)(uintptr_t)place,
+                         torch.requires_grad(implementation(tensor)) ? Py_True : Py_False);
+}
+
+// modes() -> (ordinary, grad mode, autocast on the CPU)
+static PyObject *modes(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_BuildValue("OOO", ordinary() ? Py_True : Py_False, torch.grad_mode() ? Py_True : Py_False, torch.autocast(0) ? Py_True : Py_False);
+}
+
+static PyObject *bump(PyObject *module, PyObject *tensor) {
+    (void)module;
+    if (is_plain_type(tensor)) torch.bump_version(handle(tensor));
+    Py_RETURN_NONE;
+}
+
+// invoke(launch): runs a CPU launch, as tests do.
+static PyObject *invoke(PyObject *module, PyObject *given) {
+    (void)module;
+    Launch launch = {0};
+    bool read = PyTuple_CheckExact(given) && read_launch(given, &launch) && !launch.cuda;
+    if (read) launch_cpu(&launch, (const uint64_t *)(void *)launch.arguments);
+    PyMem_Free(launch.arguments), PyMem_Free(launch.parameters);
+    PyMem_Free(launch.pointers), PyMem_Free(launch.numbers), PyMem_Free(launch.derived);
+    return said(read);
+}
+
+static PyMethodDef methods[] = {
+    {"setup", setup, METH_VARARGS, NULL}, {"install", install, METH_VARARGS, NULL}, {"read", read_one, METH_O, NULL},
+    {"modes", modes, METH_NOARGS, NULL},  {"bump", bump, METH_O, NULL},             {"invoke", invoke, METH_O, NULL}, {0},
+};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "kgen_fastcall", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_kgen_fastcall(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (!module) return NULL;
+    s_compiling_flag = PyUnicode_InternFromString("_is_compiling_flag");
+    s_is_compiling = PyUnicode_InternFromString("is_compiling");
+    s_level = PyUnicode_InternFromString("_current_level");
+    s_out = PyUnicode_InternFromString("out");
+    s_target = PyUnicode_InternFromString("target");
+    s_advise = PyUnicode_InternFromString("advise");
+    fast_type = (PyTypeObject *)PyType_FromSpec(&fast_spec);
+    if (!fast_type || PyModule_AddObjectRef(module, "Fast", (PyObject *)fast_type) || PyModule_AddIntConstant(module, "STACK", STACK) ||
+        PyModule_AddIntConstant(module, "CPU_CALLS", CPU_CALLS) || PyModule_AddIntConstant(module, "TENSORS", TENSORS) ||
+        PyModule_AddIntConstant(module, "NUMBERS", NUMBERS)) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}
