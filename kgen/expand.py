@@ -11,14 +11,24 @@ from dataclasses import replace
 
 from sympy.core.symbol import Str
 
+from kgen.errors import Span
 from kgen.ir import Builder, Let, Op, Program, leaf, live, ref, renumber, verify
-from kgen.ops import REDUCTIONS
+from kgen.ops import REDUCTIONS, RIDERS
 from kgen.types import INT, Dims, boolean, i64, union
 
 
 def is_reduction(let: Let) -> bool:
     """Whether a value is a reduction (`max[N](x)`; `max(a, b)` is an operator)."""
-    return let.expr.name in REDUCTIONS and bool(let.expr.attrs)
+    return bool(let.expr.attrs) and (let.expr.name in REDUCTIONS or let.expr.name in RIDERS)
+
+
+def count(build: Builder, dims: Dims, span: Span) -> Let:
+    """How many elements the dims have, as a number."""
+    total = build.add(leaf("size", dims[0]), INT, (), span)
+    for d in dims[1:]:
+        size = build.add(leaf("size", d), INT, (), span)
+        total = build.add(Op("mul", ref(total.name), ref(size.name)), INT, (), span)
+    return total
 
 
 def expand(program: Program) -> Program:
@@ -47,21 +57,13 @@ class _Expand:
         operand = let.expr.operands[0]
         if name == "mean":
             total = self.build.like(Op("sum", *map(Str, dims), operand), let)
-            count = self.build.add(Op("cast", ref(self.count(dims, let).name)), let.dtype, (), let.span, "", let.generic)
-            return self.build.like(Op("div", ref(total.name), ref(count.name)), let, let.label)
+            n = self.build.add(Op("cast", ref(count(self.build, dims, let.span).name)), let.dtype, (), let.span, "", let.generic)
+            return self.build.like(Op("div", ref(total.name), ref(n.name)), let, let.label)
         if name in ("any", "all"):
             return self.build.like(Op("max" if name == "any" else "min", *map(Str, dims), operand), let, let.label)
         if name in ("argmax", "argmin"):
             return self.build.like(Op(name, *map(Str, dims), operand, ref(self.position(dims, let).name)), let, let.label)
         return self.build.like(let.expr, let, let.label)
-
-    def count(self, dims: Dims, let: Let) -> Let:
-        """How many elements the dims have, as a number."""
-        total = self.build.add(leaf("size", dims[0]), INT, (), let.span)
-        for d in dims[1:]:
-            size = self.build.add(leaf("size", d), INT, (), let.span)
-            total = self.build.add(Op("mul", ref(total.name), ref(size.name)), INT, (), let.span)
-        return total
 
     def position(self, dims: Dims, let: Let) -> Let:
         """An element's place among those that are reduced, in the order in which the dims are named."""
@@ -125,4 +127,4 @@ class _Expand:
         return let.expr.name in ("load", "gather") or is_reduction(let)
 
 
-__all__ = ["expand", "is_reduction"]
+__all__ = ["count", "expand", "is_reduction"]

@@ -15,7 +15,7 @@ import sympy
 from sympy.core.symbol import Str
 
 from kgen.errors import Span
-from kgen.ops import OPS, REDUCTIONS
+from kgen.ops import OPS, REDUCTIONS, RIDERS
 from kgen.types import (
     BOOL,
     DTYPES,
@@ -39,8 +39,8 @@ class Op(sympy.Expr):
     """An operator applied to values: `Op("add", a, b)`.  Inert: nothing simplifies, reorders or evaluates it.
 
     Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
-    `lit 0.5`, `const pi`, `size N`, `index N`; and `cast` (to the dtype of its Let), `pick`, and `gather[N] x t` (one element
-    of x along N, 0 outside).
+    `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; and `cast` (to the dtype of its Let), `pick`, and
+    `gather[N] x t` (one element of x along N, 0 outside).
     """
 
     def __new__(cls, name: str | Str, *operands):
@@ -256,6 +256,9 @@ def verify(program: Program) -> Program:
             rest = tuple(d for d in args[0].dims if d not in let.expr.attrs)
             hold(let.expr.attrs[0] in args[0].dims, let, "a gather's dim is its operand's")
             hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a gather has an i64 index in place of its dim")
+        elif name in RIDERS:
+            same = args[1].expr.name == "max" and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]
+            hold(same, let, "what rides on a maximum is a sum about its own operand's, over the same dims")
         elif name == "pick" or name in REDUCTIONS and let.expr.attrs:
             hold(all(d in args[0].dims for d in let.expr.attrs), let, "a reduction's dims are its operand's")
         else:

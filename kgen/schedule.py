@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from kgen.check import Kernel
 from kgen.expand import expand, is_reduction
 from kgen.ir import Let, Program, Store, Tensor, leaf, live
-from kgen.ops import OPS
+from kgen.online import online
+from kgen.ops import OPS, RIDERS
+from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE, elements, forms
 from kgen.types import Dims, DType
 
 
@@ -122,9 +125,13 @@ class Plan:
     workspaces: tuple[Workspace, ...] = ()
 
 
-def schedule(program: Program) -> Plan:
-    """The passes of a program, as few as what feeds what and the dims allow; results in place are written when all have read."""
-    return _Scheduler(expand(program)).plan()
+def schedule(program: Program, riding: bool = False) -> Plan:
+    """The passes of a program, as few as what feeds what and the dims allow; results in place are written when all have read.
+
+    `riding` lets sums about a maximum be made with it (`online.py`), for backends that know how.
+    """
+    program = expand(program)
+    return _Scheduler(online(program) if riding else program).plan()
 
 
 @dataclass(eq=False)
@@ -370,7 +377,8 @@ def _phases(inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, .
 
     level: dict[str, int] = {}
     for let in lets:
-        below = [level[o.name] for o in let.expr.operands if o.name in level]
+        operands = let.expr.operands[:1] if let.expr.name in RIDERS else let.expr.operands  # the maximum rises meanwhile
+        below = [level[o.name] for o in operands if o.name in level]
         level[let.name] = max(below, default=0) + (1 if is_reduction(let) and inner else 0)
     reductions = [let for let in lets if is_reduction(let)] if inner else []
     element_stores = tuple(s for s in stores if inner & set(s.dims))
@@ -441,28 +449,28 @@ class Cost:
     special: int
 
 
-def cost(plan: Plan) -> Cost:
-    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes."""
+def cost(plan: Plan, kernel: Kernel | None = None) -> Cost:
+    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  With its kernel, operators are
+    counted in the forms that the precision planner gives them for the plan's dtypes."""
     most = max(len(p.dims) for p in plan.passes)
     passes = [p for p in plan.passes if len(p.dims) == most]
-    work: list[tuple[int, int]] = []
-    for p in passes:
-        if isinstance(p, Reduce):  # each reading computes what it needs
-            work += [OPS[let.expr.name].cost for f in p.phases if f.element for let in f.lets if let.expr.name in OPS and let.dims]
-            work += [(1, 0) for f in p.phases for _ in f.reductions]
-        else:
-            work += [OPS[let.expr.name].cost for let in p.lets if let.expr.name in OPS and let.dims]
+    found = forms(plan, kernel) if kernel else {}
+    binding = {name: dtype.name for name, dtype in plan.program.binding}
+
+    def work(let: Let) -> tuple[int, int]:
+        form, decides = found.get(let.name, ("", ""))
+        decides = binding.get(decides, decides)
+        form = "" if decides not in ("f16", "bf16") else "brief" if decides == "f16" else form
+        return OPS[let.expr.name].cost_of(form)
+
+    done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]
+    done += [(1, 0) for p in passes if isinstance(p, Reduce) for f in p.phases for _ in f.reductions]
     return Cost(
         sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
         sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
-        sum(c[0] for c in work),
-        sum(c[1] for c in work),
+        sum(c[0] for c in done),
+        sum(c[1] for c in done),
     )
-
-
-#: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
-#: and written) leaves room for 3 special-function instructions and about 18 others.
-SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
 
 
 def predicted_bound(c: Cost) -> str:
@@ -470,4 +478,3 @@ def predicted_bound(c: Cost) -> str:
     moved = max(1, c.read + c.written)
     over = max(c.special / (SPECIAL_PER_BYTE * moved), c.instructions / (OTHER_PER_BYTE * moved))
     return "memory" if over <= 1 else f"arithmetic, {over:.1f} x memory"
-

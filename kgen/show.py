@@ -132,7 +132,7 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
             lines.append(f"  {each} operations an element, {once} a row")
         else:
             lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
-    c = cost(plan)
+    c = cost(plan, kernel)
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     lines.append(f"predicted bound: {predicted_bound(c)}")

@@ -22,16 +22,12 @@ from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
 from kgen.lower import lower
-from kgen.ops import OPS
+from kgen.ops import OPS, RIDERS
+from kgen.precision import forms
+from kgen.resources import resource
 from kgen.rewrite import rewrite
 from kgen.schedule import Map, Reduce, schedule
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
-
-
-def resource(kind: str) -> Path:
-    """The folder of `templates` or `specs`: inside the package where it is installed, beside it in a checkout."""
-    inside = Path(__file__).parents[1] / kind
-    return inside if inside.is_dir() else Path(__file__).parents[2] / kind
 
 
 class Backend:
@@ -45,6 +41,8 @@ class Backend:
     keywords: frozenset[str] = frozenset()
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
+    has_forms = True  # the brief and rough forms of operators
+    rides = False  # whether sums about a maximum are made with it
 
     # ------------------------------------------------------------------ spelled by each target
 
@@ -63,7 +61,7 @@ class Backend:
         return x
 
     #: The operator that combines two partial results of a reduction.
-    combining = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+    combining = {"sum": "add", "expsum": "add", "offsum": "add", "prod": "mul", "max": "max", "min": "min"}
 
     def combined(self, a: Accumulator, x: str, y: str) -> str:
         """Two partial results of a sum, prod, max or min as one, as the table spells that operator."""
@@ -73,7 +71,7 @@ class Backend:
     def identity(self, a: Accumulator) -> str:
         """What changes no partial result: for argmax and argmin, the value that any other beats or equals."""
         dtype, type_name = (a.value_dtype, a.value_type) if a.value_dtype is not None and a.place else (a.dtype, a.type)
-        if a.kind in ("sum", "prod"):
+        if a.kind in ("sum", "prod", *RIDERS):
             return self.literal(Fraction(a.kind == "prod"), dtype, type_name).text
         least = a.kind in ("max", "argmax")
         if dtype.is_float:
@@ -177,8 +175,9 @@ class Render:
         self.backend, self.kernel, self.only = backend, kernel, only or {}
         bindings = kernel.bindings()
         self.program = rewrite(lower(kernel, bindings[0]))
-        self.plan = schedule(self.program)
+        self.plan = schedule(self.program, backend.rides)
         self.program, self.passes = self.plan.program, self.plan.passes
+        self.forms = forms(self.plan, kernel) if backend.has_forms else {}
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= _row_names(backend)

@@ -15,7 +15,7 @@ from kgen import host
 from kgen.backends.text import Text, fill
 from kgen.backends.units import Accumulator, Argument, Code, Gather, Given, Names, Tensor
 from kgen.ir import Let, Store, exact
-from kgen.ops import OPS
+from kgen.ops import OPS, RIDERS, call_of
 from kgen.schedule import Phase, Reduce
 from kgen.types import FLOAT, DType
 
@@ -38,6 +38,7 @@ class Body:
         self.equations = {name: text for name, _, text in render.kernel.equations}
         uses = Counter(o.name for let in lets for o in let.expr.operands)
         uses.update(ends)
+        self.singles = {let.name for let in lets if uses[let.name] == 1 and let.name not in text}
         self.told: set[str] = set()
         self.named: dict[str, str] = {}  # the lets that have a line of their own, with their names
         ahead = [let.label for let in lets]
@@ -75,14 +76,33 @@ class Body:
         if let.expr.name == "gather":
             return Text(f"{self.gathers[let.name].name}({self.text[operands[1].name].text})")
         row = OPS[let.expr.name]
-        spell = row.spell(self.backend.name)
+        form, decides = self.render.forms.get(let.name, ("", ""))
+        if form == "fused":
+            fused = self.fused(let, operands, self.render.storage(decides))
+            if fused is not None:
+                return fused
+            form = ""
+        spell = row.spell(self.backend.name, form)
         kind = operands[1 if row.rule == "where" else 0].dtype.kind  # type: ignore[union-attr]
         last = operands[-1]
         unsigned = "u64" if last.dtype.bits == 64 else "u32"  # type: ignore[union-attr]
-        text = fill(spell, kind, [self.text[o.name] for o in operands], {"F": self.render.type_of(last), "U": unsigned})
+        types = {"F": self.render.type_of(last), "U": unsigned, "B": self.render.storage(decides) if form else ""}
+        text = fill(spell, kind, [self.text[o.name] for o in operands], types)
         if isinstance(let.dtype, DType) and let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift"):
             return self.backend.narrow(text, let.dtype, self.render.type_of(let))
         return text
+
+    def fused(self, let: Let, operands: list[Let], decides: str) -> Text | None:
+        """A sum with a product in it, rounded once where a dtype has 16 bits; None where the product has a line of its own."""
+        k = next((k for k, x in enumerate(operands) if x.expr.name == "mul" and not x.label and x.name not in self.named), None)
+        if k is None or operands[k].name not in self.singles:
+            return None
+        a, b = (self.text[o.name] for o in operands[k].expr.operands)
+        c = self.text[operands[1 - k].name]
+        if let.expr.name == "sub":
+            minus = fill(OPS["neg"].spell(self.backend.name), "float", [c if k == 0 else a], {})
+            a, c = (a, minus) if k == 0 else (minus, c)
+        return Text(call_of(self.backend.name, "fused", ", ".join(x.typed or x.text for x in (a, b, c)), decides))
 
     def number(self, number: Let, let: Let) -> Text:
         text = number.expr.attrs[0]
@@ -122,7 +142,11 @@ class RowNames:
         self.kept: set[str] = set()
 
     def code(self, phase: Phase) -> Code:
-        ends = [o.name for r in phase.reductions for o in r.expr.operands] + [s.ref for s in phase.stores] + list(phase.gives)
+        ends = (
+            [o.name for r in phase.reductions for o in r.expr.operands[: 1 if r.expr.name in RIDERS else 2]]
+            + [s.ref for s in phase.stores]
+            + list(phase.gives)
+        )
         read = [o.name for let in phase.lets for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
@@ -173,8 +197,9 @@ class RowNames:
         value, *place = (self.defs[o.name] for o in let.expr.operands)
         own, of = self.render.type_of(let), self.render.type_of(value)
         self.rows[let.name] = Given(name, own)
+        peak = self.rows[place.pop().name].name if let.expr.name in RIDERS else ""
         at = text[place[0].name].text if place else ""
-        return Accumulator(name, let.expr.name, own, let.dtype, text[value.name].text, of, value.dtype, at)  # type: ignore[arg-type]
+        return Accumulator(name, let.expr.name, own, let.dtype, text[value.name].text, of, value.dtype, at, peak)  # type: ignore[arg-type]
 
 
 class _RowBody(Body):

@@ -6,6 +6,7 @@ The same text serves nvcc, which also compiles its host part, and NVRTC, which s
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,6 +151,7 @@ class Cuda(CFamily):
     )
     macros = re.compile(rf"{CFamily.macros.pattern}|Step\d+")  # the host part's names for the launches of a split
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
+    rides = True
     infinity, not_a_number = "infinity()", "not_a_number()"
 
     @property
@@ -185,7 +187,8 @@ class Cuda(CFamily):
         context.update(host_functions=list(host.values()), host_code="\n".join([numbers, *host.values()]))
         context.update(
             maps=bool(maps), over_rows=bool(rows), clusters=any(v["clusters"] for v in rows), gathers=any(v["gathers"] for v in rows),
-            slot=self.share_room(views), readings=max((v["reductions"] for v in rows), default=0),
+            slot=self.share_room(views), rides=any("template ride<" in line for v in rows for lines in v["phases"] for line in lines),
+            readings=max((v["reductions"] for v in rows), default=0),
         )  # fmt: skip
         stored = " ".join(t.type for u in units for t in (*u.inputs, *u.outputs, *(g.tensor for g in getattr(u, "gathers", ()))))
         code = "\n".join([body, calls, stored, *made.values(), *(s.type for u in units for s in u.scalars)])
@@ -226,7 +229,7 @@ class Cuda(CFamily):
     @staticmethod
     def words(unit: RowUnit) -> int:
         """The most that a reading's result takes, in 32-bit words."""
-        return max((sum(4 if a.place else 2 for a in c.accumulators) for c in unit.codes), default=0)
+        return max((sum(4 if a.place or a.kind == "offsum" else 2 for a in c.accumulators) for c in unit.codes), default=0)
 
     def combined(self, a: Accumulator, x: str, y: str) -> str:
         if a.kind in ("max", "min") and a.dtype.kind != "bool":
@@ -275,6 +278,8 @@ class Cuda(CFamily):
         declared: set[str] = set()
         reading = 0
         reductions = sum(1 for c in unit.codes if c.accumulators)
+        if reductions <= 16 and any(o.kept for *_, o in operands):
+            opening.insert(0, "walk.start();")
         for k, c in enumerate(unit.codes):
             later = "\n".join(x.texts for x in unit.codes[k + 1 :])
             if not c.element:
@@ -448,18 +453,29 @@ class Cuda(CFamily):
                 given += [a.value, f"typename Walk::Place({a.place})"]
             else:
                 fields.append(f"{a.type} {a.name} = {self.identity(a)};")
-                adds.append(f"{a.name} = {self.combined(a, a.name, f'more.{a.name}')};")
-                follows.append(adds[-1])
-                given.append(a.value)
-        add = f"__device__ void add(const {kind}& more)"
-        method = [f"{add} {{ {adds[0]} }}"] if len(adds) == 1 else [f"{add} {{", *(f"    {line}" for line in adds), "}"]
-        if follows != adds:
-            method += [f"__device__ void follow(const {kind}& more) {{  // whose places are greater", *(f"    {x}" for x in follows), "}"]
+                if not a.peak:
+                    adds.append(f"{a.name} = {self.combined(a, a.name, f'more.{a.name}')};")
+                    follows.append(adds[-1])
+                    given.append(a.value)
+        riders = [a for a in c.accumulators if a.peak]
         params, operands = self.taken(c)
-        made = [f"struct {kind} {{", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in method), "};"]
-        made.append(f"const {kind} {value} = walk.template reduce<{r}, {kind}>([&]({', '.join(params)}) {{")
+        fields += [f"{a.type} {a.name}_count = 0;" for a in riders if a.kind == "offsum"]
+        made = [f"struct {kind} {{", *(f"    {f}" for f in sorted(fields, key=self.rides_in(riders))), ""]
+        made += [f"    {line}" for line in (self.methods(kind, c, adds, riders) if riders else self.adding(kind, adds, follows))] + ["};"]
+        call = "ride" if riders else "reduce"
+        made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
         made += [f"    {line}" for line in c.lines]
         made.append(f"    return {kind}{{{', '.join(given)}}};")
+        if riders:
+            made.append(f"}}, [&](const {kind}& top, {', '.join(params)}) {{")
+            made += [f"    {line}" for line in c.lines if not line.startswith(self.comment)]
+            made.append(f"    {kind} part;")
+            for a in riders:
+                x = a.value if re.fullmatch(r"[\w.]+", a.value) else f"({a.value})"
+                apart = f"{x} - finite_or_zero(top.{a.peak})"
+                made.append(f"    part.{a.name} = {f'exp_below({apart})' if a.kind == 'expsum' else apart};")
+                made += [f"    part.{a.name}_count = 1;"] * (a.kind == "offsum")
+            made.append("    return part;")
         made.append(f"}}{''.join(f', {o}' for o in operands)});")
         made.append(f"if (walk.stops({2 * r})) return;")
         words = set(re.findall(r"\w+", later))
@@ -469,6 +485,46 @@ class Cuda(CFamily):
             if a.name in words
         ]
         return made
+
+    @staticmethod
+    def rides_in(riders: list[Accumulator]) -> Callable[[str], bool]:
+        """Whether a field's declaration is that of a rider: those stand last, and are left out of what a vector's elements give."""
+        names = {n for a in riders for n in (a.name, f"{a.name}_count")}
+        return lambda field: field.split(" = ")[0].split()[-1] in names
+
+    @staticmethod
+    def adding(kind: str, adds: list[str], follows: list[str]) -> list[str]:
+        """The methods of a reading's result: another one added, also one whose elements come later."""
+        add = f"__device__ void add(const {kind}& more)"
+        method = [f"{add} {{ {adds[0]} }}"] if len(adds) == 1 else [f"{add} {{", *(f"    {line}" for line in adds), "}"]
+        if follows != adds:
+            method += [f"__device__ void follow(const {kind}& more) {{  // whose places are greater", *(f"    {x}" for x in follows), "}"]
+        return method
+
+    @staticmethod
+    def methods(kind: str, c: Code, adds: list[str], riders: list[Accumulator]) -> list[str]:
+        """The methods of a result with sums that ride on a maximum."""
+        rises = []
+        for a in riders:
+            if a.kind == "expsum":
+                rises.append(f"{a.name} *= fall({a.peak}, top.{a.peak});")
+            else:
+                rises.append(f"{a.name} += {a.name}_count * (finite_or_zero({a.peak}) - finite_or_zero(top.{a.peak}));")
+        taken = [f"{n} = top.{n};" for a in c.accumulators if not a.peak for n in ((f"{a.name}_part", a.name) if a.place else (a.name,))]
+        gathered = [f"{n} += more.{n};" for a in riders for n in ((a.name, f"{a.name}_count") if a.kind == "offsum" else (a.name,))]
+
+        def method(head: str, lines: list[str], note: str = "") -> list[str]:
+            return [f"__device__ void {head} {{{note}", *(f"    {line}" for line in lines), "}"]
+
+        return [
+            *method(f"meet(const {kind}& more)", adds, "  // all but the sums about a maximum"),
+            *method(f"rise(const {kind}& top)", [*rises, *taken], "  // those sums about another's maximum, and all else from there"),
+            *method(f"gather(const {kind}& more)", gathered, "  // the sums of a part with the same maximum"),
+            *method(
+                f"add(const {kind}& more)",
+                [f"{kind} top = *this, other = more;", "top.meet(more);", "rise(top);", "other.rise(top);", "gather(other);"],
+            ),
+        ]
 
     def storing(self, c: Code, pointers: dict[str, str], position: dict[str, int]) -> list[str]:
         """The reading that stores elements."""
@@ -494,7 +550,7 @@ class Cuda(CFamily):
         pointers = [f"{'' if t.name in u['writable'] else 'const '}{spelled.get(t.type, t.type)}* {t.name}" for t in memory]
         scalars = [f"{spelled.get(kind[s.name], kind[s.name])} {s.name}" for s in unit.scalars]
         loads = [(lanes[t.name], t.name, at[t.name], self.splat(u["position"][t.name])) for t in unit.inputs]
-        values = [f"{t.compute}({lanes[t.name]}.at[k])" for t in unit.inputs]
+        values = [f"{t.compute}(element({lanes[t.name]}, k))" for t in unit.inputs]
         values += [f"i64({at[x.name]} + k * layout.step({u['position'][x.name]}))" for x in unit.indices]
         values += [s.name if kind[s.name] == s.type else f"to<{s.type}>({s.name})" for s in unit.scalars]
         results = [] if u["single"] else [names.fresh(f"{o.name}_k") for o in unit.outputs]

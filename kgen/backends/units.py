@@ -10,7 +10,7 @@ from kgen.types import ELLIPSIS, Dims, DType
 #: Endings that templates put behind a tensor's name.
 SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run",
             "_rows", "_part", "_tree", "_row", "_kept", "_all", "_given", "_now", "_combine", "_here", "_held", "_places", "_parts",
-            "_from", "_line", "_loop", "_split")
+            "_from", "_line", "_loop", "_split")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Unit:
 @dataclass(frozen=True)
 class Accumulator:
     """A reduction of a reading: `name` is the row's value that it ends as, `type` and `dtype` what it is accumulated in, `value` the
-    element's contribution; for argmax and argmin `value` (of `value_type`) competes and `place` is its position."""
+    element's contribution; for argmax and argmin `value` (of `value_type`) competes and `place` is its position, for what rides on a
+    maximum `peak` is that maximum's name."""
 
     name: str
     kind: str
@@ -76,6 +77,7 @@ class Accumulator:
     value_type: str = ""
     value_dtype: DType | None = None
     place: str = ""
+    peak: str = ""
 
 
 @dataclass(frozen=True)

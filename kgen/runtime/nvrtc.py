@@ -1,19 +1,14 @@
 """CUDA kernels at run time: compiled by NVRTC, loaded and launched through the driver.
 
 In: a `.cu` source, the layouts of its units, and the places, sizes and strides of a call.  Out: a launch on the caller's
-stream.  `plan` is the host's arithmetic, the same as in the source's own host part; cuda.bindings is imported at the
-first compilation, torch never.
+stream.  `plan` is the host's arithmetic, the same as in the source's own host part; torch is imported by `Launcher` alone.
 """
 
 from __future__ import annotations
 
 import ctypes
-import glob
 import hashlib
-import importlib.util
 import math
-import os
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -24,10 +19,11 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import rows
+from kgen.runtime import driver, rows, tuned
+from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
+from kgen.runtime.recall import packed, unpacked
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
-THREADS = 128
 OPTIONS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 UINT_MAX, MAX_GRID = 2**32 - 1, 2**31 - 1
 
@@ -144,176 +140,12 @@ def _rounded(scalars: Sequence[tuple[Any, str]]) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------------------------------------------------- NVRTC
 
 
-@cache
-def preload() -> str | None:
-    """Load libnvrtc and its builtins from the nvidia wheels by full path, before cuda.bindings asks for them; returns the
-    library's path, or None where there are no such wheels.
-
-    CUDA 13.0's libnvrtc has no RPATH and so does not find its builtins beside it.
-    """
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        for folder in ("cu13", "cuda_nvrtc"):  # the layouts of CUDA 13 and of 12
-            found = sorted(glob.glob(os.path.join(root, folder, "lib", "libnvrtc.so.1[0-9]")))
-            if found:
-                for path in (*sorted(glob.glob(os.path.join(os.path.dirname(found[-1]), "libnvrtc-builtins.so.*"))), found[-1]):
-                    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-                return found[-1]
-    return None
-
-
-@cache
-def _bindings() -> tuple[Any, Any]:
-    """cuda.bindings' (driver, nvrtc)."""
-    try:
-        preload()
-        from cuda.bindings import driver, nvrtc
-    except (ImportError, OSError) as error:
-        raise KgenError(f"the CUDA runtime needs cuda-bindings and NVRTC, which PyTorch's CUDA wheels bring: {error}") from None
-    return driver, nvrtc
-
-
-@cache
-def available() -> bool:
-    """Whether cuda-bindings and NVRTC are installed."""
-    try:
-        _bindings()
-    except KgenError:
-        return False
-    return True
-
-
-def _checked(result: tuple, ok: Any, what: str, text: Callable[[Any], tuple]) -> Any:
-    status, *values = result
-    if status != ok:
-        said = text(status)[-1]
-        raise KgenError(f"{what}: {said.decode() if isinstance(said, bytes) else status}")
-    return values[0] if len(values) == 1 else values
-
-
 def compile_cubin(source: str, names: list[str], arch: str) -> tuple[bytes, dict[str, str]]:
     """The machine code of `source` for `arch` ("sm_90") and the lowered name of each name expression.
 
     Raises `KgenError` with the compiler's log.
     """
-    _, nvrtc = _bindings()
-
-    def ok(result: tuple) -> Any:
-        return _checked(result, nvrtc.nvrtcResult.NVRTC_SUCCESS, "NVRTC", nvrtc.nvrtcGetErrorString)
-
-    program = ok(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, None, None))
-    try:
-        for name in names:
-            ok(nvrtc.nvrtcAddNameExpression(program, name.encode()))
-        flags = [flag.encode() for flag in (f"--gpu-architecture={arch}", *OPTIONS)]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = bytes(1 + ok(nvrtc.nvrtcGetProgramLogSize(program)))  # never one byte long: CPython shares those, NVRTC writes into it
-            ok(nvrtc.nvrtcGetProgramLog(program, log))
-            reason = nvrtc.nvrtcGetErrorString(status)[1].decode()
-            raise KgenError(f"NVRTC cannot compile this for {arch}: {reason}\n{log.rstrip(bytes(1)).decode()}")
-        lowered = {name: ok(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() for name in names}
-        cubin = bytes(ok(nvrtc.nvrtcGetCUBINSize(program)))
-        ok(nvrtc.nvrtcGetCUBIN(program, cubin))
-        return cubin, lowered
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-
-
-@cache
-def version() -> str:
-    """NVRTC's version, "13.0"."""
-    _, nvrtc = _bindings()
-    return ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
-
-
-# --------------------------------------------------------------------------------------------------------------- driver
-
-
-def _cu(result: tuple) -> Any:
-    driver, _ = _bindings()
-    return _checked(result, driver.CUresult.CUDA_SUCCESS, "CUDA", driver.cuGetErrorString)
-
-
-@cache
-def arch_of(device: int) -> str:
-    """A device's architecture, "sm_90"."""
-    driver, _ = _bindings()
-    _cu(driver.cuInit(0))
-    handle = _cu(driver.cuDeviceGet(device))
-    kinds = driver.CUdevice_attribute
-    major = _cu(driver.cuDeviceGetAttribute(kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle))
-    minor = _cu(driver.cuDeviceGetAttribute(kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle))
-    return f"sm_{major}{minor}"
-
-
-@cache
-def _context(device: int) -> Any:
-    """A device's primary context, which is torch's."""
-    driver, _ = _bindings()
-    return _cu(driver.cuDevicePrimaryCtxRetain(_cu(driver.cuDeviceGet(device))))
-
-
-class Function:
-    """A loaded kernel.  A library is independent of contexts: one load serves every device of its architecture."""
-
-    def __init__(self, cubin: bytes, lowered: str):
-        driver, _ = _bindings()
-        self.library = _cu(driver.cuLibraryLoadData(cubin, None, None, 0, None, None, 0))
-        self.handle = _cu(driver.cuLibraryGetKernel(self.library, lowered.encode()))
-        self.kernel = driver.CUfunction(int(self.handle))
-        self.allowed: dict[int, list[int]] = {}
-
-    def __call__(
-        self, grid: int, device: int, stream: int, values: list[Any], threads: int = THREADS, shared: int = 0, cluster: int = 1
-    ) -> None:
-        """Launch on a stream (0: the device's default one); the device is made current for it and then as it was."""
-        driver, _ = _bindings()
-        places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        context = _context(device)
-        current = _cu(driver.cuCtxGetCurrent())
-        moved = int(current) != int(context)
-        if moved:
-            _cu(driver.cuCtxPushCurrent(context))
-        try:
-            # an int is taken for the void** itself; the driver copies the values before it returns
-            if shared or cluster > 1:
-                self._allow(device, shared, cluster)
-                _cu(driver.cuLaunchKernelEx(self._config(grid, stream, threads, shared, cluster), self.kernel, ctypes.addressof(places), 0))
-            else:
-                _cu(driver.cuLaunchKernel(self.kernel, grid, 1, 1, threads, 1, 1, 0, stream, ctypes.addressof(places), 0))
-        finally:
-            if moved:
-                _cu(driver.cuCtxPopCurrent())
-
-    @staticmethod
-    def _config(grid: int, stream: int, threads: int, shared: int, cluster: int) -> Any:
-        driver, _ = _bindings()
-        config = driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
-        config.sharedMemBytes, config.hStream = shared, driver.CUstream(stream)
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        value = driver.CUlaunchAttributeValue()
-        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster, 1, 1
-        attribute.value = value
-        config.attrs, config.numAttrs = [attribute], 1
-        return config
-
-    def _allow(self, device: int, shared: int, cluster: int) -> None:
-        """Let the kernel use more shared memory and larger clusters than any device has."""
-        driver, _ = _bindings()
-        known = self.allowed.setdefault(device, [32 * 1024, 8])  # 48 KB, of which the kernel has some for itself
-        kinds, place = driver.CUfunction_attribute, _cu(driver.cuDeviceGet(device))
-        if shared > known[0]:
-            kind = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _cu(driver.cuKernelSetAttribute(kind, shared, self.handle, place))
-            known[0] = shared
-        if cluster > known[1]:
-            kind = kinds.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            _cu(driver.cuKernelSetAttribute(kind, 1, self.handle, place))
-            known[1] = cluster
+    return driver.compile_cubin(source, names, arch, OPTIONS)
 
 
 def load(cubin: bytes, lowered: str) -> Function:
@@ -399,14 +231,13 @@ class CudaLauncher:
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
         places = tuple(
-            rows.RowOperandPlace(
-                outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows))
-            )
+            rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows)))
             for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
         )
         planned = rows.cached(
             row_sizes, inner_sizes, places, len(gathers), unit.reductions, unit.stores, unit.words,
             int(arch[3:]) >= 90 and unit.reductions <= 16, not (unit.rereads and unit.stores),
+            tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions),
         )  # fmt: skip
         if planned is None:
             return None
@@ -428,19 +259,21 @@ class CudaLauncher:
         return found
 
     def _load(self, expression: str, arch: str) -> Function:
-        key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, version())).encode()).hexdigest()
+        key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, identity())).encode()).hexdigest()
         kept = self.lookup(key) if self.lookup else None
         if kept:
             try:
-                (length,) = struct.unpack_from("<I", kept)
-                return load(kept[4 + length :], kept[4 : 4 + length].decode())
-            except (KgenError, struct.error, UnicodeDecodeError):
+                name, cubin = unpacked(kept)
+                found = load(cubin, name)
+                found.entry = key
+                return found
+            except (KgenError, ValueError):
                 pass  # an entry of no use: as if there were none
         cubin, names = compile_cubin(self.source, [expression], arch)
-        lowered = names[expression].encode()
-        if self.save:
-            self.save(key, struct.pack("<I", len(lowered)) + lowered + cubin)
-        return load(cubin, names[expression])
+        found = load(cubin, names[expression])
+        if self.save and self.save(key, packed(names[expression], cubin)):
+            found.entry = key
+        return found
 
 
 def number_values(unit: Layout | RowLayout, given: dict[str, Any], sizes: dict[str, int]) -> list[Any]:
@@ -485,6 +318,7 @@ class Launcher:
         self.workspaces = target.workspaces(kernel)  # type: ignore[attr-defined]
         self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
+        self.derived: dict[Any, Any] = {}
 
         def lookup(key: str) -> bytes | None:
             found = disk.read(key, ".cubin")
@@ -512,9 +346,32 @@ class Launcher:
             if len(call.ready) >= KEPT:
                 call.ready.clear()
             launches = call.ready[key] = [self.prepared(k, call, tensors, index) for k in range(len(self.units))]
+        call.launched = launches
         for made, own in zip(launches, places, strict=True):
             if made is not None:
                 made.start(own, index, stream, lambda size: torch.empty(size, dtype=torch.uint8, device=call.device))
+
+    def derive(self, wanted: tuple[tuple[int, int, str], ...], sizes: tuple[tuple[str, int], ...]) -> Callable[[tuple], bytes]:
+        """Makes, out of a call's numbers, the bytes of those scalars (unit, which one, dtype) that the host's arithmetic computes.
+
+        One function for all sizes where the scalars do not depend on them, so that calls on several tensors compute them once.
+        """
+        sized = any(let.expr.name == "size" for unit, _, _ in wanted for let in self.units[unit].numbers)
+        key = wanted, sizes if sized else ()
+        found = self.derived.get(key)
+        if found is None:
+            names, units = self.numbers, self.units
+            known = dict(sizes)
+
+            def found(numbers: tuple) -> bytes:
+                given = dict(zip(names, numbers, strict=True))
+                values = {k: number_values(units[k], given, known) for k in {unit for unit, _, _ in wanted}}
+                return b"".join(bytes(value) for k, n, dtype in wanted for value in _rounded([(values[k][n], dtype)]))
+
+            if len(self.derived) >= KEPT:
+                self.derived.clear()
+            self.derived[key] = found
+        return found
 
     def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
@@ -561,7 +418,9 @@ __all__ = [
     "Plan",
     "Variant",
     "arch_of",
+    "available",
     "compile_cubin",
+    "context",
     "load",
     "number_values",
     "plan",

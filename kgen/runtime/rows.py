@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 
+from kgen.runtime.tuned import Step
+
 UINT_MAX, MAX_GRID = 2**32 - 1, 2**31 - 1
 #: Shared memory that a block may use for rows, and blocks that a cluster may have.
 MAX_SHARED, HALF_SHARED, MAX_CLUSTER = 200 * 1024, 104 * 1024, 16
@@ -125,11 +127,12 @@ def plan(
     words: int,
     clusters: bool,
     splits: bool,
+    ladder: tuple[Step, ...] = (),
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `clusters` says whether blocks of the device can share memory, `splits` whether blocks may share a row through several
-    launches.
+    launches; `ladder` has the steps measured for the device (`tuned.py`), none where it was not.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -146,16 +149,18 @@ def plan(
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
-    chunks = (n + vec - 1) // vec
-    most = (n + vec - 1 + vec - 1) // vec if edges else chunks  # wherever the row begins within a vector
+    chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
     step = strides[main][-1]
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     read = [operands[k].itemsize for k in memory if operands[k].read]
-    team = _across(n, rows, held) if apart else _along(chunks, vec, held, read, clusters and reductions > 0)
+    rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
+    known = ladder if vec > 1 and len(held) <= 1 and (held or len(read) == 1) and rowed else ()
+    found = None if apart else _step(known, chunks, edges, vec * sum(held), clusters and reductions > 0)
+    team = found or (_across(n, rows, held) if apart else _along(chunks, vec, held, read, clusters and reductions > 0))
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
-    if (not team.span or team.cluster) and most - (segments - 1) * span > (team.team or team.threads) * team.vectors:
+    if (not team.span or team.cluster) and chunks - (segments - 1) * span > (team.team or team.threads) * team.vectors:
         team = replace(team, vectors=team.vectors + 1)
     last = 0
     for a, b in zip(strides, outer, strict=True):
@@ -210,6 +215,37 @@ def _vectors(
     return vec, edges, wide
 
 
+def _step(steps: tuple[Step, ...], chunks: int, edges: bool, size: int, clusters: bool) -> Team | None:
+    """The team that the first step gives that is long enough for `chunks` vectors of a row, each taking `size` bytes where it is held; None
+    where none is."""
+    step = next((s for s in steps if chunks <= s.longest and (clusters or s.where != "cluster")), None)
+    if step is None or chunks <= 32:
+        return None
+    if step.where == "loop":
+        if chunks <= step.team * step.vectors:
+            return Team(step.threads, step.blocks, step.team, step.vectors, 0)
+        span = min(chunks, 16384)  # a row that much longer is shared by blocks where rows are few
+        return Team(step.threads, step.blocks, step.team, step.vectors, 0, span)
+    if step.where == "cluster":
+        blocks = -(-chunks // (step.threads * step.vectors))
+        if blocks > MAX_CLUSTER or step.threads * step.vectors * size > MAX_SHARED:
+            return None
+        span = -(-chunks // (32 * blocks)) * 32
+        most = min(step.blocks, MAX_SHARED // (step.threads * step.vectors * size))
+        if edges:  # as few threads as have all their vectors
+            threads = -(-span // (32 * step.vectors)) * 32
+            return Team(threads, most, 0, step.vectors, 2, span, cluster=blocks, most=step.threads)
+        return Team(step.threads, most, step.threads, step.vectors, 2, span, cluster=blocks)
+    if step.team:
+        return Team(step.threads, step.blocks, step.team, step.vectors, 1)
+    vectors = 1 if edges and chunks <= 128 else step.vectors
+    threads = max(2, -(-chunks // (32 * vectors))) * 32
+    if step.where == "shared":
+        return Team(threads, step.blocks, 0, vectors, 2, most=step.threads) if step.threads * vectors * size <= MAX_SHARED else None
+    most = 1 << (threads - 1).bit_length()
+    return Team(threads, max(1, step.blocks * step.threads // most), 0, vectors, 1, most=most)
+
+
 def _along(chunks: int, vec: int, held: Sequence[int], read: Sequence[int], clusters: bool) -> Team:
     """A team for a row whose elements are neighbours: `chunks` vectors, of which those of `held` (bytes an element) stay on the chip;
     of `read` where none does."""
@@ -258,7 +294,7 @@ def _across(n: int, rows: int, held: Sequence[int]) -> Team:
         side //= 2
     if n <= 128 and len(held) <= 2:
         return Team(side * 8, 4, 8, 8 if n <= 64 else 16, keep, across=True)
-    return Team(side * 8, 3, 8, 8, 0, 512, across=True)
+    return Team(side * 8, 3 if held else 6, 8, 8, 0, 512, across=True)
 
 
 cached = lru_cache(4096)(plan)

@@ -18,10 +18,13 @@ the exact reading is rounded too), d the depth and e_i the error of the term x_i
     any, all  0 where a sure term decides, or all are sure; else none
     pick      the error of the picked element
 
-A sum of exp(x - max(x)) over more than ONLINE elements may be made with a running maximum: what is summed so far is
-multiplied by exp(old - new) where the maximum rises.  Each term then passes through at most `tree_depth(n)` such factors,
-each with its own rounding, that of exp, and that of its argument; the arguments of a term add up to no more than
-max(x) - x_i.  That is added to the bound of such sums.
+A sum of exp(x - max(x)) may be made with a running maximum (`online.py`): what is summed so far is multiplied by exp(old - new)
+where the maximum rises.  Each term then passes through at most `tree_depth(n)` such factors, each with its own rounding, that of
+exp (`_FALL` units in the last place, and 0 below 2^-126), and that of its argument; the arguments of a term add up to no more than
+max(x) - x_i.  That is added to the bound of such sums, and for sums of x - max(x) the roundings of as many moves, of n_i * (old -
+new) each, which together are no more than n * (max(x) - min(x)).
+
+An operator in its brief or rough form (`precision.py`) has that form's bound, relative to its value.
 
 Terms whose errors are correlated need no rule of their own: the sum of the errors bounds them too.
 """
@@ -30,16 +33,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from kgen.check import Kernel, Value
+from kgen.lower import lower
 from kgen.ops import OPS, REDUCTIONS, tree_depth
+from kgen.precision import BRIEF, ROUGH, forms
+from kgen.rewrite import rewrite
 from kgen.runtime.evaluate import Evaluator
+from kgen.schedule import schedule
 from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
-#: Rows up to this length are summed with the maximum known: their bound has no room for an online softmax.
-ONLINE = 1 << 14
+#: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
+_FALL = 2.0
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {
     "f16": (10, -14, 65504.0),
@@ -67,12 +75,26 @@ class Bounded:
     dtype: str
 
 
+@lru_cache(maxsize=64)
+def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple[str, Any], str]:
+    """The forms other than the accurate one that operators of a kernel have for these dtypes, by operator and place in the spec."""
+    plan = schedule(rewrite(lower(kernel, dict(binding))))
+    named = {name: dtype.name for name, dtype in binding}
+    defs, made = plan.program.by_name, {}
+    for name, (form, decides) in forms(plan, kernel).items():
+        dtype = named.get(decides, decides)
+        if dtype in ("f16", "bf16"):
+            made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"
+    return made
+
+
 class Analysis(Evaluator):
     """The exact reading of a kernel, with an error for every value; `target` chooses the rows' bounds."""
 
     def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str):
         super().__init__(kernel, arguments, "exact")
         self.target = target
+        self.forms = _forms(kernel, tuple(self.binding.items())) if target in ("cuda", "triton") else {}
         self.floors: list[float] = []
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
 
@@ -209,6 +231,9 @@ class Analysis(Evaluator):
             for a in args:
                 zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
             local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
+        if (form := self.forms.get((v.op, v.span))) and format_ == "f32":
+            rough = BRIEF if form == "brief" else ROUGH
+            local = torch.maximum(local, rough * self.size_of(x, moved) + 2.0**-148)
         if v.op == "digamma" and format_ == "f64":  # its bound is relative to what it subtracts: see ops.py
             terms = torch.maximum(torch.digamma(1 - args[0]).abs(), (torch.pi / torch.tan(torch.pi * args[0])).abs())
             terms = torch.where((args[0] < 0) & torch.isfinite(terms), terms, 1.0).clamp(min=1)
@@ -423,9 +448,12 @@ class Analysis(Evaluator):
         unit, biggest = self.unit(v), FORMATS[self.compute(v)][2]
         finite = torch.where(torch.isfinite(terms), terms, 0.0)
         gamma = math.expm1(tree_depth(count) * math.log1p(unit))
-        if count > ONLINE and self.of_softmax(v):
-            gap = torch.where(finite > 0, -torch.log(finite), 0.0).clamp(min=0)
-            e = e + finite * unit * (gap + tree_depth(count) * (1 + 2 * OPS["exp"].spell(self.target).ulp[unit < 2.0**-24])) + 2.0**-149
+        if (rides := self.of_softmax(v)) and self.target == "cuda":
+            if rides == "exp":
+                gap = torch.where(finite > 0, -torch.log(finite), 0.0).clamp(min=0)
+                e = e + finite * unit * (2 * gap + (1 + tree_depth(count)) * (1 + 2 * _FALL)) + 2.0**-126
+            else:
+                e = e + finite.abs().amax(dims, keepdim=True) * unit * 3 * tree_depth(count)
         above = (finite.clamp(min=0) + e).sum(dims, keepdim=True)
         below = ((-finite).clamp(min=0) + e).sum(dims, keepdim=True)
         error = e.sum(dims, keepdim=True) + gamma * (above + below)
@@ -442,16 +470,25 @@ class Analysis(Evaluator):
         unknown = torch.where(opposed, torch.nan, torch.inf)
         return torch.where(high | low, unknown, known)
 
-    def of_softmax(self, v: Value) -> bool:
-        """Whether a sum is one of exp(x - max(x)), whose terms lie between 0 and 1."""
+    def of_softmax(self, v: Value) -> str:
+        """Whether a sum is one about its terms' maximum: "exp" of exp(x - max(x)), "apart" of x - max(x), else ""."""
         values = self.kernel.values
         term = values[v.args[0]]
-        if v.op != "sum" or term.op != "exp" or values[term.args[0]].op != "sub":
-            return False
-        x, shift = values[term.args[0]].args
-        while values[shift].op == "stop":
-            shift = values[shift].args[0]
-        return values[shift].op == "max" and values[shift].attr == v.attr and values[shift].args == (x,)
+        kind = "exp" if term.op == "exp" else "apart"
+        term = values[term.args[0]] if kind == "exp" else term
+        if v.op not in ("sum", "mean") or term.op != "sub":
+            return ""
+        x, shift = term.args
+
+        def behind(k: int) -> int:
+            while values[k].op == "stop":
+                k = values[k].args[0]
+            return k
+
+        shift = behind(shift)
+        if values[shift].op == "where":
+            shift = behind(values[shift].args[1])
+        return kind if values[shift].op == "max" and values[shift].attr == v.attr and values[shift].args == (x,) else ""
 
     def extreme(self, terms: Any, e: Any, dims: list[int]) -> Any:
         """The error of a maximum."""

@@ -29,6 +29,8 @@ SHIM = r"""
 #define __launch_bounds__(...)
 #define __grid_constant__
 struct Dim { unsigned x; };
+struct uint4 { unsigned x, y, z, w; };
+static uint4 __ldg(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim;
 alignas(16) static unsigned char row_memory[1 << 18];
 
@@ -66,6 +68,7 @@ static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f;
 static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
 static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
+static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float max_plain(float a, float b) { return fmaxf(a, b); }
 static float min_plain(float a, float b) { return fminf(a, b); }
 
@@ -129,6 +132,11 @@ ASM = (
     (r'asm volatile\("prmt\.b32 %0, %0, 0, %1;" : "\+r"\(word\) : "r"\(walk\.again\)\);', "word = walk.again == 0x3210 ? word : 0;"),
     (r'asm\("(max|min)\.NaN\.f32 %0, %0, %1;" : "\+f"\(a\) : "f"\(b\)\);', r"a = \1_nan(a, b);"),
     (r'asm\("(max|min)\.f32 %0, %0, %1;" : "\+f"\(a\) : "f"\(b\)\);', r"a = \1_plain(a, b);"),
+    (r'asm\("ex2\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = x < -126 ? 0 : exp2f(x);"),
+    (r'asm\("ex2\.approx\.f32 %0, %1;" : "=f"\(e\) : "f"\(u\)\);', "e = exp2f(u);"),
+    (r'asm\("rcp\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = 1 / x;"),
+    (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
+    (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
     (r"extern __shared__ __align__\(16\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip
 FLAGS = ("-O1", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-shared", "-fPIC")

@@ -128,26 +128,26 @@ def visited(plan: rows.RowPlan, row: int) -> list[int]:
         outer = rest // plan.row_sizes[d] if d else 0
         base += (rest - outer * plan.row_sizes[d]) * plan.row_strides[0][d]
         rest = outer
-    shift = (plan.misaligned + base) % walk.vec if walk.edges else 0
-    vectors = -(-(plan.n + shift) // walk.vec) if plan.n else 0
-    found = []
+    head = min(-(plan.misaligned + base) % walk.vec if walk.edges else 0, plan.n)
+    vectors = (plan.n - head) // walk.vec
+    elements = [*range(head), *range(head + vectors * walk.vec, plan.n)]
     for s in range(plan.segments):
         end = min((s + 1) * plan.span, vectors) if (walk.segments or walk.cluster) and s + 1 < plan.segments else vectors
         for start in range(s * plan.span, max(end, s * plan.span + 1), team * walk.vectors):
             for lane, v in itertools.product(range(team), range(walk.vectors)):
                 c = start + lane + v * team
-                if c >= end:
-                    continue
-                for i in range(c * walk.vec - shift, (c + 1) * walk.vec - shift):
-                    if 0 <= i < plan.n:
-                        at, rest = base, i
-                        for d in reversed(range(walk.rank)):
-                            outer = rest // plan.sizes[d] if d else 0
-                            at += (rest - outer * plan.sizes[d]) * plan.strides[0][d]
-                            rest = outer
-                        found.append(at)
+                if c < end:
+                    elements += range(head + c * walk.vec, head + (c + 1) * walk.vec)
             if not walk.segments:
                 break
+    found = []
+    for i in elements:
+        at, rest = base, i
+        for d in reversed(range(walk.rank)):
+            outer = rest // plan.sizes[d] if d else 0
+            at += (rest - outer * plan.sizes[d]) * plan.strides[0][d]
+            rest = outer
+        found.append(at)
     assert grid * (plan.threads // team) >= plan.rows or walk.step >= 0 or walk.cluster
     return found
 

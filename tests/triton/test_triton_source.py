@@ -128,7 +128,7 @@ def build(module, kernel, types: dict[str, str], target: str, kind: str = "rows"
     signature, constants = {}, {}
     pointers = iter(tensors)
     kinds = tuple("flat" if n in written or kind == "flat" else "any" if n.startswith("index[") else kind for n in names)
-    given = {"KINDS": kinds, "RANK": rank, "INDEX": tl.uint64 if wide else tl.uint32, "BLOCK": module.BLOCK}
+    given = {"KINDS": kinds, "RANK": rank, "INDEX": tl.uint64 if wide else tl.uint32, "BLOCK": 1024}
     for p in kernel.params:
         if p.is_constexpr:
             signature[p.name] = "constexpr"

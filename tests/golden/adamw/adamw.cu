@@ -38,7 +38,27 @@ template <typename T> struct compute_of { using type = float; };
 template <> struct compute_of<double> { using type = double; };
 template <typename... T> using compute = decltype((typename compute_of<T>::type() + ...));
 
-template <typename F>
+// Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
+template <typename T> constexpr bool is_brief = sizeof(T) == 2;
+
+// a * b + c; for results of 16 bits rounded once.
+template <typename T, typename F> __device__ inline F fused(F a, F b, F c) {
+    if constexpr (is_brief<T>) return __fmaf_rn(a, b, c);
+    else return a * b + c;
+}
+
+// LANES neighbours, moved by one instruction, or one value for all of them.
+template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
+
+// The k-th element of a vector; of two bf16 in a word each takes one instruction.
+template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
+template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k) {
+    if constexpr (N % 2) return v.at[k];
+    unsigned word;
+    memcpy(&word, &v.at[k / 2 * 2], 4);
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
+template <typename T, typename F>
 __device__ inline void adamw_element(
     F p, F g, float m, float v, float b1, F s0, float b2, F s1, F s2, F s3, F eps, F wd, F lr, F& p_next, F& m_next,
     F& v_next) {
@@ -49,11 +69,8 @@ __device__ inline void adamw_element(
     // u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
     const F u = m_next / s2 / (sqrt(v_next / s3) + eps);
     // p' = p - lr * (u + wd * p)
-    p_next = p - lr * (u + wd * p);
+    p_next = fused<T>(-lr, fused<T>(wd, p, u), p);
 }
-
-// LANES neighbours, moved by one instruction, or one value for all of them.
-template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
 
 template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
     if constexpr (SPLAT == 0) {
@@ -109,9 +126,9 @@ __device__ inline void adamw_vector(
         F p_next_k;
         F m_next_k;
         F v_next_k;
-        adamw_element<F>(
-            F(ps.at[k]), F(gs.at[k]), float(ms.at[k]), float(vs.at[k]), b1, s0, b2, s1, s2, s3, eps, wd, lr,
-            p_next_k, m_next_k, v_next_k);
+        adamw_element<T, F>(
+            F(element(ps, k)), F(element(gs, k)), float(element(ms, k)), float(element(vs, k)), b1, s0, b2,
+            s1, s2, s3, eps, wd, lr, p_next_k, m_next_k, v_next_k);
         p_nexts.at[k] = T(p_next_k);
         m_nexts.at[k] = float(m_next_k);
         v_nexts.at[k] = float(v_next_k);

@@ -18,11 +18,10 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 1024  # elements a program
+BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -51,6 +50,15 @@ def square_root(x):
         return tl.sqrt_rn(x)
 
 
+@triton.jit
+def fused(a, b, c, T: tl.constexpr):
+    """a * b + c; for results T of 16 bits rounded once."""
+    if T.primitive_bitwidth == 16:
+        return tl.fma(a, b, c)
+    else:
+        return a * b + c
+
+
 def host_f64(function, *numbers):
     """A function of torch, of numbers in f64."""
     return function(*(torch.tensor(float(x), dtype=torch.float64) for x in numbers)).item()
@@ -68,25 +76,27 @@ def host_power(a, b):
 def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
     """Where the elements from number `first` on lie in an operand. "flat": dense in the order of the elements; "rows": the
     last dim is dense and every row begins at a multiple of 16 bytes, VECTOR elements."""
-    index = first.to(INDEX) + lane
+    head, tail = first.to(INDEX) + lane[0], lane[1]
     if KIND == "flat":
-        return index
+        return head + tail
     n1, n2, n3 = sizes[0].to(INDEX), sizes[1].to(INDEX), sizes[2].to(INDEX)
     s0, s1, s2, s3 = steps[0].to(INDEX), steps[1].to(INDEX), steps[2].to(INDEX), steps[3].to(INDEX)
     if KIND == "rows":
         n3 = n3 // VECTOR * VECTOR
         s0, s1, s2 = s0 // VECTOR * VECTOR, s1 // VECTOR * VECTOR, s2 // VECTOR * VECTOR
+    if KIND != "rows":  # a vector of elements may lie in two rows
+        head, tail = head + tail, 0
     if RANK == 1:
-        return index * s3
-    row, column = index // n3, index % n3
+        return head * s3 + tail
+    row, column = head // n3, head % n3
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
-        return row * s2 + at
+        return row * s2 + at + tail
     at += row % n2 * s2
     row = row // n2
     if RANK == 3:
-        return row * s1 + at
-    return row // n1 * s0 + row % n1 * s1 + at
+        return row * s1 + at + tail
+    return row // n1 * s0 + row % n1 * s1 + at + tail
 
 
 @triton.jit
@@ -98,7 +108,7 @@ def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.const
 
 
 @triton.jit
-def adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, F: tl.constexpr):
+def adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T: tl.constexpr, F: tl.constexpr):
     # m' = b1 * m + (1 - b1) * g
     m_next = (b1 * m).to(F) + s0 * g
     # v' = b2 * v + (1 - b2) * g^2
@@ -106,7 +116,7 @@ def adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, F: tl.constex
     # u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
     u = divide(divide(m_next, s2), square_root(divide(v_next, s3)) + eps)
     # p' = p - lr * (u + wd * p)
-    p_next = p - lr * (u + wd * p)
+    p_next = fused(lr * -1.0, fused(wd, p, u, T), p, T)
     return p_next, m_next, v_next
 
 
@@ -139,7 +149,7 @@ def adamw_block(
     g = tl.load(g_at, mask).to(F)
     m = tl.load(m_at, mask)
     v = tl.load(v_at, mask)
-    p_next, m_next, v_next = adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, F)
+    p_next, m_next, v_next = adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T, F)
     tl.store(p_at, p_next, mask)
     tl.store(m_at, m_next, mask)
     tl.store(v_at, v_next, mask)
@@ -159,7 +169,7 @@ def adamw_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     g_steps = (g_0, g_1, g_2, g_3)
     p_steps = (p_0, p_1, p_2, p_3)
@@ -172,8 +182,8 @@ def adamw_kernel(
         )
     else:
         adamw_block(
-            g_ptr, p_ptr, m_ptr, v_ptr, b1, s0, b2, s1, s2, s3, eps, wd, lr, first, lane, lane < numel - first, sizes, g_steps,
-            p_steps, m_steps, v_steps, KINDS, RANK, INDEX
+            g_ptr, p_ptr, m_ptr, v_ptr, b1, s0, b2, s1, s2, s3, eps, wd, lr, first, lane, lane[0] + lane[1] < numel - first, sizes,
+            g_steps, p_steps, m_steps, v_steps, KINDS, RANK, INDEX
         )
 
 
@@ -255,7 +265,7 @@ def kind(dims, k, x):
     """How `offset` finds the elements of operand number k."""
     dense = 1
     for size, *steps in reversed(dims):
-        if steps[k] != dense:
+        if steps[k] != dense and size != 1:
             break
         dense *= size
     else:
@@ -302,6 +312,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
     numel = n0 * n1 * n2 * n3
     far = max(numel, *(sum((size - 1) * own[k] for size, *own in inner) + 1 for k in range(len(operands))))
     index = tl.uint64 if far > 2**31 else tl.uint32
+    block = BYTES // max(x.element_size() for x in operands if x is not None)
     with torch.cuda.device_of(operands[-1]):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
@@ -309,8 +320,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             kinds = tuple(kind(inner, k, x) for k, x in enumerate(parts))
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
-            kernel[(triton.cdiv(numel, BLOCK),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, BLOCK, *constants, **OPTIONS
+            kernel[(triton.cdiv(numel, block),)](
+                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
             )
 
 

@@ -14,11 +14,11 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-BLOCK = 1024  # elements a program
+BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -28,28 +28,102 @@ TENSORS = {
 
 
 @triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return 1.0 / x
+
+
+@triton.jit
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return tl.exp2(x)
+
+
+@triton.jit
+def polynomial(x, factors: tl.constexpr):
+    """A polynomial by Horner's rule, its highest factor first; each step rounds once."""
+    p = tl.full([], factors[0], tl.float32)
+    for k in tl.static_range(1, len(factors)):
+        p = tl.fma(p, x, tl.full([], factors[k], tl.float32))
+    return p
+
+
+@triton.jit
+def least(a, b):
+    """The lesser of two, NaN if either is."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def error_complement(x):
+    """erfc(x), without a branch: exp(-x^2), with the roundings of x^2 and t made good, times a polynomial in t = 1 / (1 + 0.36 |x|)
+    (minimax, 2^-24.4 off), reflected below 0.  Beyond 10.1 it is 0."""
+    if x.dtype == tl.float32:
+        a = least(tl.abs(x), 10.1)
+        k = tl.full([], 0.36, tl.float32)
+        d = tl.fma(a, k, tl.full([], 1.0, tl.float32))
+        t = inverse(d)
+        off = tl.fma(t * -1.0, tl.fma(a, k, 1.0 - d), tl.fma(d * -1.0, t, tl.full([], 1.0, tl.float32)))  # of t, relatively
+        s = a * a
+        log2e = tl.full([], -1.442695, tl.float32)  # log2(e) is 1.442695 + 1.925963e-8
+        u = s * log2e
+        rest = tl.fma(s, log2e, u * -1.0)
+        rest = tl.fma(s, tl.full([], -1.925963e-8, tl.float32), tl.fma(tl.fma(a, a, s * -1.0), log2e, rest))
+        e = tl.exp2(u)
+        p = polynomial(t, (0.057070687, -0.31090868, 0.55799079, -0.36462641, 0.36650845, 0.082992293, 0.2065819, 0.20118792, 0.20320301))
+        y = e * (p * t)
+        slope = tl.fma(t, tl.full([], 2.1, tl.float32), tl.full([], 1.0, tl.float32))  # d log(p t) / d log(t), about
+        y = tl.fma(y, tl.fma(rest, tl.full([], 0.6931472, tl.float32), off * slope), y)
+        return tl.where(x < 0.0, 2.0 - y, y)
+    else:
+        return libdevice.erfc(x)
+
+
+@triton.jit
+def brief_erfc(x, T: tl.constexpr):
+    """erfc(x); for results T of 16 bits exp(-x^2) times a polynomial in t = 1 / (1 + 0.44 |x|) (minimax, 2^-17.5 off), reflected
+    below 0."""
+    if T.primitive_bitwidth == 16:
+        t = inverse(1.0 + tl.abs(x) * 0.44)
+        root = power_of_two(x * x * -0.72134752)
+        p = polynomial(t, (-0.14610618, 0.35065392, 0.040729534, 0.26358718, 0.24256932, 0.24856104))
+        y = p * t * root * root
+        return tl.where(x < 0.0, 2.0 - y, y)
+    else:
+        return error_complement(x)
+
+
+@triton.jit
 def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
     """Where the elements from number `first` on lie in an operand. "flat": dense in the order of the elements; "rows": the
     last dim is dense and every row begins at a multiple of 16 bytes, VECTOR elements."""
-    index = first.to(INDEX) + lane
+    head, tail = first.to(INDEX) + lane[0], lane[1]
     if KIND == "flat":
-        return index
+        return head + tail
     n1, n2, n3 = sizes[0].to(INDEX), sizes[1].to(INDEX), sizes[2].to(INDEX)
     s0, s1, s2, s3 = steps[0].to(INDEX), steps[1].to(INDEX), steps[2].to(INDEX), steps[3].to(INDEX)
     if KIND == "rows":
         n3 = n3 // VECTOR * VECTOR
         s0, s1, s2 = s0 // VECTOR * VECTOR, s1 // VECTOR * VECTOR, s2 // VECTOR * VECTOR
+    if KIND != "rows":  # a vector of elements may lie in two rows
+        head, tail = head + tail, 0
     if RANK == 1:
-        return index * s3
-    row, column = index // n3, index % n3
+        return head * s3 + tail
+    row, column = head // n3, head % n3
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
-        return row * s2 + at
+        return row * s2 + at + tail
     at += row % n2 * s2
     row = row // n2
     if RANK == 3:
-        return row * s1 + at
-    return row // n1 * s0 + row % n1 * s1 + at
+        return row * s1 + at + tail
+    return row // n1 * s0 + row % n1 * s1 + at + tail
 
 
 @triton.jit
@@ -61,9 +135,9 @@ def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.const
 
 
 @triton.jit
-def gelu_element(x):
+def gelu_element(x, T: tl.constexpr):
     # y = x * (0.5 * erfc(-x * sqrt(0.5)))
-    y = x * (0.5 * libdevice.erfc(x * -1.0 * 0.7071067811865476))
+    y = x * (0.5 * brief_erfc(x * -1.0 * 0.7071067811865476, T))
     return y
 
 
@@ -79,7 +153,7 @@ def gelu_block(
     y_kind: tl.constexpr = KINDS[1]
     y_at = place(y_ptr, first, lane, sizes, y_steps, y_kind, RANK, INDEX)
     x = tl.load(x_at, mask).to(F)
-    y = gelu_element(x)
+    y = gelu_element(x, T)
     tl.store(y_at, y, mask)
 
 
@@ -93,14 +167,14 @@ def gelu_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     x_steps = (x_0, x_1, x_2, x_3)
     y_steps = (y_0, y_1, y_2, y_3)
     if first + BLOCK <= numel:
         gelu_block(x_ptr, y_ptr, first, lane, None, sizes, x_steps, y_steps, KINDS, RANK, INDEX)
     else:
-        gelu_block(x_ptr, y_ptr, first, lane, lane < numel - first, sizes, x_steps, y_steps, KINDS, RANK, INDEX)
+        gelu_block(x_ptr, y_ptr, first, lane, lane[0] + lane[1] < numel - first, sizes, x_steps, y_steps, KINDS, RANK, INDEX)
 
 
 def check(given):
@@ -181,7 +255,7 @@ def kind(dims, k, x):
     """How `offset` finds the elements of operand number k."""
     dense = 1
     for size, *steps in reversed(dims):
-        if steps[k] != dense:
+        if steps[k] != dense and size != 1:
             break
         dense *= size
     else:
@@ -228,6 +302,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
     numel = n0 * n1 * n2 * n3
     far = max(numel, *(sum((size - 1) * own[k] for size, *own in inner) + 1 for k in range(len(operands))))
     index = tl.uint64 if far > 2**31 else tl.uint32
+    block = BYTES // max(x.element_size() for x in operands if x is not None)
     with torch.cuda.device_of(operands[-1]):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
@@ -235,8 +310,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             kinds = tuple(kind(inner, k, x) for k, x in enumerate(parts))
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
-            kernel[(triton.cdiv(numel, BLOCK),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, BLOCK, *constants, **OPTIONS
+            kernel[(triton.cdiv(numel, block),)](
+                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
             )
 
 

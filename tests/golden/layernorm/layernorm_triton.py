@@ -23,7 +23,6 @@ STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -60,6 +59,15 @@ def divide(x, y):
         return x / y
     else:
         return tl.div_rn(x, y)
+
+
+@triton.jit
+def fused(a, b, c, T: tl.constexpr):
+    """a * b + c; for results T of 16 bits rounded once."""
+    if T.primitive_bitwidth == 16:
+        return tl.fma(a, b, c)
+    else:
+        return a * b + c
 
 
 @triton.jit
@@ -106,7 +114,7 @@ def layernorm_row(
     w = tl.load(w_ptr + walk(column, (), w_steps, 1, KINDS[1] == "along", VECTORS[1]), column < length).to(F)
     b = tl.load(b_ptr + walk(column, (), b_steps, 1, KINDS[2] == "along", VECTORS[2]), column < length).to(F)
     # y = c * rsqrt(mean[N](c^2) + eps) * w + b
-    y = c * rsqrt_row * w + b
+    y = fused(c * rsqrt_row, w, b, T)
     tl.store(y_row + walk(column, (), y_steps, 1, KINDS[3] == "along", VECTORS[3]), y, inside)
 
 
@@ -149,7 +157,7 @@ def layernorm_reading_2(
 @triton.jit
 def layernorm_reading_3(
     x_row, w_ptr, b_ptr, y_row, mu, rsqrt_row, segment, present, length, x_steps, w_steps, b_steps, y_steps, KINDS: tl.constexpr,
-    VECTORS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
+    VECTORS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr, F: tl.constexpr
 ):
     """A segment's results."""
     first = tl.cast(segment, INDEX) * SEGMENT
@@ -162,7 +170,7 @@ def layernorm_reading_3(
         # c = x - mu
         c = x - mu
         # y = c * rsqrt(mean[N](c^2) + eps) * w + b
-        y = c * rsqrt_row * w + b
+        y = fused(c * rsqrt_row, w, b, T)
         tl.store(y_row + walk(column, (), y_steps, 1, KINDS[3] == "along", VECTORS[3]), y, inside)
 
 
@@ -209,7 +217,7 @@ def layernorm_loop(
     for segment in range(0, segments):
         layernorm_reading_3(
             x_row, w_ptr, b_ptr, y_row, mu, rsqrt_row, segment, present, length, x_steps, w_steps, b_steps, y_steps, KINDS, VECTORS,
-            BLOCK, SEGMENT, INDEX, F
+            BLOCK, SEGMENT, INDEX, T, F
         )
 
 
@@ -268,7 +276,7 @@ def layernorm_split(
     if READING == 3:
         layernorm_reading_3(
             x_row, w_ptr, b_ptr, y_row, mu, rsqrt_row, segment, present, length, x_steps, w_steps, b_steps, y_steps, KINDS, VECTORS,
-            BLOCK, SEGMENT, INDEX, F
+            BLOCK, SEGMENT, INDEX, T, F
         )
 
 

@@ -29,7 +29,7 @@ STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -106,6 +106,48 @@ def plus(a, b):
 
 
 @triton.jit
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return tl.exp2(x)
+
+
+@triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return 1.0 / x
+
+
+@triton.jit
+def polynomial(x, factors: tl.constexpr):
+    """A polynomial by Horner's rule, its highest factor first; each step rounds once."""
+    p = tl.full([], factors[0], tl.float32)
+    for k in tl.static_range(1, len(factors)):
+        p = tl.fma(p, x, tl.full([], factors[k], tl.float32))
+    return p
+
+
+@triton.jit
+def hyperbolic_tangent(x):
+    """tanh(x), without a branch: from 0.62 on 1 - 2 / (1 + exp(2 |x|)), below an odd polynomial (minimax, 2^-28 off)."""
+    if x.dtype == tl.float32:
+        a, s = tl.abs(x), x * x
+        d = 1.0 + power_of_two(a * 2.8853901)
+        r = inverse(d)
+        r = tl.fma(r, tl.fma(d * -1.0, r, tl.full([], 1.0, tl.float32)), r)
+        far = tl.where(a > 9.1, 1.0, 1.0 - 2.0 * r)
+        near = tl.fma(x * s, polynomial(s, (-0.0057547935, 0.020682545, -0.053752698, 0.13331594, -0.33333287)), x)
+        return tl.where(a < 0.62, near, tl.where(x < 0.0, far * -1.0, far))
+    else:
+        return libdevice.tanh(x)
+
+
+@triton.jit
 def divide(x, y):
     """x / y, correctly rounded."""
     if x.dtype == tl.float64:
@@ -135,6 +177,17 @@ def round_to(x, D: tl.constexpr):
         return (x if x.dtype.is_floating() else x.to(tl.float32)).to(D)
     else:
         return x.to(D)
+
+
+@triton.jit
+def brief_div(x, y, T: tl.constexpr):
+    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    if T.primitive_bitwidth == 16:
+        size = tl.abs(y)
+        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+        return x * scale * inverse(y * scale)
+    else:
+        return divide(x, y)
 
 
 @triton.jit(do_not_specialize=range(7, 41))
@@ -365,7 +418,7 @@ def loss_scaled_row(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = libdevice.tanh(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
     weight = tl.load(weight_ptr + walk(column, (), weight_steps, 1, KINDS[0] == "along", VECTORS[0]), column < length)
     sum_V = tl.reduce(tl.where(inside, weight * weight, 0.0), 1, plus, keep_dims=True)
     add_row = 1.0 + sum_V
@@ -438,7 +491,7 @@ def loss_scaled_loop(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = libdevice.tanh(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
     sum_V = tl.full([ROWS, 1], 0.0, tl.float32)
     for segment in range(0, segments):
         sum_V_part = loss_scaled_reading_1(
@@ -478,7 +531,7 @@ def loss_scaled_split(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = libdevice.tanh(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
     if READING == 1:
         sum_V = loss_scaled_reading_1(weight_ptr, segment, present, length, weight_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX)
         tl.store(sum_V_parts + row * segments + segment, sum_V, present)
@@ -789,7 +842,7 @@ def loss_share_kernel(
     other_ = tl.load(other__row, present)
     sum_D_kept = tl.load(sum_D_kept_row, present)
     # share = table / sum[D](table^2) * pick[V](table, other)
-    share = divide(table, sum_D_kept) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V__size, table_V_stride_, present, F, other_), float("nan"))
+    share = brief_div(table, sum_D_kept, T) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V__size, table_V_stride_, present, F, other_), float("nan"))
     tl.store(share_row, share, present)
 
 

@@ -18,14 +18,13 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 1024  # elements a program
+BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 RESIDENT = 32768  # elements of a tile that holds whole rows
 FEW = 256  # programs: fewer blocks of long rows are split
 STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
 # dtype and dims of each tensor
 TENSORS = {
     "x": (torch.float32, "A B N"),
@@ -86,25 +85,27 @@ def plus(a, b):
 def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
     """Where the elements from number `first` on lie in an operand. "flat": dense in the order of the elements; "rows": the
     last dim is dense and every row begins at a multiple of 16 bytes, VECTOR elements."""
-    index = first.to(INDEX) + lane
+    head, tail = first.to(INDEX) + lane[0], lane[1]
     if KIND == "flat":
-        return index
+        return head + tail
     n1, n2, n3 = sizes[0].to(INDEX), sizes[1].to(INDEX), sizes[2].to(INDEX)
     s0, s1, s2, s3 = steps[0].to(INDEX), steps[1].to(INDEX), steps[2].to(INDEX), steps[3].to(INDEX)
     if KIND == "rows":
         n3 = n3 // VECTOR * VECTOR
         s0, s1, s2 = s0 // VECTOR * VECTOR, s1 // VECTOR * VECTOR, s2 // VECTOR * VECTOR
+    if KIND != "rows":  # a vector of elements may lie in two rows
+        head, tail = head + tail, 0
     if RANK == 1:
-        return index * s3
-    row, column = index // n3, index % n3
+        return head * s3 + tail
+    row, column = head // n3, head % n3
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
-        return row * s2 + at
+        return row * s2 + at + tail
     at += row % n2 * s2
     row = row // n2
     if RANK == 3:
-        return row * s1 + at
-    return row // n1 * s0 + row % n1 * s1 + at
+        return row * s1 + at + tail
+    return row // n1 * s0 + row % n1 * s1 + at + tail
 
 
 @triton.jit
@@ -463,7 +464,7 @@ def moving_place_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     index_A_steps = (index_A_0, index_A_1, index_A_2, index_A_3)
     index_B_steps = (index_B_0, index_B_1, index_B_2, index_B_3)
@@ -475,8 +476,8 @@ def moving_place_kernel(
         )
     else:
         moving_place_block(
-            place__ptr, B, first, lane, lane < numel - first, sizes, index_A_steps, index_B_steps, place__steps, index_A_first,
-            index_B_first, KINDS, RANK, INDEX
+            place__ptr, B, first, lane, lane[0] + lane[1] < numel - first, sizes, index_A_steps, index_B_steps, place__steps,
+            index_A_first, index_B_first, KINDS, RANK, INDEX
         )
 
 
@@ -557,7 +558,7 @@ def kind(dims, k, x):
     """How `offset` finds the elements of operand number k."""
     dense = 1
     for size, *steps in reversed(dims):
-        if steps[k] != dense:
+        if steps[k] != dense and size != 1:
             break
         dense *= size
     else:
@@ -604,6 +605,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
     numel = n0 * n1 * n2 * n3
     far = max(numel, *(sum((size - 1) * own[k] for size, *own in inner) + 1 for k in range(len(operands))))
     index = tl.uint64 if far > 2**31 else tl.uint32
+    block = BYTES // max(x.element_size() for x in operands if x is not None)
     with torch.cuda.device_of(operands[-1]):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
@@ -612,8 +614,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
             steps += [start for x, start in zip(operands, starts) if x is None]
-            kernel[(triton.cdiv(numel, BLOCK),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, BLOCK, *constants, **OPTIONS
+            kernel[(triton.cdiv(numel, block),)](
+                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
             )
 
 

@@ -74,6 +74,15 @@ template <typename T> struct compute_of { using type = float; };
 template <> struct compute_of<double> { using type = double; };
 template <typename... T> using compute = decltype((typename compute_of<T>::type() + ...));
 
+// Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
+template <typename T> constexpr bool is_brief = sizeof(T) == 2;
+
+// a * b + c; for results of 16 bits rounded once.
+template <typename T, typename F> __device__ inline F fused(F a, F b, F c) {
+    if constexpr (is_brief<T>) return __fmaf_rn(a, b, c);
+    else return a * b + c;
+}
+
 // Infinity, without a header.
 __device__ inline float infinity() { return __uint_as_float(0x7f800000); }
 
@@ -135,6 +144,17 @@ template <typename I> __device__ inline I shift_left(I a, I n) {
     return u64(n) < 8 * sizeof(I) ? I(u64(a) << u64(n)) : I(0);
 }
 
+// LANES neighbours, moved by one instruction, or one value for all of them.
+template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
+
+// The k-th element of a vector; of two bf16 in a word each takes one instruction.
+template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
+template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k) {
+    if constexpr (N % 2) return v.at[k];
+    unsigned word;
+    memcpy(&word, &v.at[k / 2 * 2], 4);
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
 template <typename T, typename F>
 __device__ inline void numbers_y_element(
     F x, i32 k_, i64 b, u8 s, float x_stride_, double double_, i64 index_N, F c, F bound, F N, T a, i32 big, i32 odd,
@@ -142,7 +162,7 @@ __device__ inline void numbers_y_element(
     F& half, double& d, i64& wide, bool& mask) {
     // y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
     const F t0 = x * c;
-    const F t1 = (t0 + bound) * (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448)) + F(sizeof(F) == 4 ? F(infinity()) : 1e+39);
+    const F t1 = fused<T>(t0 + bound, (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448)), F(sizeof(F) == 4 ? F(infinity()) : 1e+39));
     const F t2 = F((sizeof(T) == 4 ? to<T>(1.0000001f) : to<T>(1.0000000596046448))) * F(a);
     y = t1 - N + t2;
     // z = ((k + big) // odd % 7) | max(k, -2147483648) & min(k, -62)
@@ -154,7 +174,7 @@ __device__ inline void numbers_y_element(
     // u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k_ > n) || ((x != 0) && (!(s == u8(2))))) && s6;
     // half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    const F t9 = F(float(a_f16)) * x + F(index_N) + F(float(to<f16>(0.1)) * float(to<f16>(i64(k_))));
+    const F t9 = fused<f16>(F(float(a_f16)), x, F(index_N)) + F(float(to<f16>(0.1)) * float(to<f16>(i64(k_))));
     half = t9 - F(float(to<f16>(b)));
     // d = x * c + 0.1 + mix / N + double * sign(n)
     d = double(t0 + F(0.1) + s8) + double_ * s9;
@@ -169,13 +189,10 @@ __device__ inline void numbers_v_element(u8 s, float x_stride_, double double_, 
     // v = s * 3 + u8(n) + u8(2.5)
     v = u8(u32(u8(u32(u8(u32(s) * u32(u8(3)))) + u32(n))) + u32(u8(2)));
     // brain = x_stride * 0.1 + bf16(double)
-    brain = x_stride_ * 0.1f + float(to<bf16>(double_));
+    brain = fused<bf16>(x_stride_, 0.1f, float(to<bf16>(double_)));
     // fixed = 1.000000059604644775390626
     fixed = 1.0000001f;
 }
-
-// LANES neighbours, moved by one instruction, or one value for all of them.
-template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
 
 template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
     if constexpr (SPLAT == 0) {
@@ -246,9 +263,10 @@ __device__ inline void numbers_y_vector(
         i64 wide_k;
         bool mask_k;
         numbers_y_element<T, F>(
-            F(xs.at[k]), i32(k_s.at[k]), i64(bs.at[k]), u8(ss.at[k]), float(x_stride_s.at[k]),
-            double(double_s.at[k]), i64(at[6] + k * layout.step(6)), c, bound, N, to<T>(a), big, odd, n, m,
-            N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k, u_k, half_k, d_k, wide_k, mask_k);
+            F(element(xs, k)), i32(element(k_s, k)), i64(element(bs, k)), u8(element(ss, k)),
+            float(element(x_stride_s, k)), double(element(double_s, k)), i64(at[6] + k * layout.step(6)), c,
+            bound, N, to<T>(a), big, odd, n, m, N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k,
+            u_k, half_k, d_k, wide_k, mask_k);
         ys.at[k] = T(y_k);
         zs.at[k] = z_k;
         ws.at[k] = w_k;
@@ -310,7 +328,8 @@ __device__ inline void numbers_v_vector(
         float brain_k;
         float fixed_k;
         numbers_v_element(
-            u8(ss.at[k]), float(x_stride_s.at[k]), double(double_s.at[k]), n, v_k, brain_k, fixed_k);
+            u8(element(ss, k)), float(element(x_stride_s, k)), double(element(double_s, k)), n, v_k,
+            brain_k, fixed_k);
         vs.at[k] = v_k;
         brains.at[k] = bf16(brain_k);
         fixeds.at[k] = fixed_k;

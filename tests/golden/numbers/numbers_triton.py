@@ -30,11 +30,10 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 1024  # elements a program
+BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -66,6 +65,15 @@ def widened(x, D: tl.constexpr):
         return (x.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
     else:
         return x.to(D)
+
+
+@triton.jit
+def fused(a, b, c, T: tl.constexpr):
+    """a * b + c; for results T of 16 bits rounded once."""
+    if T.primitive_bitwidth == 16:
+        return tl.fma(a, b, c)
+    else:
+        return a * b + c
 
 
 @triton.jit
@@ -176,25 +184,27 @@ def host_sign(x):
 def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
     """Where the elements from number `first` on lie in an operand. "flat": dense in the order of the elements; "rows": the
     last dim is dense and every row begins at a multiple of 16 bytes, VECTOR elements."""
-    index = first.to(INDEX) + lane
+    head, tail = first.to(INDEX) + lane[0], lane[1]
     if KIND == "flat":
-        return index
+        return head + tail
     n1, n2, n3 = sizes[0].to(INDEX), sizes[1].to(INDEX), sizes[2].to(INDEX)
     s0, s1, s2, s3 = steps[0].to(INDEX), steps[1].to(INDEX), steps[2].to(INDEX), steps[3].to(INDEX)
     if KIND == "rows":
         n3 = n3 // VECTOR * VECTOR
         s0, s1, s2 = s0 // VECTOR * VECTOR, s1 // VECTOR * VECTOR, s2 // VECTOR * VECTOR
+    if KIND != "rows":  # a vector of elements may lie in two rows
+        head, tail = head + tail, 0
     if RANK == 1:
-        return index * s3
-    row, column = index // n3, index % n3
+        return head * s3 + tail
+    row, column = head // n3, head % n3
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
-        return row * s2 + at
+        return row * s2 + at + tail
     at += row % n2 * s2
     row = row // n2
     if RANK == 3:
-        return row * s1 + at
-    return row // n1 * s0 + row % n1 * s1 + at
+        return row * s1 + at + tail
+    return row // n1 * s0 + row % n1 * s1 + at + tail
 
 
 @triton.jit
@@ -214,7 +224,7 @@ def numbers_y_element(
     t0 = x * c
     t1 = (t0 + bound) * (1.0000001192092896 if F == tl.float32 else 1.0000000596046448)
     t2 = widened(tl.full([], (1.0000001192092896 if T == tl.float32 else 1.0000000596046448), T), F)
-    y = t1 + (float("inf") if F == tl.float32 else 1e+39) - N + t2 * widened(a, F)
+    y = fused(t2, widened(a, F), t1 + (float("inf") if F == tl.float32 else 1e+39) - N, T)
     # z = ((k + big) // odd % 7) | max(k, -2147483648) & min(k, -62)
     t4 = tl.maximum(k, tl.full([], -2147483648, tl.int32)) & tl.minimum(k, tl.full([], -62, tl.int32))
     z = floor_mod_int(floor_divide_int(k + big, odd), tl.full([], 7, tl.int32)) | t4
@@ -224,9 +234,9 @@ def numbers_y_element(
     # u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k > n) | ((x != 0) & (~(s == 2)))) & s6
     # half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    t9 = widened(tl.full([], 0.1, tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
-    t10 = widened(widened(a_f16, tl.float32), F) * x + index_N.to(F) + widened(t9, F)
-    half = t10 - widened(widened(round_to(b, tl.float16), tl.float32), F)
+    t9 = fused(widened(widened(a_f16, tl.float32), F), x, index_N.to(F), tl.float16)
+    t10 = widened(tl.full([], 0.1, tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
+    half = t9 + widened(t10, F) - widened(widened(round_to(b, tl.float16), tl.float32), F)
     # d = x * c + 0.1 + mix / N + double * sign(n)
     d = widened(t0 + 0.1 + s8, tl.float64) + double * s9
     # wide = k * 2
@@ -338,7 +348,7 @@ def numbers_y_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     x_steps = (x_0, x_1, x_2, x_3)
     k_steps = (k_0, k_1, k_2, k_3)
@@ -365,9 +375,10 @@ def numbers_y_kernel(
     else:
         numbers_y_block(
             x_ptr, k_ptr, b_ptr, s_ptr, x_stride__ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr,
-            mask__ptr, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, lane < numel - first, sizes,
-            x_steps, k_steps, b_steps, s_steps, x_stride__steps, double_steps, index_N_steps, y_steps, z_steps, w_steps, u_steps,
-            half_steps, d_steps, wide_steps, mask__steps, index_N_first, KINDS, RANK, INDEX
+            mask__ptr, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane,
+            lane[0] + lane[1] < numel - first, sizes, x_steps, k_steps, b_steps, s_steps, x_stride__steps, double_steps,
+            index_N_steps, y_steps, z_steps, w_steps, u_steps, half_steps, d_steps, wide_steps, mask__steps, index_N_first, KINDS,
+            RANK, INDEX
         )
 
 
@@ -376,7 +387,7 @@ def numbers_v_element(s, x_stride_, double, n):
     # v = s * 3 + u8(n) + u8(2.5)
     v = s * 3 + n + 2
     # brain = x_stride * 0.1 + bf16(double)
-    brain = x_stride_ * 0.1 + widened(round_to(double, tl.bfloat16), tl.float32)
+    brain = fused(x_stride_, tl.full([], 0.1, tl.float32), widened(round_to(double, tl.bfloat16), tl.float32), tl.bfloat16)
     # fixed = 1.000000059604644775390626
     return v, brain, tl.full([], 1.0000001, tl.float32)
 
@@ -424,7 +435,7 @@ def numbers_v_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     s_steps = (s_0, s_1, s_2, s_3)
     x_stride__steps = (x_stride__0, x_stride__1, x_stride__2, x_stride__3)
@@ -439,8 +450,8 @@ def numbers_v_kernel(
         )
     else:
         numbers_v_block(
-            s_ptr, x_stride__ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, lane < numel - first, sizes, s_steps,
-            x_stride__steps, double_steps, v_steps, brain_steps, fixed_steps, KINDS, RANK, INDEX
+            s_ptr, x_stride__ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, lane[0] + lane[1] < numel - first,
+            sizes, s_steps, x_stride__steps, double_steps, v_steps, brain_steps, fixed_steps, KINDS, RANK, INDEX
         )
 
 
@@ -524,7 +535,7 @@ def kind(dims, k, x):
     """How `offset` finds the elements of operand number k."""
     dense = 1
     for size, *steps in reversed(dims):
-        if steps[k] != dense:
+        if steps[k] != dense and size != 1:
             break
         dense *= size
     else:
@@ -571,6 +582,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
     numel = n0 * n1 * n2 * n3
     far = max(numel, *(sum((size - 1) * own[k] for size, *own in inner) + 1 for k in range(len(operands))))
     index = tl.uint64 if far > 2**31 else tl.uint32
+    block = BYTES // max(x.element_size() for x in operands if x is not None)
     with torch.cuda.device_of(operands[-1]):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
@@ -579,8 +591,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
             steps += [start for x, start in zip(operands, starts) if x is None]
-            kernel[(triton.cdiv(numel, BLOCK),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, BLOCK, *constants, **OPTIONS
+            kernel[(triton.cdiv(numel, block),)](
+                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
             )
 
 

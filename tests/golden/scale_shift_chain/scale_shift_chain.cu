@@ -39,34 +39,126 @@ template <typename T> struct compute_of { using type = float; };
 template <> struct compute_of<double> { using type = double; };
 template <typename... T> using compute = decltype((typename compute_of<T>::type() + ...));
 
+// Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
+template <typename T> constexpr bool is_brief = sizeof(T) == 2;
+
+// a * b + c; for results of 16 bits rounded once.
+template <typename T, typename F> __device__ inline F fused(F a, F b, F c) {
+    if constexpr (is_brief<T>) return __fmaf_rn(a, b, c);
+    else return a * b + c;
+}
+
 // x, or 0 below 0; NaN and -0.0 go through.
 template <typename T> __device__ inline T relu(T x) { return x < 0 ? T(0) : x; }
 
-// 1 / (1 + exp(-x)), without overflow and down to the denormals.
-template <typename F> __device__ inline F sigmoid(F x) {
-    F e = exp(-fabs(x));
-    return (x < 0 ? e : F(1)) / (F(1) + e);
+// 2^x by the hardware, 2 units in the last place of a float off; below 2^-126 it is 0.
+__device__ inline float power_of_two(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
 }
 
-template <typename F>
-__device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
-    // a = x * s1 + b1
-    const F a = x * s1 + b1;
-    // r = relu(a)
-    const F r = relu(a);
-    // c = r * s2 + b2
-    const F c = r * s2 + b2;
-    // s = sigmoid(c)
-    const F s = sigmoid(c);
-    // d = s * 2 + 1
-    const F d = s * F(2) + F(1);
-    // y = tanh(d)
-    const F y = tanh(d);
-    return y;
+// exp(x); for 16 bits the square of 2^(x log2(e) / 2), which has denormals.
+template <typename T, typename F> __device__ inline F brief_exp(F x) {
+    if constexpr (is_brief<T>) {
+        const float root = power_of_two(x * 0.72134752f);
+        return root * root;
+    } else {
+        return exp(x);
+    }
+}
+
+// 1 / x by the hardware, one unit in the last place of a float off; 0 above 2^126.
+__device__ inline float inverse(float x) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+// 1 / (1 + exp(-x)), without overflow and down to the denormals.
+template <typename F> __device__ inline F sigmoid(F x) {
+    const F e = exp(-fabs(x)), d = F(1) + e;
+    if constexpr (sizeof(F) == 4) {  // d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
+        float r = inverse(d);
+        r = __fmaf_rn(r, __fmaf_rn(-d, r, 1.0f), r);
+        return (x < 0 ? e : 1.0f) * r;
+    } else {
+        return (x < 0 ? e : F(1)) / d;
+    }
+}
+
+// 1 / (1 + exp(-x)); for 16 bits from exp(-|x|), so that small ones keep their digits.
+template <typename T, typename F> __device__ inline F brief_sigmoid(F x) {
+    if constexpr (is_brief<T>) {
+        const float e = brief_exp<T>(-fabs(x)), r = inverse(1.0f + e);
+        return x < 0 ? e * r : r;
+    } else {
+        return sigmoid(x);
+    }
+}
+
+// Whether a result of dtype T has so few digits that rough forms will do.
+template <typename T> constexpr bool is_rough = false;
+template <> constexpr bool is_rough<bf16> = true;
+
+// tanh(x), without a branch: from 0.62 on 1 - 2 / (1 + exp(2 |x|)), below an odd polynomial (minimax, 2^-28 off).
+__device__ inline double hyperbolic_tangent(double x) { return tanh(x); }
+__device__ inline float hyperbolic_tangent(float x) {
+    const float a = fabs(x), d = 1.0f + power_of_two(a * 2.8853901f), s = x * x;
+    float r = inverse(d);
+    r = __fmaf_rn(r, __fmaf_rn(-d, r, 1.0f), r);
+    float p = __fmaf_rn(s, -0.0057547935f, 0.020682545f);
+    p = __fmaf_rn(p, s, -0.053752698f);
+    p = __fmaf_rn(p, s, 0.13331594f);
+    p = __fmaf_rn(p, s, -0.33333287f);
+    return a < 0.62f ? __fmaf_rn(x * s, p, x) : a > 9.1f ? copysign(1.0f, x) : copysign(__fmaf_rn(-2.0f, r, 1.0f), x);
+}
+
+// tanh(x); for 16 bits 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series.
+template <typename T, typename F> __device__ inline F brief_tanh(F x) {
+    if constexpr (is_brief<T>) {
+        const float a = fabs(x), far = __fmaf_rn(-2.0f, inverse(1.0f + power_of_two(a * 2.8853901f)), 1.0f);
+        return a < 0.05f ? x * __fmaf_rn(x * x, -0.33333333f, 1.0f) : copysign(far, x);
+    } else {
+        return hyperbolic_tangent(x);
+    }
+}
+
+// tanh(x); for a bf16 by the hardware, 2^-10.9 of the value off.
+template <typename T, typename F> __device__ inline F rough_tanh(F x) {
+    if constexpr (is_rough<T>) {
+        asm("tanh.approx.f32 %0, %0;" : "+f"(x));
+        return x;
+    } else {
+        return brief_tanh<T>(x);
+    }
 }
 
 // LANES neighbours, moved by one instruction, or one value for all of them.
 template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
+
+// The k-th element of a vector; of two bf16 in a word each takes one instruction.
+template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
+template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k) {
+    if constexpr (N % 2) return v.at[k];
+    unsigned word;
+    memcpy(&word, &v.at[k / 2 * 2], 4);
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
+template <typename T, typename F>
+__device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
+    // a = x * s1 + b1
+    const F a = fused<T>(x, s1, b1);
+    // r = relu(a)
+    const F r = relu(a);
+    // c = r * s2 + b2
+    const F c = fused<T>(r, s2, b2);
+    // s = sigmoid(c)
+    const F s = brief_sigmoid<T>(c);
+    // d = s * 2 + 1
+    const F d = fused<T>(s, F(2), F(1));
+    // y = tanh(d)
+    const F y = rough_tanh<T>(d);
+    return y;
+}
 
 template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
     if constexpr (SPLAT == 0) {
@@ -116,7 +208,11 @@ __device__ inline void scale_shift_chain_vector(
     const auto b2s = load<LANES, SPLAT & 16>(b2 + at[4]);
     Vector<T, LANES> ys;
     #pragma unroll
-    for (int k = 0; k < LANES; k++) ys.at[k] = T(scale_shift_chain_element<F>(F(xs.at[k]), F(s1s.at[k]), F(b1s.at[k]), F(s2s.at[k]), F(b2s.at[k])));
+    for (int k = 0; k < LANES; k++) {
+        ys.at[k] = T(scale_shift_chain_element<T, F>(
+            F(element(xs, k)), F(element(s1s, k)), F(element(b1s, k)), F(element(s2s, k)),
+            F(element(b2s, k))));
+    }
     store(y + at[5], ys);
 }
 

@@ -19,11 +19,11 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-BLOCK = 1024  # elements a program
+BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -37,50 +37,142 @@ TENSORS = {
 
 
 @triton.jit
-def relu(x):
-    """x, or 0 below 0; NaN and -0.0 go through."""
-    return tl.where(x < 0, 0, x)
+def fused(a, b, c, T: tl.constexpr):
+    """a * b + c; for results T of 16 bits rounded once."""
+    if T.primitive_bitwidth == 16:
+        return tl.fma(a, b, c)
+    else:
+        return a * b + c
 
 
 @triton.jit
-def divide(x, y):
-    """x / y, correctly rounded."""
-    if x.dtype == tl.float64:
-        return x / y
+def relu(x):
+    """x, or 0 below 0; NaN and -0.0 go through, where the machine's maximum of -0.0 and 0 is 0."""
+    return tl.where(x >= 0, x, tl.where(x != x, x, 0))
+
+
+@triton.jit
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
-        return tl.div_rn(x, y)
+        return tl.exp2(x)
+
+
+@triton.jit
+def brief_exp(x, T: tl.constexpr):
+    """exp(x); for results T of 16 bits the square of 2^(x log2(e) / 2), which has denormals."""
+    if T.primitive_bitwidth == 16:
+        root = power_of_two(x * 0.72134752)
+        return root * root
+    else:
+        return libdevice.exp(x)
+
+
+@triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return 1.0 / x
 
 
 @triton.jit
 def sigmoid(x):
     """1 / (1 + exp(-x)), of full relative accuracy for negative x too."""
     e = libdevice.exp(tl.abs(x) * -1.0)
-    return divide(tl.where(x < 0.0, e, 1.0), 1.0 + e)
+    d = 1.0 + e
+    if x.dtype == tl.float32:  # d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
+        r = inverse(d)
+        r = tl.fma(r, tl.fma(d * -1.0, r, tl.full([], 1.0, tl.float32)), r)
+        return tl.where(x < 0.0, e, 1.0) * r
+    else:
+        return tl.where(x < 0.0, e, 1.0) / d
+
+
+@triton.jit
+def brief_sigmoid(x, T: tl.constexpr):
+    """1 / (1 + exp(-x)); for results T of 16 bits from exp(-|x|), so that small ones keep their digits."""
+    if T.primitive_bitwidth == 16:
+        e = brief_exp(tl.abs(x) * -1.0, T)
+        r = inverse(1.0 + e)
+        return tl.where(x < 0.0, e * r, r)
+    else:
+        return sigmoid(x)
+
+
+@triton.jit
+def polynomial(x, factors: tl.constexpr):
+    """A polynomial by Horner's rule, its highest factor first; each step rounds once."""
+    p = tl.full([], factors[0], tl.float32)
+    for k in tl.static_range(1, len(factors)):
+        p = tl.fma(p, x, tl.full([], factors[k], tl.float32))
+    return p
+
+
+@triton.jit
+def hyperbolic_tangent(x):
+    """tanh(x), without a branch: from 0.62 on 1 - 2 / (1 + exp(2 |x|)), below an odd polynomial (minimax, 2^-28 off)."""
+    if x.dtype == tl.float32:
+        a, s = tl.abs(x), x * x
+        d = 1.0 + power_of_two(a * 2.8853901)
+        r = inverse(d)
+        r = tl.fma(r, tl.fma(d * -1.0, r, tl.full([], 1.0, tl.float32)), r)
+        far = tl.where(a > 9.1, 1.0, 1.0 - 2.0 * r)
+        near = tl.fma(x * s, polynomial(s, (-0.0057547935, 0.020682545, -0.053752698, 0.13331594, -0.33333287)), x)
+        return tl.where(a < 0.62, near, tl.where(x < 0.0, far * -1.0, far))
+    else:
+        return libdevice.tanh(x)
+
+
+@triton.jit
+def brief_tanh(x, T: tl.constexpr):
+    """tanh(x); for results T of 16 bits 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
+    if T.primitive_bitwidth == 16:
+        a = tl.abs(x)
+        far = 1.0 - 2.0 * inverse(1.0 + power_of_two(a * 2.8853901))
+        near = x * (1.0 - x * x * 0.33333333)
+        return tl.where(a < 0.05, near, tl.where(x < 0.0, far * -1.0, far))
+    else:
+        return hyperbolic_tangent(x)
+
+
+@triton.jit
+def rough_tanh(x, T: tl.constexpr):
+    """tanh(x); for a bf16 by the hardware, 2^-10.9 of the value off."""
+    if T == tl.bfloat16 and ASSEMBLY:
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return brief_tanh(x, T)
 
 
 @triton.jit
 def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
     """Where the elements from number `first` on lie in an operand. "flat": dense in the order of the elements; "rows": the
     last dim is dense and every row begins at a multiple of 16 bytes, VECTOR elements."""
-    index = first.to(INDEX) + lane
+    head, tail = first.to(INDEX) + lane[0], lane[1]
     if KIND == "flat":
-        return index
+        return head + tail
     n1, n2, n3 = sizes[0].to(INDEX), sizes[1].to(INDEX), sizes[2].to(INDEX)
     s0, s1, s2, s3 = steps[0].to(INDEX), steps[1].to(INDEX), steps[2].to(INDEX), steps[3].to(INDEX)
     if KIND == "rows":
         n3 = n3 // VECTOR * VECTOR
         s0, s1, s2 = s0 // VECTOR * VECTOR, s1 // VECTOR * VECTOR, s2 // VECTOR * VECTOR
+    if KIND != "rows":  # a vector of elements may lie in two rows
+        head, tail = head + tail, 0
     if RANK == 1:
-        return index * s3
-    row, column = index // n3, index % n3
+        return head * s3 + tail
+    row, column = head // n3, head % n3
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
-        return row * s2 + at
+        return row * s2 + at + tail
     at += row % n2 * s2
     row = row // n2
     if RANK == 3:
-        return row * s1 + at
-    return row // n1 * s0 + row % n1 * s1 + at
+        return row * s1 + at + tail
+    return row // n1 * s0 + row % n1 * s1 + at + tail
 
 
 @triton.jit
@@ -92,19 +184,19 @@ def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.const
 
 
 @triton.jit
-def scale_shift_chain_element(x, s1, b1, s2, b2):
+def scale_shift_chain_element(x, s1, b1, s2, b2, T: tl.constexpr, F: tl.constexpr):
     # a = x * s1 + b1
-    a = x * s1 + b1
+    a = fused(x, s1, b1, T)
     # r = relu(a)
     r = relu(a)
     # c = r * s2 + b2
-    c = r * s2 + b2
+    c = fused(r, s2, b2, T)
     # s = sigmoid(c)
-    s = sigmoid(c)
+    s = brief_sigmoid(c, T)
     # d = s * 2 + 1
-    d = s * 2.0 + 1.0
+    d = fused(s, tl.full([], 2.0, F), tl.full([], 1.0, F), T)
     # y = tanh(d)
-    y = libdevice.tanh(d)
+    y = rough_tanh(d, T)
     return y
 
 
@@ -133,7 +225,7 @@ def scale_shift_chain_block(
     b1 = tl.load(b1_at, mask).to(F)
     s2 = tl.load(s2_at, mask).to(F)
     b2 = tl.load(b2_at, mask).to(F)
-    y = scale_shift_chain_element(x, s1, b1, s2, b2)
+    y = scale_shift_chain_element(x, s1, b1, s2, b2, T, F)
     tl.store(y_at, y, mask)
 
 
@@ -151,7 +243,7 @@ def scale_shift_chain_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     x_steps = (x_0, x_1, x_2, x_3)
     s1_steps = (s1_0, s1_1, s1_2, s1_3)
@@ -166,8 +258,8 @@ def scale_shift_chain_kernel(
         )
     else:
         scale_shift_chain_block(
-            x_ptr, s1_ptr, b1_ptr, s2_ptr, b2_ptr, y_ptr, first, lane, lane < numel - first, sizes, x_steps, s1_steps, b1_steps,
-            s2_steps, b2_steps, y_steps, KINDS, RANK, INDEX
+            x_ptr, s1_ptr, b1_ptr, s2_ptr, b2_ptr, y_ptr, first, lane, lane[0] + lane[1] < numel - first, sizes, x_steps, s1_steps,
+            b1_steps, s2_steps, b2_steps, y_steps, KINDS, RANK, INDEX
         )
 
 
@@ -249,7 +341,7 @@ def kind(dims, k, x):
     """How `offset` finds the elements of operand number k."""
     dense = 1
     for size, *steps in reversed(dims):
-        if steps[k] != dense:
+        if steps[k] != dense and size != 1:
             break
         dense *= size
     else:
@@ -296,6 +388,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
     numel = n0 * n1 * n2 * n3
     far = max(numel, *(sum((size - 1) * own[k] for size, *own in inner) + 1 for k in range(len(operands))))
     index = tl.uint64 if far > 2**31 else tl.uint32
+    block = BYTES // max(x.element_size() for x in operands if x is not None)
     with torch.cuda.device_of(operands[-1]):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
@@ -303,8 +396,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             kinds = tuple(kind(inner, k, x) for k, x in enumerate(parts))
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
-            kernel[(triton.cdiv(numel, BLOCK),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, BLOCK, *constants, **OPTIONS
+            kernel[(triton.cdiv(numel, block),)](
+                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
             )
 
 

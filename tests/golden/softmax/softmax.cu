@@ -46,9 +46,63 @@ __device__ inline float greatest(float a, float b) {
 }
 __device__ inline double greatest(double a, double b) { return a > b || a != a || (a == b && __double_as_longlong(a) >= 0) ? a : b; }
 
+// 2^x by the hardware, 2 units in the last place of a float off; below 2^-126 it is 0.
+__device__ inline float power_of_two(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+// exp(x) for x <= 0, as a term of a sum whose greatest term is 1: a float's may be 2 + |x| units in the last place off, and 0
+// below 2^-126: at most 2.4 units of that 1.
+__device__ inline double exp_below(double x) { return exp(x); }
+__device__ inline float exp_below(float x) { return power_of_two(x * 1.442695f); }
+
+// exp(a - b) for a maximum a that rises to b; 1 also where both are infinite.
+template <typename F> __device__ inline F fall(F a, F b) { return a == b ? F(1) : exp_below(a - b); }
+
+// x where it is finite, else 0.
+template <typename F> __device__ inline F finite_or_zero(F x) { return fabs(x) < F(infinity()) ? x : F(0); }
+
+// Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
+template <typename T> constexpr bool is_brief = sizeof(T) == 2;
+
+// exp(x); for 16 bits the square of 2^(x log2(e) / 2), which has denormals.
+template <typename T, typename F> __device__ inline F brief_exp(F x) {
+    if constexpr (is_brief<T>) {
+        const float root = power_of_two(x * 0.72134752f);
+        return root * root;
+    } else {
+        return exp(x);
+    }
+}
+
+// 1 / x by the hardware, one unit in the last place of a float off; 0 above 2^126.
+__device__ inline float inverse(float x) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+// x / y; for 16 bits by way of 1 / y, with both scaled where that would be no normal number.
+template <typename T, typename F> __device__ inline F brief_div(F x, F y) {
+    if constexpr (is_brief<T>) {
+        const float scale = fabs(y) > 0x1p+100f ? 0x1p-50f : fabs(y) < 0x1p-100f ? 0x1p+50f : 1.0f;
+        return x * scale * inverse(y * scale);
+    } else {
+        return x / y;
+    }
+}
+
 // LANES neighbours, moved by one instruction.
 template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
 
+// The k-th element of a vector; of two bf16 in a word each takes one instruction.
+template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
+template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k) {
+    if constexpr (N % 2) return v.at[k];
+    unsigned word;
+    memcpy(&word, &v.at[k / 2 * 2], 4);
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
 // Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
 // A row is reduced in segments of `span` vectors; `work` has room for their results where blocks share a row.
 template <int RR, int RI, int K, int G, typename Index> struct Rows {
@@ -88,9 +142,11 @@ struct Walk {
     using Layout = Rows<RR, RI, K, G, Index>;
     using Place = Index;  // of an element in a row
     static constexpr Place LAST = Place(-1);
+    // How many of the elements outside of a row's whole vectors a thread takes at most.
+    static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, n, vectors, shift = 0, at_row[K];
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
     unsigned lane, size, turn = 0, kept = 0, again;
     bool inside;
 
@@ -116,22 +172,29 @@ struct Walk {
             for (int k = 0; k < K; k++) at_row[k] += inner * rows.row_stride[k][d];
             i = outer;
         }
-        if constexpr (EDGES) shift = (rows.misaligned + at_row[MAIN]) % VEC;
-        n = inside ? rows.n : 0;
-        vectors = n == 0 ? 0 : (n + shift + VEC - 1) / VEC;
+        const Index n = inside ? rows.n : 0;
+        if constexpr (EDGES) {
+            head = (VEC - (rows.misaligned + at_row[MAIN]) % VEC) % VEC;
+            if (head > n) head = n;
+        }
+        vectors = (n - head) / VEC;
+        edges = n - vectors * VEC;
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
+    }
+
+    // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
+    __device__ void start() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if constexpr (CLUSTER) {
             if (threadIdx.x == 0) {
-                for (int k = 0; k < 2; k++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k)) : "memory");
+                for (int k = 0; k < 1; k++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k)) : "memory");
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
             }
             asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
         }
 #endif
     }
-
     __device__ static unsigned threads() { return TEAM == 0 ? blockDim.x : THREADS; }
     // The step after which a launch ends.
     __device__ static constexpr bool stops(int step) { return STEP == step; }
@@ -139,15 +202,22 @@ struct Walk {
     __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
     template <int O, typename T> __device__ T* at(T* p) const { return p + at_row[O]; }
     template <int O> __device__ i64 row_index() const { return i64(at_row[O]); }
-    // VEC neighbours of a row from the first on: the first of a row may lie before it, the last behind it.
+    // VEC neighbours of a row, from the first on.
     struct Chunk {
-        Index first, n;
-        bool some, whole;
-        __device__ bool has(int k) const { return !EDGES || first + k < n; }
+        Index first;
+        bool some;
     };
-    __device__ Chunk chunk(Index base, Index end, int v) const {
-        const Index c = base + lane + v * size, first = c * VEC - shift;
-        return {first, n, c < end, !EDGES || (first < n && n - first >= VEC)};
+    __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
+        const Index c = base + lane + v * size;
+        return {c * VEC + head, full || c < end};
+    }
+    // Whether this thread has all its VECTORS vectors from `base` on: then no branch stands between them.
+    __device__ bool full(Index base, Index end) const { return base + lane + (VECTORS - 1) * size < end; }
+    // The elements before a row's first whole vector and behind its last: this thread's j-th, and whether it has one.
+    __device__ bool has_loose(int j) const { return segment == 0 && lane + j * size < edges; }
+    __device__ Index loose(int j) const {
+        const Index e = lane + j * size;
+        return e < head ? e : e + vectors * VEC;
     }
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
@@ -164,14 +234,13 @@ struct Walk {
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = (WIDE >> O & 1) ? 1 : rows.stride[O][RI - 1];
         if constexpr (WIDE >> O & 1) {
-            if (!EDGES || c.whole) return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+            return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+        } else {
+            Vector<T, VEC> v;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) v.at[k] = p[Index(from + k * step)];
+            return v;
         }
-        Vector<T, VEC> v = {};
-        #pragma unroll
-        for (int k = 0; k < VEC; k++) {
-            if (c.has(k)) v.at[k] = p[Index(from + k * step)];
-        }
-        return v;
     }
 
     // What is read of an operand along the row: kept on the chip, or read each time.
@@ -181,26 +250,33 @@ struct Walk {
         const T* p;
         unsigned shared = 0;
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
+        T held_loose[HELD > 0 && LOOSE > 0 ? LOOSE : 1];
 
         __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
             if constexpr (HELD > 0) {
                 shared = walk.kept;
                 walk.kept += HELD == 2 ? walk.threads() * VECTORS * BYTES : 0;
                 const Index base = walk.segment * walk.rows.span, end = walk.end_of(walk.segment);
+                if (walk.full(base, end)) hold(walk, base, end, true);
+                else hold(walk, base, end, false);
                 #pragma unroll
-                for (int v = 0; v < VECTORS; v++) {
-                    const Chunk c = walk.chunk(base, end, v);
-                    if (!c.some) continue;
-                    if constexpr (HELD == 1) {
-                        held[v] = walk.template load<O>(p, c);
+                for (int j = 0; j < LOOSE; j++) {
+                    if (walk.has_loose(j)) held_loose[j] = p[walk.offset(O, walk.loose(j))];
+                }
+            }
+        }
+        __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
+            #pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                const Chunk c = walk.chunk(base, end, v, full);
+                if (!c.some) continue;
+                if constexpr (HELD == 1) {
+                    held[v] = walk.template load<O>(p, c);
+                } else {
+                    if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
+                        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
+                                     "l"(p + walk.offset(O, c.first)) : "memory");
                     } else {
-                        if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
-                            if (!EDGES || c.whole) {
-                                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
-                                             "l"(p + walk.offset(O, c.first)) : "memory");
-                                continue;
-                            }
-                        }
                         *walk.template place<T>(shared, v) = walk.template load<O>(p, c);
                     }
                 }
@@ -218,6 +294,10 @@ struct Walk {
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
         }
         __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ T one_loose(const Walk& walk, int j) const {
+            if constexpr (HELD > 0) return held_loose[j];
+            else return p[walk.offset(O, walk.loose(j))];
+        }
         // The same bits, but the compiler does not know: it computes from them anew, and keeps nothing else from reading to reading.
         __device__ void renew(const Walk& walk, int v) {
             Words<Vector<T, VEC>> words(held[v]);
@@ -226,28 +306,28 @@ struct Walk {
             held[v] = words;
         }
         __device__ void put(const Walk&, const Chunk&, int) {}
+        __device__ void put_loose(const Walk&, int) {}
     };
     // What is written of an operand along the row.
     template <int O, typename T> struct Output {
         T* p;
         Vector<T, VEC> now[VECTORS];
+        T now_loose;
 
         __device__ void fetch(const Walk&, const Chunk&, int) {}
         __device__ void take(const Walk&, int, int) {}
         __device__ T& one(int v, int k) { return now[v].at[k]; }
+        __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
             const Index from = walk.offset(O, c.first), step = (WIDE >> O & 1) ? 1 : walk.rows.stride[O][RI - 1];
             if constexpr (WIDE >> O & 1) {
-                if (c.whole) {
-                    *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
-                    return;
-                }
-            }
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) {
-                if (c.has(k)) p[Index(from + k * step)] = now[v].at[k];
+                *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
+            } else {
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) p[Index(from + k * step)] = now[v].at[k];
             }
         }
+        __device__ void put_loose(const Walk& walk, int j) { p[walk.offset(O, walk.loose(j))] = now_loose; }
     };
     // An element's position along a dim.
     template <int O> struct Position {
@@ -260,11 +340,13 @@ struct Walk {
         }
         __device__ void take(const Walk&, int, int) {}
         __device__ i64 one(int v, int k) const { return now[v].at[k]; }
+        __device__ i64 one_loose(const Walk& walk, int j) const { return i64(walk.at_row[O] + walk.offset(O, walk.loose(j))); }
         __device__ void put(const Walk&, const Chunk&, int) {}
+        __device__ void put_loose(const Walk&, int) {}
     };
     template <int O, typename T> __device__ Input<O, T, true> keep(const T* p) { return {*this, p}; }
     template <int O, typename T> __device__ Input<O, T, false> input(const T* p) { return {*this, p}; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}, {}}; }
     template <int O> __device__ Position<O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
@@ -284,44 +366,32 @@ struct Walk {
     }
 
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
-    template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, Use use, In&... in) {
-        #pragma unroll (KEEP == 1 ? VECTORS : 1)
+    template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
+        #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                const Chunk c = chunk(base, end, g + k);
+                const Chunk c = chunk(base, end, g + k, full);
                 if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
             }
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                const Chunk c = chunk(base, end, g + k);
+                const Chunk c = chunk(base, end, g + k, full);
                 if (!c.some || g + k >= VECTORS) continue;
                 (in.take(*this, g + k, k), ...);
                 use(c, k);
             }
         }
     }
-    // The results of VEC elements as one: of neighbours, of pairs, and so on.
-    template <typename Part, typename F, typename... In> __device__ static Part joined(const Chunk& c, int v, F f, In&... in) {
+    // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
+    template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
         Part part[VEC];
-        if (c.whole) {
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
+        #pragma unroll
+        for (int apart = 1; apart < VEC; apart *= 2) {
             #pragma unroll
-            for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
-            #pragma unroll
-            for (int apart = 1; apart < VEC; apart *= 2) {
-                #pragma unroll
-                for (int k = 0; k + apart < VEC; k += 2 * apart) follow(part[k], part[k + apart], 0);
-            }
-        } else {
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) {
-                if (c.has(k)) part[k] = f(in.one(v, k)...);
-            }
-            #pragma unroll
-            for (int apart = 1; apart < VEC; apart *= 2) {
-                #pragma unroll
-                for (int k = 0; k + apart < VEC; k += 2 * apart) part[k].add(part[k + apart]);
-            }
+            for (int k = 0; k + apart < VEC; k += 2 * apart) join(part[k], part[k + apart]);
         }
         return part[0];
     }
@@ -330,28 +400,78 @@ struct Walk {
         return part.follow(later);
     }
     template <typename Part> __device__ static void follow(Part& part, const Part& later, long) { part.add(later); }
-    // The k-th element of a vector; of two bf16 in a word each takes one instruction.
-    template <typename V> __device__ static auto element(const V& v, int k) { return v.at[k]; }
-    template <int N> __device__ static float element(const Vector<bf16, N>& v, int k) {
-        if constexpr (N % 2) return v.at[k];
-        unsigned word;
-        memcpy(&word, &v.at[k / 2 * 2], 4);
-        return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
-    }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            Part few;
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+                few.add(joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...));
+            }, in...);
+            part.add(few);
+        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+    }
+    // A reading whose sums ride on a maximum: f gives an element's part without these sums, `about` the sums alone, about the maximum
+    // of what this thread has seen.
+    template <int R, typename Part, typename F, typename About, typename... In> __device__ Part ride(F f, About about, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+            for (int g = 0; g < VECTORS; g += GROUP) {
+                #pragma unroll
+                for (int k = 0; k < GROUP; k++) {
+                    const Chunk c = chunk(base, end, g + k, full);
+                    if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
+                }
+                Part top = part, few;
+                #pragma unroll
+                for (int k = 0; k < GROUP; k++) {
+                    if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
+                    (in.take(*this, g + k, k), ...);
+                    top.meet(joined<Part>(k, f, [](Part& a, const Part& b) { a.meet(b); }, in...));
+                }
+                part.rise(top);
+                #pragma unroll
+                for (int k = 0; k < GROUP; k++) {
+                    if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
+                    (in.take(*this, g + k, k), ...);
+                    few.gather(joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.gather(b); }, in...));
+                }
+                part.gather(few);
+            }
+        }, [&](Part& part, int j) {
+            Part top = part;
+            top.meet(f(in.one_loose(*this, j)...));
+            part.rise(top);
+            part.gather(about(top, in.one_loose(*this, j)...));
+        });
+    }
+    template <typename Part, typename About> struct Sums {
+        const Part& top;
+        const About& about;
+        template <typename... X> __device__ Part operator()(X... x) const { return about(top, x...); }
+    };
+    template <typename Part> __device__ static constexpr auto rides(int) -> decltype(&Part::rise, true) { return true; }
+    template <typename Part> __device__ static constexpr bool rides(long) { return false; }
+    // What `add` makes of VECTORS vectors a thread, from a first one up to an end, and `add_loose` of single elements, for the whole row.
+    template <int R, typename Part, typename Add, typename AddLoose> __device__ Part combine(Add add, AddLoose add_loose) {
         if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");
         const auto segment_part = [&](Index s) {
             Part part;
             const Index end = end_of(s);
             Index base = s * rows.span;
             do {
-                Part few;
-                read<KEEP == 2 ? 2 : VECTORS>(base, end, [&](const Chunk& c, int v) { few.add(joined<Part>(c, v, f, in...)); }, in...);
-                part.add(few);
+                if (full(base, end)) add(part, base, end, true);
+                else add(part, base, end, false);
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
-            return team(part);
+            if (s == 0) {
+                #pragma unroll
+                for (int j = 0; j < LOOSE; j++) {
+                    if (has_loose(j)) add_loose(part, j);
+                }
+            }
+            return CLUSTER ? part : team(part);
         };
         if constexpr (STEP > 2 * R + 1) {
             return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
@@ -374,27 +494,30 @@ struct Walk {
     }
     // The last reading: f, which stores.
     template <typename F, typename... In> __device__ void each(F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 ? VECTORS : 2;
         const Index last = SEGMENTS && STEP < 0 ? rows.segments : segment + 1;
         for (Index s = segment; s < last; s++) {
             const Index end = end_of(s);
             Index base = s * rows.span;
             do {
-                read<GROUP>(base, end, [&](const Chunk& c, int v) {
-                    if (c.whole) {
-                        #pragma unroll
-                        for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
-                    } else {
-                        #pragma unroll
-                        for (int k = 0; k < VEC; k++) {
-                            if (c.has(k)) f(in.one(v, k)...);
-                        }
-                    }
-                    (in.put(*this, c, v), ...);
-                }, in...);
+                if (full(base, end)) store(base, end, true, f, in...);
+                else store(base, end, false, f, in...);
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
         }
+        #pragma unroll
+        for (int j = 0; j < LOOSE; j++) {
+            if (!has_loose(j)) continue;
+            f(in.one_loose(*this, j)...);
+            (in.put_loose(*this, j), ...);
+        }
+    }
+    template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
+        constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
+        read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
+            (in.put(*this, c, v), ...);
+        }, in...);
     }
 
     // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads.
@@ -420,7 +543,7 @@ struct Walk {
     }
     // Where the rows' results of reading R are kept, behind those of the segments.
     __device__ unsigned* done(int r) const {
-        return rows.work + u64(rows.rows) * (rows.segments + r) * 2;
+        return rows.work + u64(rows.rows) * (rows.segments + r) * 4;
     }
     template <typename Part> __device__ static void save(unsigned* to, const Part& part) {
         const Words<Part> words(part);
@@ -435,6 +558,25 @@ struct Walk {
     }
     // The parts of LANES neighbouring threads as one, in each of them.
     template <int LANES, typename Part> __device__ static Part warp(Part part) {
+        if constexpr (rides<Part>(0)) {  // the maxima first, so that each thread's sums are moved once
+            Part top = part;
+            #pragma unroll
+            for (int apart = 1; apart < LANES; apart *= 2) {
+                Words<Part> words(top);
+                #pragma unroll
+                for (unsigned& word : words.at) word = __shfl_xor_sync(~0u, word, apart);
+                top.meet(words);
+            }
+            part.rise(top);
+            #pragma unroll
+            for (int apart = 1; apart < LANES; apart *= 2) {
+                Words<Part> words(part);
+                #pragma unroll
+                for (unsigned& word : words.at) word = __shfl_xor_sync(~0u, word, apart);
+                part.gather(words);
+            }
+            return part;
+        }
         #pragma unroll
         for (int apart = 1; apart < LANES; apart *= 2) {
             Words<Part> words(part);
@@ -487,27 +629,31 @@ struct Walk {
         }
     }
     __device__ static unsigned barrier(int k) {
-        __shared__ u64 barriers[2];
+        __shared__ u64 barriers[1];
         return unsigned(__cvta_generic_to_shared(&barriers[k]));
     }
-    // The parts of a cluster's blocks as one: each block sends its own to all, and waits for theirs.
-    template <int R, typename Part> __device__ Part cluster(const Part& part) {
+    // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
+    template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         constexpr int COUNT = Words<Part>::COUNT;
-        __shared__ unsigned parts[16][COUNT];
+        __shared__ unsigned parts[16 * (THREADS / 32)][COUNT];
+        // Parts that are dear to add go through their block first.
+        constexpr bool WHOLE = rides<Part>(0);
+        if constexpr (WHOLE) part = team(part);
+        else part = warp<32>(part);
         if constexpr (R == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned blocks = unsigned(rows.segments), here = barrier(R);
+        const unsigned blocks = unsigned(rows.segments), warps = rides<Part>(0) ? 1 : threads() / 32, here = barrier(R), t = threadIdx.x % 32;
         if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * COUNT * 4) : "memory");
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
         }
-        if (threadIdx.x < blocks) {
+        if (t < blocks && threadIdx.x / 32 < warps) {
             const Words<Part> words(part);
             unsigned there, its_barrier;
-            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(threadIdx.x));
+            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
             #pragma unroll
             for (int k = 0; k < COUNT; k++) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment][k]));
-                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(threadIdx.x));
+                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32][k]));
+                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
                 asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
                              :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
             }
@@ -518,12 +664,11 @@ struct Walk {
                      "@!done bra wait;\n"
                      "}" :: "r"(here) : "memory");
         Part whole;
-        const unsigned t = threadIdx.x % 32;
-        if (t < blocks) {
+        for (unsigned s = t; s < blocks * warps; s += 32) {
             Words<Part> words;
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) words.at[k] = parts[t][k];
-            whole = words;
+            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s][k];
+            whole.add(words);
         }
         return warp<32>(whole);
 #else
@@ -532,47 +677,56 @@ struct Walk {
     }
 };
 
-// A row is read twice to reduce it, and once more to store what follows.
+// A row is read once to reduce it, and once more to store what follows.
 // Operands: x, y.
 template <typename T, typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 softmax_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, T* y_ptr) {
     using F = compute<T>;
     Walk walk(rows);
+    walk.start();
     auto x_row = walk.template keep<0>(x_ptr);
 
     struct First {
         F max_N = F(-infinity());
+        F expsum_N = F(0);
 
-        __device__ void add(const First& more) { max_N = greatest(max_N, more.max_N); }
+        __device__ void meet(const First& more) {  // all but the sums about a maximum
+            max_N = greatest(max_N, more.max_N);
+        }
+        __device__ void rise(const First& top) {  // those sums about another's maximum, and all else from there
+            expsum_N *= fall(max_N, top.max_N);
+            max_N = top.max_N;
+        }
+        __device__ void gather(const First& more) {  // the sums of a part with the same maximum
+            expsum_N += more.expsum_N;
+        }
+        __device__ void add(const First& more) {
+            First top = *this, other = more;
+            top.meet(more);
+            rise(top);
+            other.rise(top);
+            gather(other);
+        }
     };
-    const First first = walk.template reduce<0, First>([&](F x) {
+    const First first = walk.template ride<0, First>([&](F x) {
         return First{x};
+    }, [&](const First& top, F x) {
+        First part;
+        part.expsum_N = exp_below(x - finite_or_zero(top.max_N));
+        return part;
     }, x_row);
     if (walk.stops(0)) return;
     const F max_N = first.max_N;
-    if (walk.stops(1)) return;
-
-    struct Second {
-        F sum_N = F(0);
-
-        __device__ void add(const Second& more) { sum_N = sum_N + more.sum_N; }
-    };
-    const Second second = walk.template reduce<1, Second>([&](F x) {
-        // e = exp(x - max[N](x))
-        const F e = exp(x - max_N);
-        return Second{e};
-    }, x_row);
-    if (walk.stops(2)) return;
-    const F sum_N = second.sum_N;
-    if (walk.stops(3)) return;
+    const F expsum_N = first.expsum_N;
+    const F mul_row = expsum_N * brief_exp<T>((isfinite(max_N) ? max_N : F(0)) - max_N);
 
     auto y_out_row = walk.template output<1>(y_ptr);
     walk.each([&](T& y_element, F x) {
         // e = exp(x - max[N](x))
-        const F e = exp(x - max_N);
+        const F e = brief_exp<T>(x - max_N);
         // y = e / sum[N](e)
-        const F y = e / sum_N;
+        const F y = brief_div<T>(e, mul_row);
         y_element = T(y);
     }, y_out_row, x_row);
 }
@@ -727,7 +881,7 @@ cudaError_t softmax_run(
     };
     const i64 row_count = plan.count[0];
     const i64 elements = plan.count[1];
-    const i64 vectors = (elements + 2 * VEC - 2) / VEC;  // wherever the row begins within a vector
+    const i64 vectors = elements / VEC;  // whole ones, wherever the row begins within one
     plan.span = vectors;
     if (plan.vectors(WIDE, MAIN, VEC)) {
         using Warp = Walk<128, 8, 32, false, 4, VEC, true, WIDE, MAIN, false, 1, false, -1, 1, 1, OPERANDS, GATHERS, unsigned>;
@@ -746,7 +900,7 @@ cudaError_t softmax_run(
         plan.segments = (vectors + plan.span - 1) / plan.span;
         // Few rows: a launch for the segments of each reading, and one to combine their results.
         if (row_count < 528 && plan.segments > 1 && row_count * plan.segments < INT_MAX) {
-            const size_t bytes = size_t(row_count * (plan.segments + 2)) * 8;
+            const size_t bytes = size_t(row_count * (plan.segments + 1)) * 16;
             cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&work), bytes, stream);
             using Step0 = Walk<256, 3, 256, false, 4, VEC, true, WIDE, MAIN, true, 0, false, 0, 1, 1, OPERANDS, GATHERS, unsigned>;
             if (error == cudaSuccess) error = run(Way<Step0>(), VEC, row_count * plan.segments, 256, 1, 0);
@@ -754,10 +908,6 @@ cudaError_t softmax_run(
             if (error == cudaSuccess) error = run(Way<Step1>(), VEC, row_count, 256, 1, 0);
             using Step2 = Walk<256, 3, 256, false, 4, VEC, true, WIDE, MAIN, true, 0, false, 2, 1, 1, OPERANDS, GATHERS, unsigned>;
             if (error == cudaSuccess) error = run(Way<Step2>(), VEC, row_count * plan.segments, 256, 1, 0);
-            using Step3 = Walk<256, 3, 256, false, 4, VEC, true, WIDE, MAIN, true, 0, false, 3, 1, 1, OPERANDS, GATHERS, unsigned>;
-            if (error == cudaSuccess) error = run(Way<Step3>(), VEC, row_count, 256, 1, 0);
-            using Step4 = Walk<256, 3, 256, false, 4, VEC, true, WIDE, MAIN, true, 0, false, 4, 1, 1, OPERANDS, GATHERS, unsigned>;
-            if (error == cudaSuccess) error = run(Way<Step4>(), VEC, row_count * plan.segments, 256, 1, 0);
             if (work) cudaFreeAsync(work, stream);
             return error;
         }

@@ -22,7 +22,7 @@ STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -51,12 +51,51 @@ def walk(index, sizes, steps, RANK: tl.constexpr, DENSE: tl.constexpr, VECTOR: t
 
 
 @triton.jit
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return tl.exp2(x)
+
+
+@triton.jit
+def brief_exp(x, T: tl.constexpr):
+    """exp(x); for results T of 16 bits the square of 2^(x log2(e) / 2), which has denormals."""
+    if T.primitive_bitwidth == 16:
+        root = power_of_two(x * 0.72134752)
+        return root * root
+    else:
+        return libdevice.exp(x)
+
+
+@triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return 1.0 / x
+
+
+@triton.jit
 def divide(x, y):
     """x / y, correctly rounded."""
     if x.dtype == tl.float64:
         return x / y
     else:
         return tl.div_rn(x, y)
+
+
+@triton.jit
+def brief_div(x, y, T: tl.constexpr):
+    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    if T.primitive_bitwidth == 16:
+        size = tl.abs(y)
+        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+        return x * scale * inverse(y * scale)
+    else:
+        return divide(x, y)
 
 
 @triton.jit
@@ -94,10 +133,10 @@ def softmax_row(
     x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
     max_N = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
     # e = exp(x - max[N](x))
-    e = libdevice.exp(x - max_N)
+    e = brief_exp(x - max_N, T)
     sum_N = tl.reduce(tl.where(inside, e, 0.0), 1, plus, keep_dims=True)
     # y = e / sum[N](e)
-    y = divide(e, sum_N)
+    y = brief_div(e, sum_N, T)
     tl.store(y_row + walk(column, (), y_steps, 1, KINDS[1] == "along", VECTORS[1]), y, inside)
 
 
@@ -121,7 +160,7 @@ def softmax_reading_1(
 @triton.jit
 def softmax_reading_2(
     x_row, max_N, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
+    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr, F: tl.constexpr
 ):
     """What a segment adds to sum_N."""
     sum_N_tile = tl.full([ROWS, BLOCK], 0.0, F)
@@ -131,7 +170,7 @@ def softmax_reading_2(
         inside = present & (column < length)
         x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
         # e = exp(x - max[N](x))
-        e = libdevice.exp(x - max_N)
+        e = brief_exp(x - max_N, T)
         sum_N_tile += tl.where(inside, e, 0.0)
     sum_N = tl.reduce(sum_N_tile, 1, plus, keep_dims=True)
     return sum_N
@@ -140,7 +179,7 @@ def softmax_reading_2(
 @triton.jit
 def softmax_reading_3(
     x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr,
-    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
+    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr, F: tl.constexpr
 ):
     """A segment's results."""
     first = tl.cast(segment, INDEX) * SEGMENT
@@ -149,9 +188,9 @@ def softmax_reading_3(
         inside = present & (column < length)
         x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
         # e = exp(x - max[N](x))
-        e = libdevice.exp(x - max_N)
+        e = brief_exp(x - max_N, T)
         # y = e / sum[N](e)
-        y = divide(e, sum_N)
+        y = brief_div(e, sum_N, T)
         tl.store(y_row + walk(column, (), y_steps, 1, KINDS[1] == "along", VECTORS[1]), y, inside)
 
 
@@ -182,12 +221,12 @@ def softmax_loop(
     sum_N = tl.full([ROWS, 1], 0.0, F)
     for segment in range(0, segments):
         sum_N_part = softmax_reading_2(
-            x_row, max_N, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
+            x_row, max_N, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, T, F
         )
         sum_N += sum_N_part
     for segment in range(0, segments):
         softmax_reading_3(
-            x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, F
+            x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, T, F
         )
 
 
@@ -223,7 +262,7 @@ def softmax_split(
             max_N_all = greatest(max_N_all, tl.load(max_N_parts + row * segments + lane, present & (lane < segments), float("-inf")))
         max_N = tl.reduce(max_N_all, 1, greatest, keep_dims=True)
     if READING == 2:
-        sum_N = softmax_reading_2(x_row, max_N, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
+        sum_N = softmax_reading_2(x_row, max_N, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, T, F)
         tl.store(sum_N_parts + row * segments + segment, sum_N, present)
     if READING > 2:
         sum_N_all = tl.full([ROWS, PARTS], 0.0, F)
@@ -233,7 +272,7 @@ def softmax_split(
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
     if READING == 3:
         softmax_reading_3(
-            x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, F
+            x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, T, F
         )
 
 

@@ -61,9 +61,36 @@ template <typename... T> using compute = decltype((typename compute_of<T>::type(
 // The greater of two; NaN if either is.
 template <typename T> __device__ inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
 
+// Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
+template <typename T> constexpr bool is_brief = sizeof(T) == 2;
+
+// 1 / x by the hardware, one unit in the last place of a float off; 0 above 2^126.
+__device__ inline float inverse(float x) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+// x / y; for 16 bits by way of 1 / y, with both scaled where that would be no normal number.
+template <typename T, typename F> __device__ inline F brief_div(F x, F y) {
+    if constexpr (is_brief<T>) {
+        const float scale = fabs(y) > 0x1p+100f ? 0x1p-50f : fabs(y) < 0x1p-100f ? 0x1p+50f : 1.0f;
+        return x * scale * inverse(y * scale);
+    } else {
+        return x / y;
+    }
+}
+
 // LANES neighbours, moved by one instruction.
 template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
 
+// The k-th element of a vector; of two bf16 in a word each takes one instruction.
+template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
+template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k) {
+    if constexpr (N % 2) return v.at[k];
+    unsigned word;
+    memcpy(&word, &v.at[k / 2 * 2], 4);
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
 // Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
 // A row is reduced in segments of `span` vectors; `work` has room for their results where blocks share a row.
 template <int RR, int RI, int K, int G, typename Index> struct Rows {
@@ -103,9 +130,11 @@ struct Walk {
     using Layout = Rows<RR, RI, K, G, Index>;
     using Place = Index;  // of an element in a row
     static constexpr Place LAST = Place(-1);
+    // How many of the elements outside of a row's whole vectors a thread takes at most.
+    static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, n, vectors, shift = 0, at_row[K];
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
     unsigned lane, size, turn = 0, kept = 0, again;
     bool inside;
 
@@ -131,11 +160,19 @@ struct Walk {
             for (int k = 0; k < K; k++) at_row[k] += inner * rows.row_stride[k][d];
             i = outer;
         }
-        if constexpr (EDGES) shift = (rows.misaligned + at_row[MAIN]) % VEC;
-        n = inside ? rows.n : 0;
-        vectors = n == 0 ? 0 : (n + shift + VEC - 1) / VEC;
+        const Index n = inside ? rows.n : 0;
+        if constexpr (EDGES) {
+            head = (VEC - (rows.misaligned + at_row[MAIN]) % VEC) % VEC;
+            if (head > n) head = n;
+        }
+        vectors = (n - head) / VEC;
+        edges = n - vectors * VEC;
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
+    }
+
+    // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
+    __device__ void start() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if constexpr (CLUSTER) {
             if (threadIdx.x == 0) {
@@ -146,7 +183,6 @@ struct Walk {
         }
 #endif
     }
-
     __device__ static unsigned threads() { return TEAM == 0 ? blockDim.x : THREADS; }
     // The step after which a launch ends.
     __device__ static constexpr bool stops(int step) { return STEP == step; }
@@ -154,15 +190,22 @@ struct Walk {
     __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
     template <int O, typename T> __device__ T* at(T* p) const { return p + at_row[O]; }
     template <int O> __device__ i64 row_index() const { return i64(at_row[O]); }
-    // VEC neighbours of a row from the first on: the first of a row may lie before it, the last behind it.
+    // VEC neighbours of a row, from the first on.
     struct Chunk {
-        Index first, n;
-        bool some, whole;
-        __device__ bool has(int k) const { return !EDGES || first + k < n; }
+        Index first;
+        bool some;
     };
-    __device__ Chunk chunk(Index base, Index end, int v) const {
-        const Index c = base + lane + v * size, first = c * VEC - shift;
-        return {first, n, c < end, !EDGES || (first < n && n - first >= VEC)};
+    __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
+        const Index c = base + lane + v * size;
+        return {c * VEC + head, full || c < end};
+    }
+    // Whether this thread has all its VECTORS vectors from `base` on: then no branch stands between them.
+    __device__ bool full(Index base, Index end) const { return base + lane + (VECTORS - 1) * size < end; }
+    // The elements before a row's first whole vector and behind its last: this thread's j-th, and whether it has one.
+    __device__ bool has_loose(int j) const { return segment == 0 && lane + j * size < edges; }
+    __device__ Index loose(int j) const {
+        const Index e = lane + j * size;
+        return e < head ? e : e + vectors * VEC;
     }
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
@@ -179,14 +222,13 @@ struct Walk {
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = (WIDE >> O & 1) ? 1 : rows.stride[O][RI - 1];
         if constexpr (WIDE >> O & 1) {
-            if (!EDGES || c.whole) return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+            return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+        } else {
+            Vector<T, VEC> v;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) v.at[k] = p[Index(from + k * step)];
+            return v;
         }
-        Vector<T, VEC> v = {};
-        #pragma unroll
-        for (int k = 0; k < VEC; k++) {
-            if (c.has(k)) v.at[k] = p[Index(from + k * step)];
-        }
-        return v;
     }
 
     // What is read of an operand along the row: kept on the chip, or read each time.
@@ -196,26 +238,33 @@ struct Walk {
         const T* p;
         unsigned shared = 0;
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
+        T held_loose[HELD > 0 && LOOSE > 0 ? LOOSE : 1];
 
         __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
             if constexpr (HELD > 0) {
                 shared = walk.kept;
                 walk.kept += HELD == 2 ? walk.threads() * VECTORS * BYTES : 0;
                 const Index base = walk.segment * walk.rows.span, end = walk.end_of(walk.segment);
+                if (walk.full(base, end)) hold(walk, base, end, true);
+                else hold(walk, base, end, false);
                 #pragma unroll
-                for (int v = 0; v < VECTORS; v++) {
-                    const Chunk c = walk.chunk(base, end, v);
-                    if (!c.some) continue;
-                    if constexpr (HELD == 1) {
-                        held[v] = walk.template load<O>(p, c);
+                for (int j = 0; j < LOOSE; j++) {
+                    if (walk.has_loose(j)) held_loose[j] = p[walk.offset(O, walk.loose(j))];
+                }
+            }
+        }
+        __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
+            #pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                const Chunk c = walk.chunk(base, end, v, full);
+                if (!c.some) continue;
+                if constexpr (HELD == 1) {
+                    held[v] = walk.template load<O>(p, c);
+                } else {
+                    if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
+                        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
+                                     "l"(p + walk.offset(O, c.first)) : "memory");
                     } else {
-                        if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
-                            if (!EDGES || c.whole) {
-                                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
-                                             "l"(p + walk.offset(O, c.first)) : "memory");
-                                continue;
-                            }
-                        }
                         *walk.template place<T>(shared, v) = walk.template load<O>(p, c);
                     }
                 }
@@ -233,6 +282,10 @@ struct Walk {
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
         }
         __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ T one_loose(const Walk& walk, int j) const {
+            if constexpr (HELD > 0) return held_loose[j];
+            else return p[walk.offset(O, walk.loose(j))];
+        }
         // The same bits, but the compiler does not know: it computes from them anew, and keeps nothing else from reading to reading.
         __device__ void renew(const Walk& walk, int v) {
             Words<Vector<T, VEC>> words(held[v]);
@@ -241,28 +294,28 @@ struct Walk {
             held[v] = words;
         }
         __device__ void put(const Walk&, const Chunk&, int) {}
+        __device__ void put_loose(const Walk&, int) {}
     };
     // What is written of an operand along the row.
     template <int O, typename T> struct Output {
         T* p;
         Vector<T, VEC> now[VECTORS];
+        T now_loose;
 
         __device__ void fetch(const Walk&, const Chunk&, int) {}
         __device__ void take(const Walk&, int, int) {}
         __device__ T& one(int v, int k) { return now[v].at[k]; }
+        __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
             const Index from = walk.offset(O, c.first), step = (WIDE >> O & 1) ? 1 : walk.rows.stride[O][RI - 1];
             if constexpr (WIDE >> O & 1) {
-                if (c.whole) {
-                    *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
-                    return;
-                }
-            }
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) {
-                if (c.has(k)) p[Index(from + k * step)] = now[v].at[k];
+                *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
+            } else {
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) p[Index(from + k * step)] = now[v].at[k];
             }
         }
+        __device__ void put_loose(const Walk& walk, int j) { p[walk.offset(O, walk.loose(j))] = now_loose; }
     };
     // An element's position along a dim.
     template <int O> struct Position {
@@ -275,11 +328,13 @@ struct Walk {
         }
         __device__ void take(const Walk&, int, int) {}
         __device__ i64 one(int v, int k) const { return now[v].at[k]; }
+        __device__ i64 one_loose(const Walk& walk, int j) const { return i64(walk.at_row[O] + walk.offset(O, walk.loose(j))); }
         __device__ void put(const Walk&, const Chunk&, int) {}
+        __device__ void put_loose(const Walk&, int) {}
     };
     template <int O, typename T> __device__ Input<O, T, true> keep(const T* p) { return {*this, p}; }
     template <int O, typename T> __device__ Input<O, T, false> input(const T* p) { return {*this, p}; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}, {}}; }
     template <int O> __device__ Position<O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
@@ -299,44 +354,32 @@ struct Walk {
     }
 
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
-    template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, Use use, In&... in) {
-        #pragma unroll (KEEP == 1 ? VECTORS : 1)
+    template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
+        #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                const Chunk c = chunk(base, end, g + k);
+                const Chunk c = chunk(base, end, g + k, full);
                 if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
             }
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                const Chunk c = chunk(base, end, g + k);
+                const Chunk c = chunk(base, end, g + k, full);
                 if (!c.some || g + k >= VECTORS) continue;
                 (in.take(*this, g + k, k), ...);
                 use(c, k);
             }
         }
     }
-    // The results of VEC elements as one: of neighbours, of pairs, and so on.
-    template <typename Part, typename F, typename... In> __device__ static Part joined(const Chunk& c, int v, F f, In&... in) {
+    // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
+    template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
         Part part[VEC];
-        if (c.whole) {
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
+        #pragma unroll
+        for (int apart = 1; apart < VEC; apart *= 2) {
             #pragma unroll
-            for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
-            #pragma unroll
-            for (int apart = 1; apart < VEC; apart *= 2) {
-                #pragma unroll
-                for (int k = 0; k + apart < VEC; k += 2 * apart) follow(part[k], part[k + apart], 0);
-            }
-        } else {
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) {
-                if (c.has(k)) part[k] = f(in.one(v, k)...);
-            }
-            #pragma unroll
-            for (int apart = 1; apart < VEC; apart *= 2) {
-                #pragma unroll
-                for (int k = 0; k + apart < VEC; k += 2 * apart) part[k].add(part[k + apart]);
-            }
+            for (int k = 0; k + apart < VEC; k += 2 * apart) join(part[k], part[k + apart]);
         }
         return part[0];
     }
@@ -345,28 +388,36 @@ struct Walk {
         return part.follow(later);
     }
     template <typename Part> __device__ static void follow(Part& part, const Part& later, long) { part.add(later); }
-    // The k-th element of a vector; of two bf16 in a word each takes one instruction.
-    template <typename V> __device__ static auto element(const V& v, int k) { return v.at[k]; }
-    template <int N> __device__ static float element(const Vector<bf16, N>& v, int k) {
-        if constexpr (N % 2) return v.at[k];
-        unsigned word;
-        memcpy(&word, &v.at[k / 2 * 2], 4);
-        return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
-    }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            Part few;
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+                few.add(joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...));
+            }, in...);
+            part.add(few);
+        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+    }
+    // What `add` makes of VECTORS vectors a thread, from a first one up to an end, and `add_loose` of single elements, for the whole row.
+    template <int R, typename Part, typename Add, typename AddLoose> __device__ Part combine(Add add, AddLoose add_loose) {
         if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");
         const auto segment_part = [&](Index s) {
             Part part;
             const Index end = end_of(s);
             Index base = s * rows.span;
             do {
-                Part few;
-                read<KEEP == 2 ? 2 : VECTORS>(base, end, [&](const Chunk& c, int v) { few.add(joined<Part>(c, v, f, in...)); }, in...);
-                part.add(few);
+                if (full(base, end)) add(part, base, end, true);
+                else add(part, base, end, false);
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
-            return team(part);
+            if (s == 0) {
+                #pragma unroll
+                for (int j = 0; j < LOOSE; j++) {
+                    if (has_loose(j)) add_loose(part, j);
+                }
+            }
+            return CLUSTER ? part : team(part);
         };
         if constexpr (STEP > 2 * R + 1) {
             return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
@@ -389,27 +440,30 @@ struct Walk {
     }
     // The last reading: f, which stores.
     template <typename F, typename... In> __device__ void each(F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 ? VECTORS : 2;
         const Index last = SEGMENTS && STEP < 0 ? rows.segments : segment + 1;
         for (Index s = segment; s < last; s++) {
             const Index end = end_of(s);
             Index base = s * rows.span;
             do {
-                read<GROUP>(base, end, [&](const Chunk& c, int v) {
-                    if (c.whole) {
-                        #pragma unroll
-                        for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
-                    } else {
-                        #pragma unroll
-                        for (int k = 0; k < VEC; k++) {
-                            if (c.has(k)) f(in.one(v, k)...);
-                        }
-                    }
-                    (in.put(*this, c, v), ...);
-                }, in...);
+                if (full(base, end)) store(base, end, true, f, in...);
+                else store(base, end, false, f, in...);
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
         }
+        #pragma unroll
+        for (int j = 0; j < LOOSE; j++) {
+            if (!has_loose(j)) continue;
+            f(in.one_loose(*this, j)...);
+            (in.put_loose(*this, j), ...);
+        }
+    }
+    template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
+        constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
+        read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
+            (in.put(*this, c, v), ...);
+        }, in...);
     }
 
     // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads.
@@ -505,24 +559,28 @@ struct Walk {
         __shared__ u64 barriers[1];
         return unsigned(__cvta_generic_to_shared(&barriers[k]));
     }
-    // The parts of a cluster's blocks as one: each block sends its own to all, and waits for theirs.
-    template <int R, typename Part> __device__ Part cluster(const Part& part) {
+    // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
+    template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         constexpr int COUNT = Words<Part>::COUNT;
-        __shared__ unsigned parts[16][COUNT];
+        __shared__ unsigned parts[16 * (THREADS / 32)][COUNT];
+        // Parts that are dear to add go through their block first.
+        constexpr bool WHOLE = false;
+        if constexpr (WHOLE) part = team(part);
+        else part = warp<32>(part);
         if constexpr (R == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned blocks = unsigned(rows.segments), here = barrier(R);
+        const unsigned blocks = unsigned(rows.segments), warps = threads() / 32, here = barrier(R), t = threadIdx.x % 32;
         if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * COUNT * 4) : "memory");
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
         }
-        if (threadIdx.x < blocks) {
+        if (t < blocks && threadIdx.x / 32 < warps) {
             const Words<Part> words(part);
             unsigned there, its_barrier;
-            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(threadIdx.x));
+            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
             #pragma unroll
             for (int k = 0; k < COUNT; k++) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment][k]));
-                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(threadIdx.x));
+                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32][k]));
+                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
                 asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
                              :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
             }
@@ -533,12 +591,11 @@ struct Walk {
                      "@!done bra wait;\n"
                      "}" :: "r"(here) : "memory");
         Part whole;
-        const unsigned t = threadIdx.x % 32;
-        if (t < blocks) {
+        for (unsigned s = t; s < blocks * warps; s += 32) {
             Words<Part> words;
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) words.at[k] = parts[t][k];
-            whole = words;
+            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s][k];
+            whole.add(words);
         }
         return warp<32>(whole);
 #else
@@ -558,6 +615,7 @@ steps_kernel(
     using G = compute<U>;
     using H = compute<T, U>;
     Walk walk(rows);
+    walk.start();
     const T lr_f32 = to<T>(lr_f32_given_k);
     const f16 decay_f16 = to<f16>(decay_f16_given_k);
     const i64 index_M = walk.template row_index<5>();
@@ -590,7 +648,7 @@ steps_kernel(
     // s' = max(s * 0.9, norm)
     const G s_next = maximum(cast_row, norm_);
     // n = norm / size[N](g)
-    const G n = norm_ / N;
+    const G n = brief_div<U>(norm_, N);
     // seen' = seen * f16(decay) + norm
     const H seen_next = cast_row___ + H(norm_);
     const H cast_row____ = H(cast_row__ * norm_);
@@ -775,7 +833,7 @@ cudaError_t steps_run(
     };
     const i64 row_count = plan.count[0];
     const i64 elements = plan.count[1];
-    const i64 vectors = (elements + 2 * VEC - 2) / VEC;  // wherever the row begins within a vector
+    const i64 vectors = elements / VEC;  // whole ones, wherever the row begins within one
     plan.span = vectors;
     if (plan.vectors(WIDE, MAIN, VEC)) {
         using Warp = Walk<128, 8, 32, false, 4, VEC, true, WIDE, MAIN, false, 1, false, -1, 1, 1, OPERANDS, GATHERS, unsigned>;

@@ -24,7 +24,7 @@ STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 # T32 is float64 where T is, else float32
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
@@ -82,6 +82,26 @@ def square_root(x):
         return tl.sqrt(x)
     else:
         return tl.sqrt_rn(x)
+
+
+@triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return 1.0 / x
+
+
+@triton.jit
+def brief_div(x, y, T: tl.constexpr):
+    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    if T.primitive_bitwidth == 16:
+        size = tl.abs(y)
+        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+        return x * scale * inverse(y * scale)
+    else:
+        return divide(x, y)
 
 
 @triton.jit
@@ -169,7 +189,7 @@ def steps__row(
     # s' = max(s * 0.9, norm)
     s_next = tl.maximum(cast_row, norm, propagate_nan=tl.PropagateNan.ALL)
     # n = norm / size[N](g)
-    n = divide(norm, N)
+    n = brief_div(norm, N, U)
     # seen' = seen * f16(decay) + norm
     seen_next = cast_row___ + widened(norm, H)
     cast_row____ = widened(cast_row__ * norm, H)
@@ -279,7 +299,7 @@ def steps__loop(
     # s' = max(s * 0.9, norm)
     s_next = tl.maximum(cast_row, norm, propagate_nan=tl.PropagateNan.ALL)
     # n = norm / size[N](g)
-    n = divide(norm, N)
+    n = brief_div(norm, N, U)
     # seen' = seen * f16(decay) + norm
     seen_next = cast_row___ + widened(norm, H)
     cast_row____ = widened(cast_row__ * norm, H)
@@ -360,7 +380,7 @@ def steps__split(
         # s' = max(s * 0.9, norm)
         s_next = tl.maximum(cast_row, norm, propagate_nan=tl.PropagateNan.ALL)
         # n = norm / size[N](g)
-        n = divide(norm, N)
+        n = brief_div(norm, N, U)
         # seen' = seen * f16(decay) + norm
         seen_next = cast_row___ + widened(norm, H)
         cast_row____ = widened(cast_row__ * norm, H)

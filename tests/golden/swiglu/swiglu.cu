@@ -34,21 +34,70 @@ template <typename T> struct compute_of { using type = float; };
 template <> struct compute_of<double> { using type = double; };
 template <typename... T> using compute = decltype((typename compute_of<T>::type() + ...));
 
-// 1 / (1 + exp(-x)), without overflow and down to the denormals.
-template <typename F> __device__ inline F sigmoid(F x) {
-    F e = exp(-fabs(x));
-    return (x < 0 ? e : F(1)) / (F(1) + e);
+// Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
+template <typename T> constexpr bool is_brief = sizeof(T) == 2;
+
+// 2^x by the hardware, 2 units in the last place of a float off; below 2^-126 it is 0.
+__device__ inline float power_of_two(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
 }
 
-template <typename F>
-__device__ inline F swiglu_element(F g, F u) {
-    // y = silu(g) * u
-    const F y = g * sigmoid(g) * u;
-    return y;
+// exp(x); for 16 bits the square of 2^(x log2(e) / 2), which has denormals.
+template <typename T, typename F> __device__ inline F brief_exp(F x) {
+    if constexpr (is_brief<T>) {
+        const float root = power_of_two(x * 0.72134752f);
+        return root * root;
+    } else {
+        return exp(x);
+    }
+}
+
+// 1 / x by the hardware, one unit in the last place of a float off; 0 above 2^126.
+__device__ inline float inverse(float x) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+// 1 / (1 + exp(-x)), without overflow and down to the denormals.
+template <typename F> __device__ inline F sigmoid(F x) {
+    const F e = exp(-fabs(x)), d = F(1) + e;
+    if constexpr (sizeof(F) == 4) {  // d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
+        float r = inverse(d);
+        r = __fmaf_rn(r, __fmaf_rn(-d, r, 1.0f), r);
+        return (x < 0 ? e : 1.0f) * r;
+    } else {
+        return (x < 0 ? e : F(1)) / d;
+    }
+}
+
+// 1 / (1 + exp(-x)); for 16 bits from exp(-|x|), so that small ones keep their digits.
+template <typename T, typename F> __device__ inline F brief_sigmoid(F x) {
+    if constexpr (is_brief<T>) {
+        const float e = brief_exp<T>(-fabs(x)), r = inverse(1.0f + e);
+        return x < 0 ? e * r : r;
+    } else {
+        return sigmoid(x);
+    }
 }
 
 // LANES neighbours, moved by one instruction, or one value for all of them.
 template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at[LANES]; };
+
+// The k-th element of a vector; of two bf16 in a word each takes one instruction.
+template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
+template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k) {
+    if constexpr (N % 2) return v.at[k];
+    unsigned word;
+    memcpy(&word, &v.at[k / 2 * 2], 4);
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
+template <typename T, typename F>
+__device__ inline F swiglu_element(F g, F u) {
+    // y = silu(g) * u
+    const F y = g * brief_sigmoid<T>(g) * u;
+    return y;
+}
 
 template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
     if constexpr (SPLAT == 0) {
@@ -94,7 +143,7 @@ __device__ inline void swiglu_vector(Index i, const Layout<RANK, 3, Index>& layo
     const auto us = load<LANES, SPLAT & 2>(u + at[1]);
     Vector<T, LANES> ys;
     #pragma unroll
-    for (int k = 0; k < LANES; k++) ys.at[k] = T(swiglu_element<F>(F(gs.at[k]), F(us.at[k])));
+    for (int k = 0; k < LANES; k++) ys.at[k] = T(swiglu_element<T, F>(F(element(gs, k)), F(element(us, k))));
     store(y + at[2], ys);
 }
 

@@ -14,11 +14,11 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-BLOCK = 1024  # elements a program
+BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -29,44 +29,82 @@ TENSORS = {
 
 
 @triton.jit
-def divide(x, y):
-    """x / y, correctly rounded."""
-    if x.dtype == tl.float64:
-        return x / y
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
-        return tl.div_rn(x, y)
+        return tl.exp2(x)
+
+
+@triton.jit
+def brief_exp(x, T: tl.constexpr):
+    """exp(x); for results T of 16 bits the square of 2^(x log2(e) / 2), which has denormals."""
+    if T.primitive_bitwidth == 16:
+        root = power_of_two(x * 0.72134752)
+        return root * root
+    else:
+        return libdevice.exp(x)
+
+
+@triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return 1.0 / x
 
 
 @triton.jit
 def sigmoid(x):
     """1 / (1 + exp(-x)), of full relative accuracy for negative x too."""
     e = libdevice.exp(tl.abs(x) * -1.0)
-    return divide(tl.where(x < 0.0, e, 1.0), 1.0 + e)
+    d = 1.0 + e
+    if x.dtype == tl.float32:  # d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
+        r = inverse(d)
+        r = tl.fma(r, tl.fma(d * -1.0, r, tl.full([], 1.0, tl.float32)), r)
+        return tl.where(x < 0.0, e, 1.0) * r
+    else:
+        return tl.where(x < 0.0, e, 1.0) / d
+
+
+@triton.jit
+def brief_sigmoid(x, T: tl.constexpr):
+    """1 / (1 + exp(-x)); for results T of 16 bits from exp(-|x|), so that small ones keep their digits."""
+    if T.primitive_bitwidth == 16:
+        e = brief_exp(tl.abs(x) * -1.0, T)
+        r = inverse(1.0 + e)
+        return tl.where(x < 0.0, e * r, r)
+    else:
+        return sigmoid(x)
 
 
 @triton.jit
 def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
     """Where the elements from number `first` on lie in an operand. "flat": dense in the order of the elements; "rows": the
     last dim is dense and every row begins at a multiple of 16 bytes, VECTOR elements."""
-    index = first.to(INDEX) + lane
+    head, tail = first.to(INDEX) + lane[0], lane[1]
     if KIND == "flat":
-        return index
+        return head + tail
     n1, n2, n3 = sizes[0].to(INDEX), sizes[1].to(INDEX), sizes[2].to(INDEX)
     s0, s1, s2, s3 = steps[0].to(INDEX), steps[1].to(INDEX), steps[2].to(INDEX), steps[3].to(INDEX)
     if KIND == "rows":
         n3 = n3 // VECTOR * VECTOR
         s0, s1, s2 = s0 // VECTOR * VECTOR, s1 // VECTOR * VECTOR, s2 // VECTOR * VECTOR
+    if KIND != "rows":  # a vector of elements may lie in two rows
+        head, tail = head + tail, 0
     if RANK == 1:
-        return index * s3
-    row, column = index // n3, index % n3
+        return head * s3 + tail
+    row, column = head // n3, head % n3
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
-        return row * s2 + at
+        return row * s2 + at + tail
     at += row % n2 * s2
     row = row // n2
     if RANK == 3:
-        return row * s1 + at
-    return row // n1 * s0 + row % n1 * s1 + at
+        return row * s1 + at + tail
+    return row // n1 * s0 + row % n1 * s1 + at + tail
 
 
 @triton.jit
@@ -78,9 +116,9 @@ def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.const
 
 
 @triton.jit
-def swiglu_element(g, u):
+def swiglu_element(g, u, T: tl.constexpr):
     # y = silu(g) * u
-    y = g * sigmoid(g) * u
+    y = g * brief_sigmoid(g, T) * u
     return y
 
 
@@ -100,7 +138,7 @@ def swiglu_block(
     y_at = place(y_ptr, first, lane, sizes, y_steps, y_kind, RANK, INDEX)
     g = tl.load(g_at, mask).to(F)
     u = tl.load(u_at, mask).to(F)
-    y = swiglu_element(g, u)
+    y = swiglu_element(g, u, T)
     tl.store(y_at, y, mask)
 
 
@@ -115,7 +153,7 @@ def swiglu_kernel(
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = tl.arange(0, BLOCK)
+    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     g_steps = (g_0, g_1, g_2, g_3)
     u_steps = (u_0, u_1, u_2, u_3)
@@ -123,7 +161,10 @@ def swiglu_kernel(
     if first + BLOCK <= numel:
         swiglu_block(g_ptr, u_ptr, y_ptr, first, lane, None, sizes, g_steps, u_steps, y_steps, KINDS, RANK, INDEX)
     else:
-        swiglu_block(g_ptr, u_ptr, y_ptr, first, lane, lane < numel - first, sizes, g_steps, u_steps, y_steps, KINDS, RANK, INDEX)
+        swiglu_block(
+            g_ptr, u_ptr, y_ptr, first, lane, lane[0] + lane[1] < numel - first, sizes, g_steps, u_steps, y_steps, KINDS, RANK,
+            INDEX
+        )
 
 
 def check(given):
@@ -204,7 +245,7 @@ def kind(dims, k, x):
     """How `offset` finds the elements of operand number k."""
     dense = 1
     for size, *steps in reversed(dims):
-        if steps[k] != dense:
+        if steps[k] != dense and size != 1:
             break
         dense *= size
     else:
@@ -251,6 +292,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
     numel = n0 * n1 * n2 * n3
     far = max(numel, *(sum((size - 1) * own[k] for size, *own in inner) + 1 for k in range(len(operands))))
     index = tl.uint64 if far > 2**31 else tl.uint32
+    block = BYTES // max(x.element_size() for x in operands if x is not None)
     with torch.cuda.device_of(operands[-1]):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
@@ -258,8 +300,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             kinds = tuple(kind(inner, k, x) for k, x in enumerate(parts))
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
-            kernel[(triton.cdiv(numel, BLOCK),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, BLOCK, *constants, **OPTIONS
+            kernel[(triton.cdiv(numel, block),)](
+                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
             )
 
 

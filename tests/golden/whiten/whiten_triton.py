@@ -26,7 +26,6 @@ STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
-
 # dtype and dims of each tensor
 TENSORS = {
     "x": (torch.float32, "B C S"),

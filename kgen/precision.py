@@ -1,0 +1,198 @@
+"""The precision planner: which values may be computed by a cheaper form.
+
+In: a program and the dtypes in which its results are declared.  Out: for a let the dtype that decides, by name; where that
+is a 16-bit float, backends take the `brief` form of the let's operator, if its row has one, else its accurate form.
+
+A brief form lies within BRIEF of the exact value, relatively.  Where each step from the let to memory keeps relative errors
+(`_keeps`: products, quotients, roots, sums of what has one sign, selections), the stored result moves by no more than that times
+the let's uses: 1/256 of a unit in the last place of a bf16 and 1/32 of an f16 each time.  Where a step can magnify a relative error
+(a difference, the argument of exp, a comparison), and where a result is stored in more than 16 bits, the form is the accurate one.
+Of some operators there is a `rough` form too, within ROUGH: 1/8 of a unit of a bf16, too much for an f16.  It is taken only where
+the brief forms would not fit under the time that an element's bytes take.
+
+A sum with a product in it, of what ends in 16 bits alone, is `fused`: rounded once.  That is never further from the exact value than the
+bound of both roundings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kgen.check import Kernel
+from kgen.expand import is_reduction
+from kgen.ir import Let, Program, literal_of
+from kgen.ops import OPS
+from kgen.types import DTYPES, DType, is_wide
+
+#: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
+#: and written) leaves room for 3 special-function instructions and about 18 others.
+SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
+#: How far the brief and the rough form of an operator may lie from the exact value, relatively.
+BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
+
+#: Operators whose results are never negative (but for a NaN).
+_POSITIVE = frozenset(("exp", "exp2", "sigmoid", "erfc", "cosh", "abs", "sqrt", "rsqrt", "relu", "hypot", "expsum"))
+#: Functions of one operand that magnify no relative error: |x f'(x) / f(x)| is at most 1.
+_CALM = frozenset(("neg", "pos", "stop", "abs", "sqrt", "rsqrt", "cbrt", "relu", "tanh", "atan", "asinh"))
+#: As those, of an operand that is not negative.
+_CALM_ABOVE = frozenset(("sigmoid", "log1p"))
+
+
+def brief(program: Program, declared: Mapping[str, str]) -> dict[str, str]:
+    """The dtype's name for each let that may be computed briefly where that is a 16-bit float; `declared` has the results' dtypes
+    by name (`{"y": "T"}`)."""
+    return {name: decides for name, (decides, calm) in _ends(program, declared).items() if calm}
+
+
+def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
+    """For each let whose value enters results of one 16-bit dtype alone: that dtype, and whether relative errors stay as they are on
+    every way there."""
+    signs = _signs(program.lets, program.by_name)
+    into: dict[str, set[str]] = {}
+    grows: set[str] = set()
+    for s in program.stores:
+        into.setdefault(s.ref, set()).add(declared[s.result])
+        if not program.by_name[s.ref].dtype.is_float:  # type: ignore[union-attr]
+            grows.add(s.ref)
+    for let in reversed(program.lets):
+        ends, calm = into.get(let.name, set()), let.name not in grows
+        rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.is_float and let.dtype.bits == 16
+        if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
+            ends, calm = {let.generic.lstrip("=") or let.dtype.name}, True  # type: ignore[union-attr]
+        for k, o in enumerate(let.expr.operands):
+            into.setdefault(o.name, set()).update(ends)
+            if not calm or not _keeps(let, k, program.by_name, signs):
+                grows.add(o.name)
+    return {name: (decides, name not in grows) for name, ends in into.items() if ends and (decides := _decides(ends))}
+
+
+def _decides(into: set[str] | list[str]) -> str:
+    """The one name that says whether all of these dtypes have 16 bits, "" where none does: they are 16-bit floats by name and at
+    most one variable."""
+    free = {name for name in into if name not in DTYPES}
+    fixed = [name for name in into if name in DTYPES]
+    if len(free) > 1 or any(is_wide(name) for name in free) or any(DTYPES[name].bits != 16 or not DTYPES[name].is_float for name in fixed):
+        return ""
+    if free:
+        return free.pop() if "f16" not in fixed else ""
+    return min(fixed, key=lambda name: name != "f16")
+
+
+def _signs(lets: Iterable[Let], defs: Mapping[str, Let]) -> dict[str, int]:
+    """1 for the lets that are surely not negative, -1 for those not positive, 0 for the rest."""
+    made: dict[str, int] = {}
+    for let in lets:
+        name, args = let.expr.name, [made.get(o.name, 0) for o in let.expr.operands]
+        operands = [o.name for o in let.expr.operands]
+        value = literal_of(let, dict(defs)) if name in ("lit", "cast") else None
+        if value is not None:
+            sign = 1 if value >= 0 else -1
+        elif name == "size" or name == "index" or name in _POSITIVE or name == "mul" and operands[0] == operands[1]:
+            sign = 1
+        elif name in ("mul", "div"):
+            sign = args[0] * args[1]
+        elif name == "neg":
+            sign = -args[0]
+        elif name in (
+            "cast",
+            "pos",
+            "stop",
+            "gather",
+            "pick",
+            "floor",
+            "ceil",
+            "round",
+            "trunc",
+            "tanh",
+            "atan",
+            "asinh",
+            "cbrt",
+            "log1p",
+            "expm1",
+        ):
+            sign = args[0]
+        elif name == "max" and not let.expr.attrs:
+            sign = max(args)
+        elif name == "min" and not let.expr.attrs:
+            sign = min(args)
+        elif name in ("add", "where"):
+            sign = args[-1] if args[-1] == args[-2] else 0
+        elif is_reduction(let):
+            sign = args[0] if name in ("sum", "mean", "max", "min") else 0
+        else:
+            sign = 0
+        made[let.name] = sign
+    return made
+
+
+def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) -> bool:
+    """Whether a relative error of operand number k is one of no more than that size of the result."""
+    name, operands = let.expr.name, [o.name for o in let.expr.operands]
+    if not isinstance(let.dtype, DType) or not let.dtype.is_float:
+        return False
+    if name in ("mul", "div") or name in _CALM or name in ("max", "min") or name == "cast":
+        return True
+    if name in _CALM_ABOVE:
+        return signs[operands[0]] > 0
+    if name == "add":
+        return signs[operands[0]] == signs[operands[1]] != 0
+    if name == "sub":
+        return signs[operands[0]] == -signs[operands[1]] != 0
+    if name in ("where", "gather", "pick", "clamp"):
+        return (k > 0) if name == "where" else k == 0
+    if name in ("sum", "mean"):
+        return signs[operands[0]] != 0
+    if name == "pow" and k == 0:
+        power = literal_of(defs[operands[1]], dict(defs))
+        return power is not None and abs(power) <= 2
+    return False
+
+
+def forms(plan: Any, kernel: Kernel) -> dict[str, tuple[str, str]]:
+    """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough" or "fused", that
+    dtype)."""
+    ends = _ends(plan.program, {r.name: r.dtype for r in kernel.results})
+    chosen = {name: decides for name, (decides, calm) in ends.items() if calm}
+    stored = {p.name: p.dtype for p in kernel.params} | {r.name: r.dtype for r in kernel.results}
+    made: dict[str, tuple[str, str]] = {}
+    for p in plan.passes:
+        code = [let for let in elements(p) if let.expr.name in OPS]
+        special = sum(OPS[let.expr.name].cost_of("brief" if let.name in chosen else "")[1] for let in code)
+        names = [t.name for t in p.loads if set(t.dims) == set(p.dims)] + [s.result for s in p.stores if set(s.dims) == set(p.dims)]
+        strained = special > SPECIAL_PER_BYTE * sum(_short(stored.get(name, "f32")) for name in names)
+        for let in p.lets:
+            row = OPS.get(let.expr.name)
+            if row is None or row.brief is None or let.name not in chosen or not let.dims or let.dtype.bits != 32 and not let.generic:  # type: ignore[union-attr]
+                continue
+            rough = strained and row.brief.rough is not None and chosen[let.name] != "f16" and let in code
+            made[let.name] = ("rough" if rough else "brief", chosen[let.name])
+    uses = Counter(o.name for let in plan.program.lets for o in let.expr.operands)
+    uses.update(s.ref for s in plan.program.stores)
+    defs = plan.program.by_name
+    for let in plan.program.lets:
+        if let.name in ends and let.expr.name in ("add", "sub") and let.dims and _product(let, defs, uses) is not None:
+            made[let.name] = ("fused", ends[let.name][0])
+    return made
+
+
+def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int | None:
+    """Which operand of a sum or difference of floats is an unnamed product that nothing else uses; None if neither is."""
+    if not isinstance(let.dtype, DType) or not let.dtype.is_float:
+        return None
+    for k, o in enumerate(let.expr.operands):
+        term = defs[o.name]
+        if term.expr.name == "mul" and not term.label and uses[o.name] == 1 and term.dtype is let.dtype and term.generic == let.generic:
+            return k
+    return None
+
+
+def elements(p: Any) -> list[Let]:
+    """The lets that a pass computes for each of its elements, those of several readings several times."""
+    return [let for f in p.phases if f.element for let in f.lets] if hasattr(p, "phases") else [let for let in p.lets if let.dims]
+
+
+def _short(dtype: str) -> int:
+    """The bytes of a declared dtype, where its variables stand for floats of 16 bits."""
+    return DTYPES[dtype].bytes if dtype in DTYPES else 4 if is_wide(dtype) else 2
