@@ -82,7 +82,7 @@ def test_candidates_are_few_and_every_one_covers_rows_up_to_its_length(kind: str
             plans.append(made)
             walk = made.steps[0][0]
             assert walk.blocks * made.threads <= 2048
-            where = "cluster" if walk.cluster else "loop" if walk.segments else {1: "registers", 2: "shared"}[walk.keep]
+            where = "cluster" if walk.cluster else "loop" if walk.segments or not walk.keep else {1: "registers", 2: "shared"}[walk.keep]
             assert where == step.where and made.n == 4 * vectors, step
             for n in {4 * vectors, 2 * vectors + 4, 4 * 33}:  # it stands for shorter rows too, and for rows that begin anywhere
                 assert_covers(planned(kind, n, step), n)

@@ -23,6 +23,7 @@ SHIM = r"""
 #include <cstring>
 #include <utility>
 #include <vector>
+using std::isfinite;
 #define __device__
 #define __global__
 #define __shared__ static

@@ -1,0 +1,86 @@
+"""Sums about a row's maximum, made while it rises: what `online.py` makes of a program, and what the kernels compute, run on the CPU."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.expand import expand  # noqa: E402
+from kgen.lower import lower  # noqa: E402
+from kgen.online import online  # noqa: E402
+from kgen.rewrite import rewrite  # noqa: E402
+from kgen.runtime import rows, tuned  # noqa: E402
+from tests.cuda.emulated import Emulated  # noqa: E402
+
+INF = float("inf")
+SUMS = """f(x: f32[..., N]) -> (e: f32[...], z: f32[...], l: f32[...], y: f32[..., N])
+
+m = max[N](x)
+e = sum[N](exp(x - m))
+z = sum[N](x - m)
+l = logsumexp[N](x)
+y = exp(x - m) / e
+"""
+
+
+def riders(equations: str, head: str = "f(x: f32[M, N]) -> y: f32[M]") -> list[str]:
+    kernel = kgen.loads(f"{head}\n{equations}").kernel
+    program = online(expand(rewrite(lower(kernel, kernel.bindings()[0]))))
+    return sorted(let.expr.name for let in program.lets if let.expr.name in ("expsum", "offsum"))
+
+
+@pytest.mark.parametrize("equations, want", [
+    ("y = sum[N](exp(x - max[N](x)))", ["expsum"]),
+    ("y = logsumexp[N](x)", ["expsum"]),
+    ("y = mean[N](x - max[N](x))", ["offsum"]),
+    ("y = sum[N](exp(x - max[N](x))) + sum[N](x - max[N](x))", ["expsum", "offsum"]),
+    ("y = sum[N](exp(x - min[N](x)))", []),
+    ("y = sum[N](exp(2 * x - max[N](x)))", []),  # the maximum of another value
+    ("y = sum[N](exp(max[N](x) - x))", []),
+    ("y = sum[N](exp(x - 2 * max[N](x)))", []),
+    ("y = sum[N](exp(x - max[N](x)) * x)", []),
+])  # fmt: skip
+def test_what_rides_on_a_maximum(equations, want):
+    assert riders(equations) == want
+
+
+def test_over_other_dims_nothing_rides():
+    assert riders("y = sum[N](exp(x - max[M, N](x)))") == []
+    assert riders("y = sum[M, N](exp(x - max[M, N](x)))", "f(x: f32[M, N]) -> y: f32[]") == ["expsum"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_rows_of_all_kinds_agree_with_the_formula(tmp_path, monkeypatch):
+    """A few lanes to several launches, and the teams that were measured for sm_90; rows that rise, fall, are offset, hold infinities or NaN."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(tuned, "ladder", lambda arch, held, reductions: tuned.SHIPPED["sm_90"][tuned.kind(held, reductions)])
+    rows.cached.cache_clear()
+    shapes = [(9, 5), (3, 33), (3, 1000), (2, 2048), (2, 20000), (600, 300), (40, 70)]
+    given = [torch.randn(shape) * 4 for shape in shapes]
+    given[-1] = given[-1].T
+    given.append(torch.randn(3, 1002)[:, 1:])
+    kernel = Emulated(SUMS, tmp_path, *((x,) for x in given))
+    for x in given:
+        x[0] = x[0].sort().values
+        x[1] = x[1].sort(descending=True).values + 1e4
+        for special in (None, INF, -INF, float("nan")):
+            if special is not None:
+                x[2:, ::3] = special
+                x[-1] = special
+            results = kernel(x)
+            e, z, l, y = (results[name] for name in "ezly")
+            d = x.double()
+            m = d.amax(-1, keepdim=True)
+            n = x.shape[-1]
+            # each term passes log2(n) + some ten roundings and factors; an offset of 1e4 leaves x - m exact
+            room = (2.0**-23) * (40 + 2 * n**0.5)
+            for got, want, scale in (
+                (e, (d - m).exp().sum(-1), 1.0), (l, d.logsumexp(-1), 1.0), (y, (d - m).exp() / (d - m).exp().sum(-1, keepdim=True), 1.0),
+                (z, (d - m).sum(-1), n),
+            ):  # fmt: skip
+                assert torch.allclose(got.double(), want, rtol=room, atol=room * scale, equal_nan=True), (x.shape, special)
+    rows.cached.cache_clear()

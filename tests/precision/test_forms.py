@@ -1,0 +1,112 @@
+"""The brief and rough forms of functions, and kgen's own f32 functions: their error, over a dense sample, with the machine's approximate
+instructions taken as exact; what those add is at most 2^-21 (two units of f32 each, squared where a root is)."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from kgen.backends.base import resource  # noqa: E402
+from kgen.backends.text import function_sources  # noqa: E402
+from kgen.ops import OPS  # noqa: E402
+from kgen.precision import BRIEF  # noqa: E402
+from tests.cuda.emulated import ASM, SHIM  # noqa: E402
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+MACHINE = 2.0**-21
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    """Each function of one or two f32, as ctypes finds it: `brief_exp` for 16 bits, `sigmoid` as it stands."""
+    folder = tmp_path_factory.mktemp("forms")
+    named = [f"brief_{name}" for name, row in OPS.items() if row.brief]
+    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below"]
+    sources = function_sources(resource("templates") / "cuda", "\n".join(f"{name}(" for name in [*named, *own]))
+    text = "\n".join(sources.values())
+    for pattern, made in ASM:
+        text = re.sub(pattern, made, text, flags=re.S)
+    text = re.sub(r"asm\([^;]*;", ";", text)
+    entries = []
+    for name in [*named, *own]:
+        arity = OPS[name.removeprefix("brief_")].arity if name.startswith("brief_") else 1
+        arguments = ", ".join(["x[i]", "y[i]"][:arity])
+        called = f"{name}<short>({arguments})" if name.startswith("brief_") else f"{name}({arguments})"
+        entries.append(f'extern "C" void call_{name}(int n, const float* x, const float* y, float* r) {{ for (int i = 0; i < n; i++) r[i] = {called}; }}')
+    place = folder / "forms.cpp"
+    place.write_text(SHIM + "typedef unsigned long long u64; typedef long long i64; struct bf16 {};\n" + text + "\n".join(entries))
+    done = subprocess.run(["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-w", "-shared", "-fPIC", str(place), "-o", str(folder / "forms.so")],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    library = ctypes.CDLL(str(folder / "forms.so"))
+
+    def call(name, x, y=None):
+        r, y = torch.empty_like(x), x if y is None else y
+        getattr(library, f"call_{name}")(len(x), *(ctypes.c_void_p(t.data_ptr()) for t in (x, y, r)))
+        return r
+
+    return call
+
+
+def sample(least: float, most: float, n: int = 100_000):
+    """Numbers all over an interval, and ever closer to 0."""
+    torch.manual_seed(0)
+    return torch.cat([torch.empty(n).uniform_(least, most), torch.empty(n).uniform_(-40, 3).exp2() * torch.randn(n).sign()]).clamp(least, most)
+
+
+@pytest.mark.parametrize("name, interval, exact", [
+    ("exp", (-87, 88), torch.exp), ("exp2", (-126, 127), torch.exp2), ("sigmoid", (-87, 100), torch.sigmoid), ("tanh", (-20, 20), torch.tanh),
+    ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt),
+])  # fmt: skip
+def test_brief_forms_stay_within_their_bound(functions, name, interval, exact):
+    x = sample(*interval)
+    want = exact(x.double())
+    assert ((functions(f"brief_{name}", x).double() - want).abs() <= (BRIEF - MACHINE) * want.abs()).all()
+
+
+def test_a_brief_quotient_stays_within_its_bound_over_all_sizes(functions):
+    torch.manual_seed(1)
+    x, y = (torch.empty(200_000).uniform_(-126, 127).exp2() * torch.randn(200_000).sign() for _ in range(2))
+    want = x.double() / y.double()
+    normal = (want.abs() > 2.0**-125) & (want.abs() < 2.0**127)
+    assert ((functions("brief_div", x, y).double() - want).abs() <= (BRIEF - MACHINE) * want.abs())[normal].all()
+
+
+def test_special_values_of_brief_forms_are_the_accurate_ones(functions):
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1e-45, 1e38, -1e38])
+    for name in ("exp", "exp2", "sigmoid", "tanh", "erfc", "sqrt"):
+        want = {"erfc": torch.special.erfc}.get(name, getattr(torch, name))(x.double()).float()
+        got = functions(f"brief_{name}", x)
+        assert torch.allclose(got, want, rtol=BRIEF, atol=0, equal_nan=True), (name, got, want)
+    x, y = (t.flatten() for t in torch.meshgrid(*[torch.tensor([inf, -inf, nan, 0.0, -0.0, 1.0, -2.0])] * 2, indexing="ij"))
+    assert torch.equal(functions("brief_div", x, y).nan_to_num(7.0), (x / y).nan_to_num(7.0))
+
+
+def test_small_results_keep_their_denormals(functions):
+    x = torch.linspace(-103, -87.4, 1000)
+    assert ((functions("brief_exp", x).double() - x.double().exp()).abs() <= BRIEF * x.double().exp() + 2.0**-148).all()
+    assert ((functions("brief_sigmoid", x).double() - x.double().sigmoid()).abs() <= BRIEF * x.double().sigmoid() + 2.0**-148).all()
+
+
+@pytest.mark.parametrize("name, row, interval, exact", [
+    ("sigmoid", "sigmoid", (-87, 100), torch.sigmoid), ("hyperbolic_tangent", "tanh", (-20, 20), torch.tanh),
+    ("error_complement", "erfc", (-10, 9), torch.special.erfc),
+])  # fmt: skip
+def test_own_f32_functions_stay_within_the_tables_bound(functions, name, row, interval, exact):
+    x = sample(*interval)
+    want = exact(x.double())
+    unit = torch.ldexp(torch.ones_like(want), torch.frexp(want.abs())[1] - 24)
+    assert (functions(name, x).double() - want).abs().div(unit).max() <= OPS[row].cuda.ulp[0] - 0.5
+
+
+def test_a_term_below_the_greatest_is_as_near_as_its_weight_allows(functions):
+    x = -sample(0, 90).abs()
+    off = (functions("exp_below", x).double() - x.double().exp()).abs()
+    assert (off <= 2.0**-23 * (1 + x.double().abs()) * x.double().exp() + 2.0**-126).all()

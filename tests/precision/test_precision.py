@@ -1,0 +1,96 @@
+"""The precision planner: which operators take another form where the result has 16 bits, and never where an error could grow."""
+
+from __future__ import annotations
+
+import pytest
+
+import kgen
+from kgen.lower import lower
+from kgen.precision import forms
+from kgen.rewrite import rewrite
+from kgen.schedule import cost, predicted_bound, schedule
+from kgen.types import bf16, f32
+
+
+def found(equations: str, head: str = "f(x: T[..., N]) -> y: T[..., N]") -> dict[str, str]:
+    """The form of each operator that has another than the accurate one, by its name."""
+    kernel = kgen.loads(f"{head}\n{equations}").kernel
+    plan = schedule(rewrite(lower(kernel, kernel.bindings()[0])))
+    defs = plan.program.by_name
+    return {defs[name].expr.name: form for name, (form, _) in forms(plan, kernel).items()}
+
+
+@pytest.mark.parametrize("equations, want", [
+    ("y = exp(x)", {"exp": "brief"}),
+    ("y = x * sigmoid(x)", {"sigmoid": "brief"}),
+    ("y = abs(exp(x)) / 3", {"exp": "brief", "div": "brief"}),
+    ("y = sqrt(exp(x)) + sigmoid(x) * x^2", {"sqrt": "brief", "exp": "brief", "sigmoid": "brief", "add": "fused"}),  # a sum of positives
+    ("e = exp(x - max[N](x))\ny = e / sum[N](e)", {"exp": "brief", "div": "brief"}),
+    ("y = tanh(x)", {"tanh": "brief"}),  # not rough: its time fits under the bytes
+    ("y = tanh(sigmoid(x) * 2 + 1)", {"tanh": "rough", "sigmoid": "brief", "add": "fused"}),
+    ("y = 0 if x > 0 else exp(x)", {"exp": "brief"}),
+])  # fmt: skip
+def test_brief_where_relative_errors_stay_as_they_are(equations, want):
+    assert found(equations) == want
+
+
+@pytest.mark.parametrize("equations", [
+    "y = exp(x) - 1",  # digits cancel
+    "y = 1 - sigmoid(x)",
+    "y = exp(exp(x)) if x > exp(x) else 0",  # of these only the outer one may be
+    "y = x + exp(x)",  # x may have the other sign
+    "y = sum[N](exp(x) * x)",
+    "y = cos(exp(x))",
+    "y = log(sigmoid(x))",
+    "y = round(exp(x))",
+    "y = T(i32(exp(x)))",
+])  # fmt: skip
+def test_accurate_where_an_error_could_grow(equations):
+    got = found(equations)
+    allowed = {"exp": "brief"} if equations.startswith("y = exp(exp") else {}
+    assert {k: v for k, v in got.items() if v != "fused"} == allowed
+
+
+def test_a_wide_result_keeps_the_accurate_form():
+    assert found("y = exp(x)", "f(x: T[..., N]) -> y: T32[..., N]") == {}
+    assert found("y = exp(x)", "f(x: bf16[..., N]) -> y: f32[..., N]") == {}
+    both = found("e = exp(x)\ny = e\nz = e", "f(x: T[..., N]) -> (y: T[..., N], z: f32[..., N])")
+    assert both == {}
+    assert found("y = exp(x) * w", "f(x: T[N], w: U[N]) -> y: T[N]") == {"exp": "brief"}
+    assert found("e = exp(x)\ny = e\nz = e * w", "f(x: T[N], w: U[N]) -> (y: T[N], z: U[N])") == {}  # two variables decide
+
+
+def test_a_rounding_by_name_is_as_good_as_a_store():
+    assert found("y = T(exp(x)) - 1") == {"exp": "brief"}
+    assert found("y = bf16(exp(x)) - 1", "f(x: f32[N]) -> y: f32[N]") == {"exp": "brief"}
+
+
+def test_a_number_of_the_host_has_no_form():
+    assert found("y = x * exp(s)", "f(x: T[N], s: float) -> y: T[N]") == {}
+
+
+def test_sources_have_the_form_for_the_deciding_dtype():
+    kernel = kgen.loads("f(x: T[N]) -> y: T[N]\ny = x * sigmoid(x)")
+    assert "brief_sigmoid<T>(x)" in kernel.source("cuda") and "brief_sigmoid(x, T)" in kernel.source("triton")
+    assert "brief" not in kernel.source("cpp")
+    wide = kgen.loads("f(x: T[N]) -> y: T32[N]\ny = x * sigmoid(x)")
+    assert "brief" not in wide.source("cuda") + wide.source("triton")
+
+
+def test_what_is_fused_is_a_lone_unnamed_product_of_what_ends_in_16_bits():
+    assert found("y = x * 3 + 1") == {"add": "fused"}
+    assert found("p = x * 3\ny = p + 1") == {}  # it has a line of its own
+    assert found("y = x * x - x * x") == {}  # shared: both stay what they are, and their difference 0
+    assert found("y = x * 3 + 1", "f(x: T[..., N]) -> y: T32[..., N]") == {}
+    text = kgen.loads("f(x: T[N], w: T[N]) -> y: T[N]\ny = w - x * 3").source("cuda")
+    assert "fused<T>(-x, F(3), w)" in text
+
+
+def test_the_predicted_bound_counts_the_forms():
+    kernel = kgen.load("gelu_tanh").kernel
+
+    def counted(dtype):
+        return cost(schedule(rewrite(lower(kernel, {"T": dtype}))), kernel)
+
+    assert counted(bf16).instructions < counted(f32).instructions
+    assert predicted_bound(counted(f32)) == "memory"
