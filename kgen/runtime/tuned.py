@@ -27,7 +27,7 @@ class Step(NamedTuple):
     where: str
 
 
-#: Measured with `kgen tune` on an H200 (bf16 and f32, 2^28 and 2^27 elements).
+#: From searches on an H200 (bf16 and f32, 2^28 and 2^27 elements, rows of whole vectors).
 SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
     "sm_90": {
         "once": (
