@@ -190,9 +190,7 @@ class _Backward(_Derivative):
             if not self.wanted or not differentiable(kernel):
                 raise KgenError(f"{kernel.name} has no backward: its results do not move with {_listed(self.wanted) or 'a tensor'}")
             found = dict.fromkeys(self.wanted, self.build("0.0"))
-        outs = {
-            p.name: (Declared(self.free.fresh(f"d{p.name}"), p.dtype, p.dims), found[p.name]) for p in kernel.params if p.name in found
-        }
+        outs = {p.name: (Declared(self.free.fresh(f"d{p.name}"), p.dtype, p.dims), found[p.name]) for p in kernel.params if p.name in found}
         used = self.leads(found.values())
         cotangents = {r: d for r, d in cotangents.items() if seeds[r] in used}
         params, saved = saving.choose(self.values, self.read(found.values()), self.stored(), save)

@@ -40,15 +40,9 @@ _CALM = frozenset(("neg", "pos", "stop", "abs", "sqrt", "rsqrt", "cbrt", "relu",
 _CALM_ABOVE = frozenset(("sigmoid", "log1p"))
 
 
-def brief(program: Program, declared: Mapping[str, str]) -> dict[str, str]:
-    """The dtype's name for each let that may be computed briefly where that is a 16-bit float; `declared` has the results' dtypes
-    by name (`{"y": "T"}`)."""
-    return {name: decides for name, (decides, calm) in _ends(program, declared).items() if calm}
-
-
 def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
     """For each let whose value enters results of one 16-bit dtype alone: that dtype, and whether relative errors stay as they are on
-    every way there."""
+    every way there.  `declared` has the results' dtypes by name (`{"y": "T"}`)."""
     signs = _signs(program.lets, program.by_name)
     into: dict[str, set[str]] = {}
     grows: set[str] = set()

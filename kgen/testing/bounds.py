@@ -77,13 +77,14 @@ class Bounded:
 
 @lru_cache(maxsize=64)
 def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple[str, Any], str]:
-    """The forms other than the accurate one that operators of a kernel have for these dtypes, by operator and place in the spec."""
+    """The brief and rough forms that operators of a kernel have for these dtypes, by operator and place in the spec.  A fused sum is
+    none of them: it rounds once where its bound has two roundings."""
     plan = schedule(rewrite(lower(kernel, dict(binding))))
     named = {name: dtype.name for name, dtype in binding}
     defs, made = plan.program.by_name, {}
     for name, (form, decides) in forms(plan, kernel).items():
         dtype = named.get(decides, decides)
-        if dtype in ("f16", "bf16"):
+        if form != "fused" and dtype in ("f16", "bf16"):
             made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"
     return made
 

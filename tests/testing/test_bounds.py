@@ -33,6 +33,16 @@ def f32(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+def test_a_fused_sum_has_no_wider_bound(target: str, dtype: torch.dtype) -> None:
+    kernel = kgen.loads("k(a: T[N], b: T[N], c: T[N]) -> y: T[N]\ny = a - b * c")
+    given = {n: x for n, x in zip("abc", torch.linspace(0.3, 2.9, 300, dtype=torch.float64).to(dtype).reshape(3, 100), strict=True)}
+    (fused,) = Analysis(kernel.kernel, given, target).results()
+    (apart,) = Analysis(kernel.kernel, given, "cpp").results()
+    assert torch.equal(fused.bound, apart.bound)
+
+
 # ---------------------------------------------------------------------- it holds, and is not vacuous
 
 #: A kernel of simple operators each, and how much of its bound the worst of many cases should reach at least.
