@@ -1,0 +1,70 @@
+"""`kgen check`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kgen.cli.group import TARGETS, Fail, coloured, each, failing, load_spec, main
+from kgen.cli.output import print_table
+
+
+@main.command("check")
+@click.argument("specs", nargs=-1, metavar="SPEC...")
+@click.option(
+    "--examples", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="Random cases for each target and dtype choice."
+)
+@click.option(
+    "--target",
+    type=click.Choice([*TARGETS, "torch", "all"]),
+    default=None,
+    help="Only this target (default: all that run here); torch evaluates the formula itself.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
+@click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
+@click.option("--backward", is_flag=True, help="Check the backward: the gradients from what the forward saves.")
+def check_(specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool, backward: bool) -> None:
+    """Run a spec on random shapes, strides, dtypes and special values, against eager PyTorch and float64."""
+    if bool(specs) == operators:
+        raise click.UsageError("name one or more specs, or --operators" if not specs else "--operators takes no specs")
+    chosen = None if target in (None, "all") else target
+    from kgen.testing import checks
+
+    with failing():
+        able, left_out = checks.targets(chosen)
+    for name, why in left_out.items():
+        click.echo(f"left out {name}: {why}", err=True)
+    if not able:
+        raise Fail("error: no target runs here")
+    if operators:
+        from kgen.testing import operators as sweep
+
+        rows, failed = sweep.table(able, progress=sys.stderr.isatty())
+        print_table(sweep.HEADS, rows, right=tuple(range(1, len(sweep.HEADS))))
+        if failed:
+            raise Fail("\n".join(f"error: {line}" for line in failed))
+        return
+    from kgen.testing.reproducer import explained
+
+    reports: list[Any] = []
+
+    def work(spec: str) -> None:
+        kernel = load_spec(spec)
+        for name in able:
+            check = checks.check_backward if backward else checks.check
+            report = check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty())
+            reports.append(report)
+            if report.failures:
+                with checks.shown_progress("making the case small", sys.stderr.isatty()):
+                    said = explained(report)
+                click.echo(coloured(said), err=True)
+
+    try:
+        each(specs, work)
+    finally:
+        if reports:
+            print_table(checks.HEADS, [r.row() for r in reports], right=tuple(range(2, len(checks.HEADS))))
+    if any(r.failures for r in reports):
+        raise SystemExit(1)

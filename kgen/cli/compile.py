@@ -1,0 +1,80 @@
+"""`kgen compile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, with_backward
+from kgen.cli.output import print_table, write_all
+from kgen.errors import KgenError
+
+if TYPE_CHECKING:
+    from kgen.check import Kernel
+
+FILES = {"triton": "{}_triton.py", "cuda": "{}.cu", "cpp": "{}.cpp"}
+
+
+@main.command("compile")
+@spec_argument
+@target_option
+@click.option(
+    "-o", "out", default="build", metavar="DIR|-", help="Where to write (default: build); - writes one target's source to stdout."
+)
+@click.option("--backward", is_flag=True, help="Write the backward too, and the forward that saves what it reads.")
+@click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
+@click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
+def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: bool, arch: str, build_too: bool) -> None:
+    """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that stands alone."""
+    targets = TARGETS if target in (None, "all") else (target,)
+    if out == "-" and (len(targets) > 1 or len(specs) > 1):
+        raise click.UsageError("-o - takes one spec and one --target")
+    rows: list[tuple[str, ...]] = []
+
+    def work(spec: str) -> None:
+        kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
+        from kgen.backends import backend
+
+        if out == "-":
+            click.echo(backend(targets[0]).render(kernels[-1]), nl=False)
+            return
+        folder = Path(out) / kernels[0].name
+        files = {(k.name, t): (folder / FILES[t].format(k.name), backend(t).render(k)) for k in kernels for t in targets}
+        write_all(dict(files.values()))
+        for k in kernels:
+            for t in targets:
+                path, source = files[k.name, t]
+                if build_too:
+                    from kgen.runtime.toolchain import build_file
+
+                    try:
+                        build_file(t, path, k, arch)
+                    except OSError as error:
+                        raise KgenError(f"cannot build {path}: {error.strerror or error}") from None
+                rows.append(_compiled_row(k, path, source))
+
+    try:
+        each(specs, work)
+    finally:
+        if rows:
+            print_table(("kernel", "file", "lines", "reads", "writes", "bound"), rows, right=(2, 3, 4))
+
+
+def _compiled_row(kernel: Kernel, path: Path, source: str) -> tuple[str, ...]:
+    from kgen.lower import lower
+    from kgen.rewrite import rewrite
+    from kgen.schedule import cost, predicted_bound, schedule
+
+    figures = []
+    for binding in kernel.bindings():
+        program = rewrite(lower(kernel, binding))
+        figures.append(cost(schedule(program), kernel))
+    low, high = min(f.read for f in figures), max(f.read for f in figures)
+    out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
+    return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low} B" if low == high else f"{low} to {high} B"

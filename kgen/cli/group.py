@@ -1,0 +1,107 @@
+"""The group of commands, what every one of them shares: its options, errors and how a spec is read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kgen import __version__
+from kgen.errors import KgenError
+
+if TYPE_CHECKING:
+    from kgen.check import Kernel
+
+TARGETS = ("triton", "cuda", "cpp")
+
+spec_argument = click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
+target_option = click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target.")
+
+
+class Fail(click.ClickException):
+    """A wrong spec: the message as it stands, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        click.echo(coloured(self.message), err=True)
+
+
+def coloured(text: str) -> str:
+    if os.environ.get("NO_COLOR") or not sys.stderr.isatty():
+        return text
+    return "\n".join(
+        click.style("error", fg="red", bold=True) + line[5:]
+        if line.startswith("error:")
+        else line[: len(line) - len(line.lstrip(" |"))] + click.style(line.lstrip(" |"), fg="red")
+        if line.lstrip().startswith("| ") and "^" in line
+        else line
+        for line in text.split("\n")
+    )
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    try:
+        yield
+    except KgenError as error:
+        raise Fail(str(error)) from None
+
+
+def each(specs: tuple[str, ...], work: Callable[[str], None]) -> None:
+    """Run `work` on every spec; report every failure, then exit with 1 if there was one."""
+    failed = 0
+    for spec in specs:
+        try:
+            work(spec)
+        except KgenError as error:
+            failed += 1
+            click.echo(coloured(str(error)) + ("\n" if len(specs) > 1 else ""), err=True)
+    if failed:
+        raise SystemExit(1)
+
+
+def load_spec(spec: str) -> Kernel:
+    from kgen import check, syntax
+    from kgen.runtime.kernel import read_spec
+
+    return check.check(syntax.parse(*read_spec(spec)))
+
+
+def with_backward(kernel: Kernel) -> list[Kernel]:
+    """A kernel, its forward that saves what the backward reads (where it saves anything), and its backward."""
+    from kgen.grad import backward
+
+    made = backward(kernel)
+    return [kernel, made.kernel] if made.forward is kernel else [kernel, made.forward, made.kernel]
+
+
+class Commands(click.Group):
+    """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in ("compile", "check", "fuzz", "show", "bench", "tune", "fmt", "list") if name in self.commands]
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], self.commands, n=1) or [f"kgen compile {args[0]}"] * args[0].endswith(".k")
+            if not close:
+                raise
+            raise click.UsageError(f"there is no command `{args[0]}`. Did you mean `{close[0]}`?", ctx) from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", prog_name="kgen")
+def main() -> None:
+    """kgen turns a formula into a fused kernel that people can read, trust and ship.
+
+    A SPEC is a .k file, or the bare name of a bundled one (`kgen list`).
+    """
