@@ -32,10 +32,10 @@ from typing import Any
 from kgen import check as checker
 from kgen import syntax
 from kgen.errors import KgenError
-from kgen.testing import checks, programs, properties
+from kgen.testing import checks, programs, properties, trees
 from kgen.testing.checks import Report
-from kgen.testing.programs import Program
 from kgen.testing.properties import ALONE, ON_TARGET, Violation
+from kgen.testing.trees import Program
 
 BLOCK = 8  # programs of a block, which share C++ builds
 LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
@@ -212,8 +212,8 @@ def shrunk(failure: Failure, seconds: float = SHRINKING, fails: Callable[[Failur
     changed = True
     while changed:
         changed = False
-        for candidate in programs.smaller(programs.parsed(failure.text)):
-            for made in (candidate, programs.widened(candidate)):
+        for candidate in trees.smaller(trees.parsed(failure.text)):
+            for made in (candidate, trees.widened(candidate)):
                 if time.monotonic() > until:
                     return failure
                 if made.text in seen or _size(made.text) >= _size(failure.text):

@@ -1,27 +1,25 @@
-"""Random well-typed programs, and programs made smaller.
+"""Random well-typed programs.
 
 In: a source of random choices (`random.Random(seed)`, or Hypothesis's `st.randoms(use_true_random=False)`).  Out: a `Program`,
 the syntax tree of a spec and its text.  Terms are made by kind (float, int, bool) and dims, so that nearly all programs pass
 `check`; what the rules of the language forbid beyond that is a `KgenError` there.  Simple choices stand first, so that Hypothesis
-shrinks to simple programs; `smaller` gives a program's neighbours for those who shrink without it.
+shrinks to simple programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from kgen import check as checker
-from kgen import syntax, typeset
-from kgen.errors import KgenError, Span
+from kgen import syntax
+from kgen.errors import KgenError
 from kgen.ops import CONSTANTS, OPS
-from kgen.syntax import INFIX, Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
-from kgen.types import DTYPES, ELLIPSIS, is_variable, variable_of
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result
+from kgen.testing.trees import NOWHERE, Program, applied, tidy, typed, word
+from kgen.types import DTYPES, ELLIPSIS, variable_of
 
-_NOWHERE = Span(0, 0)
-_SYMBOLS = {op for op, _ in INFIX.values()}
 #: Names that sources have uses of their own for, or that mean something in a language they are written in.
 AWKWARD = (
     "size rank index i lambda double None sin exp sum x_stride tl std torch triton half out target self pass int64_t row "
@@ -38,28 +36,6 @@ _COMPARE = ("lt", "gt", "le", "ge", "eq", "ne")
 _UNARY = tuple(row.name for row in OPS.values() if row.arity == 1 and row.rule in ("float", "same"))
 _ACTIVATIONS = "silu softplus gelu gelu_tanh mish hardsigmoid hardswish softsign square".split()
 _SPREAD = ("softmax", "log_softmax", "center")
-
-
-@dataclass(frozen=True)
-class Program:
-    """A spec as a syntax tree; it prints as its text."""
-
-    statements: tuple[syntax.Statement, ...]
-
-    @cached_property
-    def text(self) -> str:
-        header = next(s for s in self.statements if isinstance(s, Header))
-        rest = [typeset.format_statement(s) for s in self.statements if s is not header]
-        return "\n".join([typeset.format_statement(header), "", *rest]) + "\n"
-
-    def kernel(self) -> checker.Kernel:
-        """The checked kernel.  Raises `KgenError` where the program breaks a rule."""
-        return checker.check(syntax.parse(self.text, "<program>"))
-
-    def __str__(self) -> str:
-        return self.text
-
-    __repr__ = __str__
 
 
 def programs(well_typed: bool = True) -> Any:
@@ -83,11 +59,6 @@ def program(rnd: Any, name: str = "f") -> Program:
     return tidy(_Maker(rnd).program(name))
 
 
-def parsed(text: str) -> Program:
-    """The program of a spec's text."""
-    return Program(syntax.parse(text, "<program>").statements)
-
-
 @dataclass(frozen=True)
 class Term:
     """An expression with what is known of it: its kind ("float", "int" or "bool"), its dims, and whether it is a `weak` integer: one
@@ -98,24 +69,6 @@ class Term:
     dims: frozenset[str]
     weak: bool = False
     tensor: bool = True
-
-
-def _word(text: str) -> Name:
-    return Name(text, _NOWHERE)
-
-
-def _apply(op: str, *args: Expr, dims: Iterable[str] | None = None) -> Apply:
-    written = "call" if dims is not None or op not in _SYMBOLS else "infix"
-    if len(args) == 1 and dims is None and op in ("neg", "pos", "not", "bitnot"):
-        written = "prefix"
-    if op == "where":
-        written = "where"
-    named = None if dims is None else tuple(_word(d) for d in dims)
-    return Apply(op, tuple(args), _NOWHERE, _NOWHERE, written, named)
-
-
-def _type(dtype: str, dims: Iterable[str] | None) -> Type:
-    return Type(_word(dtype), None if dims is None else tuple(_word(d) for d in dims), _NOWHERE)
 
 
 class _Maker:
@@ -169,22 +122,22 @@ class _Maker:
             if written is not None and self.chance(0.8):
                 del states[written.name.name]
                 dtype = written.type.dtype.name
-                node = term.node if self.kind_of(dtype) == "float" or dtype == "bool" else _apply(dtype, term.node)
+                node = term.node if self.kind_of(dtype) == "float" or dtype == "bool" else applied(dtype, term.node)
                 target = f"{written.name.name}'"
-                results.append(Result(_word(target), written.type, _NOWHERE))
+                results.append(Result(word(target), written.type, NOWHERE))
                 term = replace(term, node=node)
             else:
                 target = locals_.pop()
                 if term.weak:
-                    term = replace(term, node=_apply("f32", term.node), weak=False)
+                    term = replace(term, node=applied("f32", term.node), weak=False)
                 if k == 0 or self.chance(0.45):
                     results.append(self.result(target, term))
-            equations.append(Equation(_word(target), term.node, _NOWHERE))
-            self.env.append(replace(term, node=_word(target), weak=False))
+            equations.append(Equation(word(target), term.node, NOWHERE))
+            self.env.append(replace(term, node=word(target), weak=False))
         last = equations[-1]
         if last.name.name not in {r.name.name for r in results}:
             results.append(self.result(last.name.name, replace(self.env[-1])))
-        header = Header(_word(name), tuple(params), tuple(results), _NOWHERE)
+        header = Header(word(name), tuple(params), tuple(results), NOWHERE)
         return Program((header, *self.helpers.values(), *equations))
 
     def kind_of(self, dtype: str) -> str:
@@ -209,24 +162,24 @@ class _Maker:
             if kind in ("number", "integer"):
                 whole = kind == "integer"
                 default = rnd.choice((None, "2", "-1") if whole else (None, "0.5", "1e-5", "-1.25", "3"))
-                params.append(Param(_word(name), _type("int" if whole else "float", None), default, None, _NOWHERE))
-                self.env.append(Term(_word(name), "int" if whole else "float", frozenset(), tensor=False))
+                params.append(Param(word(name), typed("int" if whole else "float", None), default, None, NOWHERE))
+                self.env.append(Term(word(name), "int" if whole else "float", frozenset(), tensor=False))
                 continue
             dims = self.dims if k == 0 and not self.chance(0.3) else self.some(self.dims, 0.6)
             if k == count - 1:
                 dims = list(dict.fromkeys([*dims, *uncovered]))
             uncovered = [d for d in uncovered if d not in dims]
             dtype = "T" if k == 0 else {"float": self.float_dtype, "int": lambda: rnd.choice(_INTEGERS), "bool": lambda: "bool"}[kind]()
-            params.append(Param(_word(name), _type(dtype, self.order(dims)), None, None, _NOWHERE))
-            self.env.append(Term(_word(name), kind, frozenset(dims)))
+            params.append(Param(word(name), typed(dtype, self.order(dims)), None, None, NOWHERE))
+            self.env.append(Term(word(name), kind, frozenset(dims)))
         if uncovered:
             name = names.pop(0)
-            params.append(Param(_word(name), _type("T", self.order(uncovered)), None, None, _NOWHERE))
-            self.env.append(Term(_word(name), "float", frozenset(uncovered)))
+            params.append(Param(word(name), typed("T", self.order(uncovered)), None, None, NOWHERE))
+            self.env.append(Term(word(name), "float", frozenset(uncovered)))
         if two and not any(p.type.dtype.name == "U" for p in params):
             name = names.pop(0)
-            params.append(Param(_word(name), _type("U", self.order(self.some(self.dims))), None, None, _NOWHERE))
-            self.env.append(Term(_word(name), "float", frozenset(d.name for d in params[-1].type.dims or ())))
+            params.append(Param(word(name), typed("U", self.order(self.some(self.dims))), None, None, NOWHERE))
+            self.env.append(Term(word(name), "float", frozenset(d.name for d in params[-1].type.dims or ())))
         return params
 
     def float_dtype(self) -> str:
@@ -236,7 +189,7 @@ class _Maker:
     def result(self, name: str, term: Term) -> Result:
         dims = set(term.dims) | set(self.some(self.dims, 0.06))
         dtype = self.float_dtype() if term.kind == "float" else "bool" if term.kind == "bool" else "i64"
-        return Result(_word(name), _type(dtype, self.order(dims)), _NOWHERE)
+        return Result(word(name), typed(dtype, self.order(dims)), NOWHERE)
 
     def make_helpers(self) -> None:
         """One or two helpers: of elements, or over a dim of their own, `D`."""
@@ -246,11 +199,11 @@ class _Maker:
             over = name == "hr"
             self.dims = ["D"] if over else []
             own = ["a"] if over else self.rnd.choice((["z"], ["a", "b"], ["x", "dy"]))
-            self.env = [Term(_word(p), "float", frozenset(self.dims)) for p in own]
+            self.env = [Term(word(p), "float", frozenset(self.dims)) for p in own]
             body = self.term("float", self.rnd.choice((1, 2, 3))).node
             used = {n.name for n in syntax.postorder(body) if isinstance(n, Name)}
             if set(own) <= used:
-                self.helpers[name] = Helper(_word(name), tuple(_word(d) for d in self.dims), tuple(_word(p) for p in own), body, _NOWHERE)
+                self.helpers[name] = Helper(word(name), tuple(word(d) for d in self.dims), tuple(word(p) for p in own), body, NOWHERE)
             self.inside = False
         self.env, self.dims = outer
 
@@ -279,7 +232,7 @@ class _Maker:
 
     def literal(self) -> Term:
         text = self.rnd.choice(_LITERALS[: 12 if not self.chance(0.15) else len(_LITERALS)])
-        node = _word(text) if text in CONSTANTS else Num(text, _NOWHERE)
+        node = word(text) if text in CONSTANTS else Num(text, NOWHERE)
         return Term(node, "float", frozenset(), weak=text.isdigit() or text[:2] == "0x", tensor=False)
 
     def joined(self, op: str, *terms: Term, kind: str = "float") -> Term:
@@ -289,9 +242,9 @@ class _Maker:
         values = terms[1:] if op == "where" else terms
         weak = kind == "float" and same and all(t.weak for t in values)
         if op == "where" and weak:  # two integer literals would be chosen as integers
-            terms, weak = (terms[0], replace(terms[1], node=Num("0.5", _NOWHERE), dims=frozenset()), terms[2]), False
+            terms, weak = (terms[0], replace(terms[1], node=Num("0.5", NOWHERE), dims=frozenset()), terms[2]), False
         dims = frozenset().union(*(t.dims for t in terms))
-        return Term(_apply(op, *(t.node for t in terms)), kind, dims, weak, any(t.tensor for t in terms))
+        return Term(applied(op, *(t.node for t in terms)), kind, dims, weak, any(t.tensor for t in terms))
 
     def floats(self, depth: int) -> Term:
         if depth <= 0:
@@ -311,11 +264,11 @@ class _Maker:
     def number(self, depth: int) -> Term:
         """An expression of numbers alone."""
         numbers = [t for t in self.env if not t.tensor]
-        sizes = [Term(_word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS]
+        sizes = [Term(word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS]
         if depth <= 0 or self.chance(0.4):
             literal = self.literal()
-            return self.rnd.choice([replace(literal, weak=False, node=literal.node if not literal.weak else Num("0.75", _NOWHERE)),
-                                    *(replace(t, kind="float", node=_apply("mul", t.node, Num("0.5", _NOWHERE)))
+            return self.rnd.choice([replace(literal, weak=False, node=literal.node if not literal.weak else Num("0.75", NOWHERE)),
+                                    *(replace(t, kind="float", node=applied("mul", t.node, Num("0.5", NOWHERE)))
                                       for t in [*numbers, *sizes])])  # fmt: skip
         op = self.rnd.choice(("add", "sub", "mul", "div", "pow", "max", "sqrt", "exp", "tanh"))
         args = [self.number(depth - 1) for _ in range(OPS[op].arity)]
@@ -324,7 +277,7 @@ class _Maker:
     def divisor(self, term: Term) -> Term:
         """A term that is no literal zero."""
         zero = isinstance(term.node, Num) and checker.exact(term.node.text.lower() if "0x" not in term.node.text else "1") == 0
-        return replace(term, node=Num("3", _NOWHERE)) if zero else term
+        return replace(term, node=Num("3", NOWHERE)) if zero else term
 
     def binary(self, depth: int) -> Term:
         op = self.chosen(((5, "add"), (5, "sub"), (6, "mul"), (3, "div"), (2, "max"), (2, "min"), (1, "pow"), (1, "mod"), (1, "floordiv"),
@@ -332,20 +285,20 @@ class _Maker:
         a, b = self.floats(depth), self.floats(depth if self.chance(0.5) else 0)
         if op in ("div", "floordiv", "mod"):
             if self.chance(0.4):
-                b = self.joined("add", Term(Num("1.5", _NOWHERE), "float", frozenset(), tensor=False), self.joined("abs", b))
+                b = self.joined("add", Term(Num("1.5", NOWHERE), "float", frozenset(), tensor=False), self.joined("abs", b))
             b = self.divisor(b)
         if op == "pow" and self.chance(0.7):
             if self.chance(0.4):
                 a = self.joined("abs", a)
             else:
-                b = Term(Num(self.rnd.choice(("2", "3", "1", "4", "0", "0.5", "5", "1.5")), _NOWHERE), "float", frozenset(), tensor=False)
+                b = Term(Num(self.rnd.choice(("2", "3", "1", "4", "0", "0.5", "5", "1.5")), NOWHERE), "float", frozenset(), tensor=False)
         return self.joined(op, a, b)
 
     def unary(self, depth: int) -> Term:
         op = self.rnd.choice(("neg", "abs", "exp", "tanh", "sqrt", "sigmoid", "relu", "sin", "log", *_UNARY))
         x = self.floats(depth)
         if op in ("log", "log2", "log10", "sqrt", "rsqrt", "acosh", "lgamma", "digamma", "log1p") and self.chance(0.7):
-            one = Term(Num("1.5", _NOWHERE), "float", frozenset(), tensor=False)
+            one = Term(Num("1.5", NOWHERE), "float", frozenset(), tensor=False)
             x = self.joined("add", one, self.joined("abs", x))
         elif op in ("asin", "acos", "atanh", "erfinv") and self.chance(0.7):
             x = self.joined("tanh", x)
@@ -357,10 +310,10 @@ class _Maker:
         x = self.floats(depth)
         if self.chance(0.2):
             op, extra = self.rnd.choice((("elu", "0.7"), ("leaky_relu", "0.1")))
-            other = self.floats(0) if self.chance(0.3) else Term(Num(extra, _NOWHERE), "float", frozenset())
-            return Term(_apply(op, x.node, other.node), "float", x.dims | other.dims, x.weak and other.weak)
+            other = self.floats(0) if self.chance(0.3) else Term(Num(extra, NOWHERE), "float", frozenset())
+            return Term(applied(op, x.node, other.node), "float", x.dims | other.dims, x.weak and other.weak)
         op = self.rnd.choice(_ACTIVATIONS)
-        return Term(_apply(op, x.node), "float", x.dims, x.weak and op == "square", x.tensor)
+        return Term(applied(op, x.node), "float", x.dims, x.weak and op == "square", x.tensor)
 
     def reduction(self, depth: int) -> Term:
         x = self.floats(depth)
@@ -370,7 +323,7 @@ class _Maker:
         op = self.chosen(((5, "sum"), (5, "mean"), (5, "max"), (3, "min"), (1, "prod"), (2, "logsumexp"), (2, "var"), (1, "std"),
                           (1, "norm")))  # fmt: skip
         rest = x.dims - set(dims)
-        return Term(_apply(op, x.node, dims=dims), "float", rest)
+        return Term(applied(op, x.node, dims=dims), "float", rest)
 
     def spread(self, depth: int) -> Term:
         """What keeps the dims that it reduces over; sums of squares over the count are among it."""
@@ -380,13 +333,13 @@ class _Maker:
             return x
         way = self.rnd.choice((*_SPREAD, "shifted", "scaled", "counted"))
         if way == "shifted":
-            return Term(_apply("sub", x.node, _apply("max", x.node, dims=dims)), "float", x.dims)
+            return Term(applied("sub", x.node, applied("max", x.node, dims=dims)), "float", x.dims)
         if way == "scaled":
-            low = _apply("add", Num("1", _NOWHERE), _apply("mean", _apply("pow", x.node, Num("2", _NOWHERE)), dims=dims))
-            return Term(_apply("mul", x.node, _apply("rsqrt", low)), "float", x.dims)
+            low = applied("add", Num("1", NOWHERE), applied("mean", applied("pow", x.node, Num("2", NOWHERE)), dims=dims))
+            return Term(applied("mul", x.node, applied("rsqrt", low)), "float", x.dims)
         if way == "counted":
-            return Term(_apply("div", _apply("sum", x.node, dims=dims), _apply("size", x.node, dims=dims)), "float", x.dims - set(dims))
-        return Term(_apply(way, x.node, dims=dims), "float", x.dims)
+            return Term(applied("div", applied("sum", x.node, dims=dims), applied("size", x.node, dims=dims)), "float", x.dims - set(dims))
+        return Term(applied(way, x.node, dims=dims), "float", x.dims)
 
     def where(self, depth: int) -> Term:
         c = self.bools(depth)
@@ -396,20 +349,20 @@ class _Maker:
         a, b, c = self.floats(depth), self.floats(0), self.floats(0)
         if self.chance(0.4):
             low, high = ("-1", "0.8") if self.chance(0.5) else ("0", "2")
-            at = Num(low, _NOWHERE) if low[0] != "-" else _apply("neg", Num(low[1:], _NOWHERE))
-            return Term(_apply("clamp", a.node, at, Num(high, _NOWHERE)), "float", a.dims, a.weak and high == "2", a.tensor)
+            at = Num(low, NOWHERE) if low[0] != "-" else applied("neg", Num(low[1:], NOWHERE))
+            return Term(applied("clamp", a.node, at, Num(high, NOWHERE)), "float", a.dims, a.weak and high == "2", a.tensor)
         return self.joined(self.rnd.choice(("fma", "clamp")), a, b, c)
 
     def cast(self, depth: int) -> Term:
         x = self.term(self.rnd.choice(("float", "float", "int", "bool")), depth)
         dtype = self.rnd.choice(("f32", "f64", "f16", "bf16") if self.inside else ("T", "T32", "f32", "f64", "f16", "bf16"))
-        return Term(_apply(dtype, x.node), "float", x.dims)
+        return Term(applied(dtype, x.node), "float", x.dims)
 
     def mixed(self, depth: int) -> Term:
         """Integers and bools among floats."""
         x, k = self.floats(depth), self.rnd.choice((self.ints, self.bools))(depth)
         if x.weak:
-            x = replace(x, node=_apply("f32", x.node), weak=False)
+            x = replace(x, node=applied("f32", x.node), weak=False)
         op = self.rnd.choice(("mul", "add", "max", "sub", "div") if k.kind == "int" else ("mul", "add"))
         pair = (x, k) if self.chance(0.7) or op == "div" and not self.chance(0.3) else (k, x)
         return self.joined(op, pair[0], self.divisor(pair[1]) if op == "div" else pair[1])
@@ -421,18 +374,18 @@ class _Maker:
             return x
         dim = self.rnd.choice(named)
         index = self.position(dim, depth)
-        return x if index is None else Term(_apply("pick", x.node, index.node, dims=[dim]), "float", x.dims - {dim} | index.dims)
+        return x if index is None else Term(applied("pick", x.node, index.node, dims=[dim]), "float", x.dims - {dim} | index.dims)
 
     def position(self, dim: str, depth: int) -> Term | None:
         """An integer tensor without `dim`: a parameter, an equation's value, another dim's index or an argmax."""
         found = [t for t in self.env if t.kind == "int" and t.tensor and dim not in t.dims]
         others = [d for d in self.dims if d not in (dim, ELLIPSIS)]
-        found += [Term(_apply("index", dims=[d]), "int", frozenset([d])) for d in others]
+        found += [Term(applied("index", dims=[d]), "int", frozenset([d])) for d in others]
         if self.chance(0.5) or not found:
             x = self.floats(depth)
             if dim in x.dims:
                 over = list(dict.fromkeys([dim, *self.some([d for d in x.dims if d != ELLIPSIS], 0.2)]))
-                found = [Term(_apply(self.rnd.choice(("argmax", "argmin")), x.node, dims=over), "int", x.dims - set(over))]
+                found = [Term(applied(self.rnd.choice(("argmax", "argmin")), x.node, dims=over), "int", x.dims - set(over))]
         return self.rnd.choice(found) if found else None
 
     def helper(self, depth: int) -> Term:
@@ -441,14 +394,14 @@ class _Maker:
         made = self.helpers[self.rnd.choice(list(self.helpers))]
         if not made.dims:
             args = [self.floats(depth if k == 0 else 0) for k in range(len(made.params))]
-            args = [replace(t, node=_apply("f32", t.node)) if t.weak else t for t in args]
-            return Term(_apply(made.name.name, *(t.node for t in args)), "float", frozenset().union(*(t.dims for t in args)))
+            args = [replace(t, node=applied("f32", t.node)) if t.weak else t for t in args]
+            return Term(applied(made.name.name, *(t.node for t in args)), "float", frozenset().union(*(t.dims for t in args)))
         x = self.floats(depth)
         dims = self.dims_in(x)
         if not dims:
             return x
         spread = _keeps(made.body)
-        return Term(_apply(made.name.name, x.node, dims=dims), "float", x.dims if spread else x.dims - set(dims))
+        return Term(applied(made.name.name, x.node, dims=dims), "float", x.dims if spread else x.dims - set(dims))
 
     def ints(self, depth: int) -> Term:
         named = [d for d in self.dims if d != ELLIPSIS]
@@ -456,7 +409,7 @@ class _Maker:
         leaves: list[tuple[int, Any]] = [(2, lambda d: self.whole_literal())]
         if plain and named:
             leaves.append((3, lambda d: self.index_of(named)))
-            leaves.append((1, lambda d: Term(_word(self.rnd.choice(named)), "int", frozenset(), tensor=False)))
+            leaves.append((1, lambda d: Term(word(self.rnd.choice(named)), "int", frozenset(), tensor=False)))
         if self.named("int"):
             leaves.append((6, lambda d: self.named("int") or self.whole_literal()))
         if depth <= 0:
@@ -466,10 +419,10 @@ class _Maker:
 
     def index_of(self, named: list[str]) -> Term:
         d = self.rnd.choice(named)
-        return Term(_apply("index", dims=[d]), "int", frozenset([d]))
+        return Term(applied("index", dims=[d]), "int", frozenset([d]))
 
     def whole_literal(self) -> Term:
-        return Term(Num(self.rnd.choice(("1", "2", "3", "7", "0", "0x1f", "100", "40000")), _NOWHERE), "int", frozenset(), tensor=False)
+        return Term(Num(self.rnd.choice(("1", "2", "3", "7", "0", "0x1f", "100", "40000")), NOWHERE), "int", frozenset(), tensor=False)
 
     def int_binary(self, depth: int) -> Term:
         op = self.chosen(((4, "add"), (3, "sub"), (3, "mul"), (2, "floordiv"), (2, "mod"), (1, "bitand"), (1, "bitor"), (1, "shl"),
@@ -478,31 +431,31 @@ class _Maker:
         if op in ("floordiv", "mod"):
             b = self.divisor(b)
         if op in ("pow", "shl", "shr"):
-            b = Term(Num(self.rnd.choice(("2", "1", "3", "0", "5")), _NOWHERE), "int", frozenset(), tensor=False)
+            b = Term(Num(self.rnd.choice(("2", "1", "3", "0", "5")), NOWHERE), "int", frozenset(), tensor=False)
         return self.joined(op, a, b, kind="int")
 
     def int_unary(self, depth: int) -> Term:
         x = self.ints(depth)
         op = self.rnd.choice(("neg", "abs", "sign", "bitnot", "relu", "floor", "clamp"))
         if op == "clamp":
-            return replace(x, node=_apply("clamp", x.node, Num("0", _NOWHERE), Num("100", _NOWHERE)))
+            return replace(x, node=applied("clamp", x.node, Num("0", NOWHERE), Num("100", NOWHERE)))
         return self.joined(op, x, kind="int")
 
     def int_cast(self, depth: int) -> Term:
         x = self.term(self.rnd.choice(("int", "float", "bool")), depth)
-        return Term(_apply(self.rnd.choice(_INTEGERS), x.node), "int", x.dims)
+        return Term(applied(self.rnd.choice(_INTEGERS), x.node), "int", x.dims)
 
     def int_reduction(self, depth: int) -> Term:
         x = self.ints(depth)
         dims = self.dims_in(x)
         if not dims:
             return x
-        return Term(_apply(self.rnd.choice(("sum", "max", "min", "prod")), x.node, dims=dims), "int", x.dims - set(dims))
+        return Term(applied(self.rnd.choice(("sum", "max", "min", "prod")), x.node, dims=dims), "int", x.dims - set(dims))
 
     def counted(self, depth: int) -> Term:
         x = self.bools(depth)
         dims = self.dims_in(x)
-        return Term(_apply("sum", x.node, dims=dims) if dims else _apply("i32", x.node), "int", x.dims - set(dims))
+        return Term(applied("sum", x.node, dims=dims) if dims else applied("i32", x.node), "int", x.dims - set(dims))
 
     def int_where(self, depth: int) -> Term:
         return self.joined("where", self.bools(depth), self.ints(depth), self.ints(0), kind="int")
@@ -511,8 +464,8 @@ class _Maker:
         x = self.rnd.choice((self.floats, self.ints))(depth)
         dims = self.dims_in(x)
         if not dims:
-            return Term(_apply("i64", x.node), "int", x.dims)
-        return Term(_apply(self.rnd.choice(("argmax", "argmin")), x.node, dims=dims), "int", x.dims - set(dims))
+            return Term(applied("i64", x.node), "int", x.dims)
+        return Term(applied(self.rnd.choice(("argmax", "argmin")), x.node, dims=dims), "int", x.dims - set(dims))
 
     def bools(self, depth: int) -> Term:
         found = self.named("bool")
@@ -540,7 +493,7 @@ class _Maker:
     def bool_reduction(self, depth: int) -> Term:
         x = self.bools(depth)
         dims = self.dims_in(x)
-        return Term(_apply(self.rnd.choice(("any", "all")), x.node, dims=dims), "bool", x.dims - set(dims)) if dims else x
+        return Term(applied(self.rnd.choice(("any", "all")), x.node, dims=dims), "bool", x.dims - set(dims)) if dims else x
 
     def bool_where(self, depth: int) -> Term:
         return self.joined("where", self.bools(depth), self.bools(depth), self.bools(0), kind="bool")
@@ -558,185 +511,4 @@ def _keeps(body: Expr) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------------------------------ tidying
-
-
-def _names_in(body: Expr) -> set[str]:
-    return {n.name for n in syntax.postorder(body) if isinstance(n, Name)}
-
-
-def tidy(made: Program) -> Program:
-    """The program without equations, helpers and parameters that nothing uses."""
-    header = next(s for s in made.statements if isinstance(s, Header))
-    equations = [s for s in made.statements if isinstance(s, Equation)]
-    needed = {r.name.name for r in header.results}
-    kept: list[Equation] = []
-    for e in reversed(equations):
-        if e.name.name in needed:
-            kept.insert(0, e)
-            needed |= _names_in(e.body)
-    helpers = [s for s in made.statements if isinstance(s, Helper)]
-    called: set[str] = set()
-    todo: list[Expr] = [e.body for e in kept]
-    while todo:
-        names = {n.op for n in syntax.postorder(todo.pop()) if isinstance(n, Apply)} - called
-        called |= names
-        todo.extend(h.body for h in helpers if h.name.name in names)
-    states = {r.name.name[:-1] for r in header.results if r.primed}
-    used = [p for p in header.params if p.name.name in needed | states]
-    wanted = {d.name for r in header.results for d in r.type.dims or ()} | {variable_of(r.type.dtype.name) for r in header.results}
-    nodes = [n for e in kept for n in syntax.postorder(e.body)] + [n for h in helpers for n in syntax.postorder(h.body)]
-    wanted |= {n.name for n in nodes if isinstance(n, Name) and n.name[0].isupper()}
-    wanted |= {d.name for n in nodes if isinstance(n, Apply) for d in n.dims or ()}
-    wanted |= {variable_of(n.op) for n in nodes if isinstance(n, Apply)}
-    for p in header.params * 2:  # what gives a size or a dtype that no other does stays; one that is kept for its size may want a dtype
-        gives = {d.name for q in used for d in q.type.dims or ()} | {q.type.dtype.name for q in used}
-        lacking = (wanted | {variable_of(q.type.dtype.name) for q in used}) - gives
-        mine = {d.name for d in p.type.dims or ()} | ({p.type.dtype.name} if is_variable(p.type.dtype.name) else set())
-        if p not in used and p.type.dims is not None and lacking & mine:
-            used.append(p)
-    params = tuple(p for p in header.params if p in used)
-    return Program((replace(header, params=params), *(h for h in helpers if h.name.name in called), *kept))
-
-
-# ------------------------------------------------------------------------------------------------ shrinking
-
-
-def smaller(made: Program) -> Iterator[Program]:
-    """Programs that are a step simpler, those that lose most first: without a result, an equation's name or a parameter's dim, with
-    an expression in place of the one around it, or a literal in place of an expression.  Not all are well typed."""
-    header = next(s for s in made.statements if isinstance(s, Header))
-    if len(header.results) > 1:
-        for r in header.results:
-            yield tidy(_with(made, header, replace(header, results=tuple(q for q in header.results if q is not r))))
-    equations = [s for s in made.statements if isinstance(s, Equation)]
-    for e in equations:  # an inner equation as the result
-        if e.name.name not in {r.name.name for r in header.results}:
-            like = header.results[0]
-            for dtype in dict.fromkeys((like.type.dtype.name, "f32", "i64", "bool")):
-                first = replace(like, name=e.name, type=replace(like.type, dtype=_word(dtype)))
-                yield tidy(_with(made, header, replace(header, results=(first,))))
-    for statement in made.statements:
-        if isinstance(statement, Header):
-            continue
-        for body in _simpler(statement.body):
-            other = replace(statement, body=body) if isinstance(statement, Equation) else replace(statement, body=body)
-            yield tidy(_with(made, statement, other))
-    for e in equations:  # an equation's value in place of its name, where it is used
-        if e.name.name not in {r.name.name for r in header.results}:
-            yield tidy(_inlined(made, e))
-    for p in header.params:
-        if p.type.dims is None:
-            if p.default is not None:
-                yield _with(made, header, _with_param(header, p, replace(p, default=None)))
-            continue
-        for d in p.type.dims:
-            dims = tuple(q for q in p.type.dims if q is not d)
-            yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dims=dims))))
-        for dtype in ("T", "f32"):
-            if p.type.dtype.name not in ("T", "f32", dtype):
-                yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dtype=_word(dtype)))))
-    for r in header.results:
-        for d in r.type.dims or ():
-            dims = tuple(q for q in r.type.dims or () if q is not d)
-            yield _with(made, header, _with_result(header, r, replace(r, type=replace(r.type, dims=dims))))
-    for name in sorted({d.name for p in header.params for d in p.type.dims or ()}):  # a dim everywhere
-        yield tidy(_without_dim(made, name))
-
-
-def widened(made: Program) -> Program:
-    """The program with every dim of its parameters in each result that is not written in place."""
-    header = next(s for s in made.statements if isinstance(s, Header))
-    names = dict.fromkeys(d.name for p in header.params for d in p.type.dims or ())
-    dims = tuple(_word(d) for d in ([ELLIPSIS] if ELLIPSIS in names else []) + [d for d in names if d != ELLIPSIS])
-    results = tuple(r if r.primed else replace(r, type=replace(r.type, dims=dims)) for r in header.results)
-    return _with(made, header, replace(header, results=results))
-
-
-def _with(made: Program, old: syntax.Statement, new: syntax.Statement) -> Program:
-    return Program(tuple(new if s is old else s for s in made.statements))
-
-
-def _with_param(header: Header, old: Param, new: Param) -> Header:
-    """The header with another parameter; its next state goes along."""
-    results = tuple(replace(r, type=new.type) if r.name.name == f"{old.name.name}'" else r for r in header.results)
-    return replace(header, params=tuple(new if p is old else p for p in header.params), results=results)
-
-
-def _with_result(header: Header, old: Result, new: Result) -> Header:
-    return replace(header, results=tuple(new if r is old else r for r in header.results))
-
-
-def _replaced(root: Expr, old: Expr, new: Expr) -> Expr:
-    made: dict[int, Expr] = {}
-    for node in syntax.postorder(root):
-        if node is old:
-            made[id(node)] = new
-        elif isinstance(node, Apply):
-            args = tuple(made[id(a)] for a in node.args)
-            made[id(node)] = node if args == node.args else replace(node, args=args)
-        else:
-            made[id(node)] = node
-    return made[id(root)]
-
-
-def _simpler(root: Expr) -> Iterator[Expr]:
-    nodes = [n for n in syntax.postorder(root) if isinstance(n, Apply)]
-    for node in reversed(nodes):
-        for child in node.args:
-            yield _replaced(root, node, child)
-        if node.dims is not None and len(node.dims) > 1:
-            for d in node.dims:
-                yield _replaced(root, node, replace(node, dims=tuple(q for q in node.dims if q is not d)))
-    for node in reversed(nodes):
-        if node is not root:
-            yield _replaced(root, node, Num("2", _NOWHERE))
-    for leaf in [n for n in syntax.postorder(root) if isinstance(n, Num) and n.text not in ("1", "2")]:
-        yield _replaced(root, leaf, Num("2", _NOWHERE))
-
-
-def _inlined(made: Program, e: Equation) -> Program:
-    statements = []
-    for s in made.statements:
-        if isinstance(s, Equation) and s is not e:
-            body = s.body
-            for node in [n for n in syntax.postorder(body) if isinstance(n, Name) and n.name == e.name.name]:
-                body = _replaced(body, node, e.body)
-            s = replace(s, body=body)
-        statements.append(s)
-    return Program(tuple(statements))
-
-
-def _without_dim(made: Program, d: str) -> Program:
-    def cut(t: Type) -> Type:
-        return t if t.dims is None else replace(t, dims=tuple(q for q in t.dims if q.name != d))
-
-    def body(root: Expr) -> Expr:
-        done: dict[int, Expr] = {}
-        for node in syntax.postorder(root):
-            new: Expr = node
-            if isinstance(node, Name) and node.name == d:
-                new = Num("2", _NOWHERE)
-            elif isinstance(node, Apply):
-                dims = None if node.dims is None else tuple(q for q in node.dims if q.name != d)
-                args = tuple(done[id(a)] for a in node.args)
-                if node.dims and not dims:  # nothing is left to reduce over
-                    new = args[0] if args else Num("2", _NOWHERE)
-                else:
-                    new = replace(node, args=args, dims=dims)
-            done[id(node)] = new
-        return done[id(root)]
-
-    statements: list[syntax.Statement] = []
-    for s in made.statements:
-        if isinstance(s, Header):
-            params = tuple(replace(p, type=cut(p.type)) for p in s.params)
-            statements.append(replace(s, params=params, results=tuple(replace(r, type=cut(r.type)) for r in s.results)))
-        elif isinstance(s, Equation):
-            statements.append(replace(s, body=body(s.body)))
-        else:
-            statements.append(s)
-    return Program(tuple(statements))
-
-
-__all__ = ["AWKWARD", "AWKWARD_DIMS", "Program", "parsed", "program", "programs", "smaller", "tidy", "widened"]
+__all__ = ["AWKWARD", "AWKWARD_DIMS", "Program", "program", "programs"]

@@ -14,7 +14,7 @@ import pytest
 from kgen import grad, rewrite, syntax
 from kgen.check import check
 from kgen.ops import OPS
-from kgen.testing import checks, fuzz, programs, properties
+from kgen.testing import checks, fuzz, properties, trees
 from kgen.testing.properties import Violation
 from tests.conftest import ROOT
 
@@ -120,7 +120,7 @@ def test_a_wrong_result_and_a_row_that_depends_on_others_are_found() -> None:
 
 def test_a_failure_is_shrunk_structurally() -> None:
     """What fails is a `tanh` of a sum: all else goes."""
-    text = programs.parsed(
+    text = trees.parsed(
         "f(x: T[..., N], w: T[N], s: float = 2) -> (y: T[..., N], z: i64[N])\n\n"
         "h = exp(x * w) + tanh(sum[N](x + s) * 0.5)\ny = h if x > 0 else log(2 + abs(w))\nz = index[N] + 2\n"
     ).text

@@ -11,7 +11,8 @@ from kgen import syntax
 from kgen.errors import KgenError
 from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Apply, Equation, Header, Helper
-from kgen.testing.programs import Program, parsed, program, programs, smaller, tidy, widened
+from kgen.testing.programs import program, programs
+from kgen.testing.trees import Program, parsed, smaller, tidy, widened
 
 MADE = [program(random.Random(seed), "f") for seed in range(300)]
 
