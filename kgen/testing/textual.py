@@ -1,0 +1,212 @@
+"""Properties of programs that run nothing: of their text, their names and their sources.
+
+In: a checked kernel.  Out: a `Report`; raises `Violation` where a property does not hold.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from typing import Any
+
+from kgen import check as checker
+from kgen import syntax, typeset
+from kgen.check import Kernel
+from kgen.errors import KgenError
+from kgen.ops import TARGETS
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name
+from kgen.testing.checks import Report
+from kgen.testing.holding import Violation, hold
+from kgen.testing.programs import AWKWARD, AWKWARD_DIMS
+from kgen.types import ELLIPSIS, Float
+
+
+def prints_and_parses(kernel: Kernel) -> Report:
+    """Its text set well parses to the same tree and stays as it is when set again; the spec that is written anew from its values
+    has the same values."""
+    file = kernel.file
+    printed = typeset.format_file(file)
+    again = syntax.parse(printed, file.source.name)
+    hold(len(file.statements) == len(again.statements), f"printing changes the number of statements:\n{printed}")
+    for a, b in zip(file.statements, again.statements, strict=True):
+        hold(_shape(a) == _shape(b), f"printing changes a statement: {_shape(a)} became {_shape(b)}\n{printed}")
+    hold(typeset.format_file(again) == printed, f"printing twice differs:\n{printed}")
+    hold(checker.check(again).values == kernel.values, f"printing changes the values:\n{printed}")
+    if not any(r.state for r in kernel.results):
+        text = written(kernel)
+        try:
+            anew = checker.check(syntax.parse(text, "anew.k"))
+        except KgenError as error:
+            raise Violation(f"the spec written from the values is refused: {error}\n{text}") from None
+        hold(structure(anew) == structure(kernel), f"the spec written from the values has other values:\n{text}")
+    return Report(kernel.name, "")
+
+
+def _shape(s: syntax.Statement) -> tuple:
+    """A statement without its places and brackets."""
+    if isinstance(s, Header):
+        results = [(r.name.name, typeset.format_type(r.type)) for r in s.results]
+        return (s.name.name, *(typeset.format_param(p) for p in s.params), *results)
+    own = [s.name.name] if isinstance(s, Equation) else [n.name for n in (s.name, *s.dims, *s.params)]
+    nodes: list = []
+    for n in syntax.postorder(s.body):
+        if isinstance(n, Apply):
+            nodes.append((n.op, len(n.args), n.written, None if n.dims is None else [d.name for d in n.dims]))
+        else:
+            nodes.append(n.name if isinstance(n, Name) else n.text)
+    return (*own, *nodes)
+
+
+def written(kernel: Kernel) -> str:
+    """The kernel's spec, written anew from its values."""
+    from kgen.write import Declared, Names, write
+
+    params = [Declared(p.name, p.dtype, p.dims, p.default) for p in kernel.params]
+    results = [(Declared(r.name, r.dtype, r.dims), r.value) for r in kernel.results]
+    taken = [kernel.name, *(p.name for p in kernel.params), *(r.name for r in kernel.results), *kernel.variables]
+    taken += [d for p in kernel.params for d in p.dims or ()]
+    return write(kernel.name, [], params, results, kernel.values, {}, {}, Names(taken))
+
+
+def structure(kernel: Kernel, names: dict[str, str] | None = None) -> list:
+    """The results as trees of operators, shared parts as numbers; `names` renames parameters, dims and dtype variables."""
+    names = names or {}
+    seen: dict[tuple, int] = {}
+    number: list[int] = []
+
+    def named(attr: Any) -> Any:
+        return tuple(names.get(a, a) for a in attr) if isinstance(attr, tuple) else attr
+
+    for v in kernel.values:
+        attr = named(v.attr) if v.op not in ("param", "size", "index") else names.get(str(v.attr), str(v.attr))
+        t = Float(frozenset(names.get(n, n) for n in v.type.of)) if isinstance(v.type, Float) else v.type
+        key = (v.op, tuple(number[a] for a in v.args), attr if v.op != "lit" else checker.exact(str(attr)), str(t), named(v.dims))
+        number.append(seen.setdefault(key, len(seen)))
+    kept: dict[int, tuple] = {n: key for key, n in seen.items()}
+    found: list = []
+    order: dict[int, int] = {}
+
+    def reach(root: int) -> None:  # in the order of the results, whatever else there is
+        todo = [root]
+        while todo:
+            n = todo[-1]
+            missing = [a for a in kept[n][1] if a not in order]
+            if n in order or not missing:
+                todo.pop()
+                if n not in order:
+                    order[n] = len(order)
+                    op, args, *rest = kept[n]
+                    found.append((op, tuple(order[a] for a in args), *rest))
+                continue
+            todo.extend(reversed(missing))
+
+    for r in kernel.results:
+        reach(number[r.value])
+        found.append((names.get(r.name, r.name), order[number[r.value]], names.get(r.dtype, r.dtype), named(r.dims)))
+    return found
+
+
+def renames(kernel: Kernel, seed: int = 0) -> Report:
+    """Under other names, awkward ones among them, the values are the same; under names that are as long as one another (a source breaks
+    its lines where they are long) the source for one of the targets is the same too, token by token, but for names."""
+    from kgen.backends import backend
+
+    other, names = renamed(kernel, random.Random(f"names {seed}"))
+    hold(structure(other, {new: old for old, new in names.items()}) == structure(kernel),
+         f"renaming changes the values, with {names}:\n{other.file.source.text}")  # fmt: skip
+    one, two = (renamed(kernel, letters)[0] for letters in ("vN", "uM"))
+    for target in random.Random(f"target {seed}").sample(TARGETS, 1):
+        difference = _renamed_tokens(*(_tokens(backend(target).render(k), target) for k in (one, two)))
+        hold(not difference, f"renaming changes the {target} source: {difference}\n{one.file.source.text}")
+    return Report(kernel.name, "")
+
+
+def renamed(kernel: Kernel, how: random.Random | str) -> tuple[Kernel, dict[str, str]]:
+    """The kernel under other names of its parameters, dims, results and equations, and which name became which: `how` is a source of
+    choices among awkward names, or two letters with which plain ones begin."""
+    header = next(s for s in kernel.file.statements if isinstance(s, Header))
+    plain = [*(p.name.name for p in header.params), *(s.name.name for s in kernel.file.statements if isinstance(s, Equation))]
+    dims = dict.fromkeys(d.name for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
+    helpers = {s.name.name for s in kernel.file.statements if isinstance(s, Helper)}
+    taken = {*helpers, kernel.name, *kernel.variables, *(f"{v}32" for v in kernel.variables)}
+    names: dict[str, str] = {}
+    for k, wanted in enumerate(([n for n in dict.fromkeys(plain) if not n.endswith("'")], list(dims))):
+        if isinstance(how, str):
+            chosen = [f"{how[k]}{'qz'[k]}{j:02}" for j in range(len(wanted))]
+        else:
+            pool = (AWKWARD, AWKWARD_DIMS)[k]
+            chosen = how.sample([n for n in (*pool, *(f"{'vN'[k]}_{j}" for j in range(len(wanted)))) if n not in taken], len(wanted))
+        names |= zip(wanted, chosen, strict=True)
+        taken.update(chosen)
+    names |= {f"{old}'": f"{new}'" for old, new in names.items()}
+
+    def word(n: Name) -> Name:
+        return replace(n, name=names.get(n.name, n.name))
+
+    def kind(t: syntax.Type) -> syntax.Type:
+        return t if t.dims is None else replace(t, dims=tuple(map(word, t.dims)))
+
+    def body(root: Expr) -> Expr:
+        made: dict[int, Expr] = {}
+        for node in syntax.postorder(root):
+            if isinstance(node, Name):
+                made[id(node)] = word(node)
+            elif isinstance(node, Apply):
+                given = None if node.dims is None else tuple(map(word, node.dims))
+                made[id(node)] = replace(node, args=tuple(made[id(a)] for a in node.args), dims=given)
+            else:
+                made[id(node)] = node
+        return made[id(root)]
+
+    statements: list[syntax.Statement] = []
+    for s in kernel.file.statements:
+        if isinstance(s, Header):
+            params = tuple(replace(p, name=word(p.name), type=kind(p.type)) for p in s.params)
+            results = tuple(replace(r, name=word(r.name), type=kind(r.type)) for r in s.results)
+            statements.append(replace(s, params=params, results=results))
+        else:
+            statements.append(replace(s, name=word(s.name), body=body(s.body)) if isinstance(s, Equation) else s)
+    text = typeset.format_file(replace(kernel.file, statements=tuple(statements), comments=()))
+    return checker.check(syntax.parse(text, kernel.file.source.name)), names
+
+
+_TOKEN = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<hash>\#[^\n]*)|(?P<string>\"[^\"\n]*\"|'[^'\n]*')|[A-Za-z_]\w*|\.?\d[\w.]*|\S",
+    re.S,
+)
+
+
+def _tokens(source: str, target: str) -> list[str]:
+    """The words and signs of a source, comments and texts (which carry the spec's own words) left out."""
+    if target == "triton":
+        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", source)
+    found = []
+    for match in _TOKEN.finditer(source):
+        if match["comment"] and target != "triton" or match["hash"] and target == "triton" or match["string"]:
+            continue
+        found.append(match.group())
+    return found
+
+
+def _renamed_tokens(ours: list[str], theirs: list[str]) -> str:
+    """Where two token streams differ by more than the spelling of names; "" where they do not."""
+    for k, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        if a != b and not (_is_word(a) and _is_word(b)):
+            return f"`{' '.join(ours[max(0, k - 8) : k + 4])}` became `{' '.join(theirs[max(0, k - 8) : k + 4])}`"
+    return "" if len(ours) == len(theirs) else f"{len(ours)} tokens became {len(theirs)}"
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalpha() or token[0] == "_"
+
+
+def renders(kernel: Kernel) -> Report:
+    """Every target has source, and Triton's is Python."""
+    from kgen.backends import backend
+
+    for target in TARGETS:
+        source = backend(target).render(kernel)
+        if target == "triton":
+            compile(source, f"{kernel.name}_triton.py", "exec", dont_inherit=True)
+    return Report(kernel.name, "")
