@@ -13,15 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kgen.backends import backend
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.types import TORCH, Binding
+from kgen.types import Binding
 
 #: nvcc's flags, as the emitted file's own header names them.
 NVCC = ("-O3", "-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 STAGES = {"cpp": ("asm",), "cuda": ("ptx", "sass"), "triton": ("ptx", "sass")}
-_POINTERS = {"f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "bool": "*i1"}
 
 
 def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding, arch: str) -> str:
@@ -39,7 +37,7 @@ def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding
     if target == "cuda":
         made = _nvcc(kernel, source, bound, arch, stage)
         return made if isinstance(made, str) else _disassemble(made)
-    return "\n".join(m if isinstance(m, str) else _disassemble(m) for _, m in _triton(kernel, source, bound, arch, stage))
+    return "\n".join(m if isinstance(m, str) else _disassemble(m) for _, m in _triton(kernel, bound, arch, stage))
 
 
 def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
@@ -56,7 +54,7 @@ def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
         made = path.with_suffix(".cu.so")
         _run([_tool("nvcc"), *NVCC, f"-arch={arch}", "-Xcompiler", "-fPIC", "-shared", str(path), "-o", str(made)])
     else:
-        for name, cubin in _triton(kernel, path.read_text(encoding="utf-8"), dict(kernel.bindings()[0]), arch, "sass"):
+        for name, cubin in _triton(kernel, dict(kernel.bindings()[0]), arch, "sass"):
             made = path.with_name(f"{name}.cubin")
             made.write_bytes(cubin)
     return made
@@ -109,73 +107,76 @@ def _nvcc(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) ->
         return made.read_text() if stage == "ptx" else made.read_bytes()
 
 
-def _triton(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) -> list[tuple[str, Any]]:
+def _triton(kernel: Kernel, bound: Binding, arch: str, stage: str) -> list[tuple[str, Any]]:
     """PTX or machine code of the kernels that a call of a Triton source on dense, aligned tensors launches, with their names."""
     try:
-        import triton
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
+        import triton  # noqa: F401
     except ImportError:
         raise KgenError("triton is not installed", help="pip install triton") from None
-    from kgen.runtime.modules import import_source
+    from kgen.runtime.arguments import bind
+    from kgen.runtime.kernel import _Triton
     from kgen.runtime.samples import arguments
+
+    dtype = next((d.name for d in bound.values()), "f32")
+    made = triton_kernels(_Triton(kernel), bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
+    return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
+
+
+def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
+    """What a call of a Triton source launches on devices of `arch`: Triton's compiled kernels by their names, the last of each.
+
+    Triton itself specialises and compiles them, for the call's own arguments, and launches nothing; the tensors may lie anywhere.
+    Raises `KgenError` for what is no architecture.
+    """
+    import contextlib
+
+    import torch
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+    from triton.runtime.jit import JITFunction
 
     match = re.fullmatch(r"sm_(\d+)a?", arch)
     if match is None:
         raise KgenError(f"{arch} is not an architecture", help="write it as sm_90")
-    module = import_source(source, f"{kernel.name}_triton")
-    dtype = next((d.name for d in bound.values()), "f32")
-    given = list(arguments(kernel, dtype, 1 << 15, "cpu").values())
-    made = {}
-    for function, args, options in _launches(module, backend("triton").function_name(kernel), given):  # type: ignore[attr-defined]
-        signature: dict[str, str] = {}
-        constants: dict[str, Any] = {}
-        aligned: dict[tuple[int], list] = {}
-        for k, p in enumerate(function.params):
-            x = options[p.name] if p.name in options else args[k]
-            if p.is_constexpr:
-                signature[p.name], constants[p.name] = "constexpr", x
-            elif hasattr(x, "data_ptr"):
-                stored = TORCH[str(x.dtype).removeprefix("torch.")].name
-                signature[p.name] = _POINTERS.get(stored, f"*{stored}")
-                aligned[k,] = [["tt.divisibility", 16]]
-            else:
-                signature[p.name] = p.annotation_type
-        chosen = {name: x for name, x in options.items() if not any(p.name == name for p in function.params)}
-        where = GPUTarget("cuda", int(match.group(1)), 32)
-        made[function.__name__] = triton.compile(ASTSource(function, signature, constants, aligned), target=where, options=chosen)
-    return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
 
+    where = GPUTarget("cuda", int(match.group(1)), 32)
 
-def _launches(module: Any, name: str, given: list[Any]) -> list[tuple[Any, tuple, dict[str, Any]]]:
-    """What a call of an emitted module launches: the jit functions, each with its arguments and options; nothing runs."""
-    import contextlib
+    class Absent:
+        """A device that only says what it is."""
 
-    import torch
-    import triton
+        def get_current_target(self) -> Any:
+            return where
 
-    log: list[tuple[Any, tuple, dict[str, Any]]] = []
+        def get_current_device(self) -> Any:
+            return "absent", arch  # keeps what is compiled for it apart from the real ones'
 
-    class Recorder:
-        def __init__(self, function: Any):
-            self.function = function
+        def get_current_stream(self, device: Any) -> int:
+            return 0
 
-        def __getitem__(self, grid: Any) -> Any:
-            return lambda *args, **options: log.append((self.function, args, options))
+    made: dict[str, Any] = {}
 
-    for key, value in list(vars(module).items()):
-        if isinstance(value, triton.JITFunction) and "tl.program_id" in value.src:
-            setattr(module, key, Recorder(value))
-    device_of = torch.cuda.device_of
+    def compiling(function: Any) -> Any:
+        def run(*args: Any, warmup: bool, **options: Any) -> None:
+            made[function.__name__] = JITFunction.run(function, *args, warmup=True, **options)
+
+        return run
+
+    functions = [f for f in vars(launcher.module).values() if isinstance(f, JITFunction)]
+    before, device_of, active = [vars(f).get("run") for f in functions], torch.cuda.device_of, driver._active
     torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment, misc, return-value]
+    driver.set_active(Absent())  # type: ignore[arg-type]
     try:
-        getattr(module, name)(*given)
+        for f in functions:
+            f.run = compiling(f)  # type: ignore[method-assign]
+        launcher(call)
     finally:
         torch.cuda.device_of = device_of  # type: ignore[misc]
-        for key, value in list(vars(module).items()):
-            if isinstance(value, Recorder):
-                setattr(module, key, value.function)
-    return log
+        driver.set_active(active)  # type: ignore[arg-type]
+        for f, run in zip(functions, before, strict=True):
+            vars(f).pop("run", None)
+            if run is not None:
+                f.run = run  # type: ignore[method-assign]
+    return made
 
 
 def _disassemble(cubin: bytes) -> str:

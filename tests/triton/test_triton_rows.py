@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 triton = pytest.importorskip("triton", reason="triton is not installed")
 from triton.compiler import ASTSource  # noqa: E402
 
-from kgen.backends import backend  # noqa: E402
 from kgen.runtime import toolchain  # noqa: E402
 from kgen.testing import cases  # noqa: E402
 from kgen.types import f32  # noqa: E402
@@ -178,13 +177,12 @@ def test_rows_under_the_interpreter(tmp_path):
 def test_a_reading_is_passed_what_a_comment_seems_to_assign():
     """A parameter `sum_all` is `sum_all_` in the source, as the equation's own name stands in the comment above its code."""
     kernel = check_kernel(MORE["endings"])
-    assert toolchain._triton(kernel, backend("triton").render(kernel), {"T": f32}, "sm_90", "ptx")
+    assert toolchain._triton(kernel, {"T": f32}, "sm_90", "ptx")
 
 
 def test_an_element_that_all_rows_pick_compiles():
     kernel = check_kernel(PROGRAMS["picked beside its tensor"])
-    source = backend("triton").render(kernel)
-    assert [name for name, _ in toolchain._triton(kernel, source, {"T": f32}, "sm_90", "ptx")] == ["pb_a_kernel", "pb_b_kernel"]
+    assert [name for name, _ in toolchain._triton(kernel, {"T": f32}, "sm_90", "ptx")] == ["pb_a_kernel", "pb_b_kernel"]
 
 
 def check_kernel(text: str):
