@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 import sympy
 from sympy.core.symbol import Str
@@ -46,16 +47,16 @@ class Op(sympy.Expr):
     def __new__(cls, name: str | Str, *operands):
         return sympy.Expr.__new__(cls, name if isinstance(name, Str) else Str(name), *operands)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.args[0].name
 
-    @property
+    @cached_property
     def operands(self) -> tuple:
         """The values that it applies to."""
         return tuple(a for a in self.args[1:] if not isinstance(a, Str))
 
-    @property
+    @cached_property
     def attrs(self) -> tuple[str, ...]:
         """What it names that is no value: a parameter, a literal's text, dims."""
         return tuple(a.name for a in self.args[1:] if isinstance(a, Str))

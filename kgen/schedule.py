@@ -10,8 +10,9 @@ A row's order of accumulation is a fixed tree that depends on its length and lay
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kgen.check import Kernel
 from kgen.expand import expand, is_reduction
@@ -136,13 +137,39 @@ def schedule(program: Program, riding: bool = False) -> Plan:
 
 @dataclass(eq=False)
 class _Stage:
-    """A pass in the making: `depth` orders passes, `nodes` are the reductions (or gathers) that it computes."""
+    """A pass in the making: `nodes` are the reductions (or gathers) that it computes.
+
+    `rank` is where it stands among all: by depth, those along a tensor's last dim, which store best, behind others of theirs.
+    """
 
     depth: int
     rows: frozenset[str]
     inner: frozenset[str]
+    rank: tuple[int, bool, int]
     nodes: list[Let] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
+
+
+class _Cone(NamedTuple):
+    """What a value is made of down to memory: the lets, the nodes among them, and those nodes that must lie in memory.
+
+    Each is a set of lets as the bits of an integer (bit k is the program's let k), so that a program's cones together cost about
+    as much as its lets.
+    """
+
+    lets: int = 0
+    nodes: int = 0
+    stored: int = 0
+
+    def __or__(self, other: _Cone) -> _Cone:  # type: ignore[override]
+        return _Cone(self.lets | other.lets, self.nodes | other.nodes, self.stored | other.stored)
+
+
+def _bits(members: int) -> Iterator[int]:
+    while members:
+        k = (members & -members).bit_length() - 1
+        yield k
+        members &= members - 1
 
 
 class _Scheduler:
@@ -152,85 +179,108 @@ class _Scheduler:
         self.states = {s.state for s in program.stores if s.state}
         self.stages: list[_Stage] = []
         self.home: dict[str, _Stage] = {}  # the stage of each node
-        self.cones: dict[str, tuple[list[Let], set[str], set[str]]] = {}
+        self.at = {let.name: k for k, let in enumerate(program.lets)}
+        self.cones: list[_Cone] = []  # of the first lets, as far as they are known
+        self.loads = self.where(lambda let: let.expr.name == "load")
+        self.gathers = self.where(lambda let: let.expr.name == "gather")
+        self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
+        self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
+
+    def where(self, holds: Callable[[Let], object]) -> int:
+        return sum(1 << k for k, let in enumerate(self.program.lets) if holds(let))
 
     # ------------------------------------------------------------------ what feeds what
 
-    def cone(self, name: str) -> tuple[list[Let], set[str], set[str]]:
-        """What a value is made of down to memory: the lets, the nodes among them, and those nodes that must lie in memory."""
-        lets: dict[str, Let] = {}
-        nodes: set[str] = set()
-        stored: set[str] = set()
-        todo = deque([name])
-        while todo:
-            let = self.defs[todo.popleft()]
-            if let.name in lets or let.is_number:
-                continue
-            lets[let.name] = let
-            if let.name in self.home:
-                nodes.add(let.name)
-                continue
-            for k, o in enumerate(let.expr.operands):
-                todo.append(o.name)
-                if let.expr.name == "gather" and k == 0 and self.defs[o.name].expr.name != "load":
-                    stored.add(o.name)
-        return list(lets.values()), nodes, stored
+    def cone(self, name: str) -> _Cone:
+        at = self.at[name]
+        for k in range(len(self.cones), at + 1):
+            self.cones.append(self.made_of(k))
+        return self.cones[at]
+
+    def made_of(self, k: int) -> _Cone:
+        """The cone of a let whose operands' cones are known."""
+        let = self.program.lets[k]
+        if let.is_number:
+            return _Cone()
+        if let.name in self.home:
+            return _Cone(1 << k, 1 << k)
+        found = _Cone(1 << k)
+        for o in let.expr.operands:
+            found |= self.cones[self.at[o.name]]
+        if let.expr.name == "gather" and (of := self.defs[let.expr.operands[0].name]).expr.name != "load":
+            found |= _Cone(stored=1 << self.at[of.name])
+        return found
+
+    def settle(self, let: Let, stage: _Stage) -> None:
+        """Make a value a node of a stage."""
+        stage.nodes.append(let)
+        self.home[let.name] = stage
+        del self.cones[self.at[let.name] :]
+
+    def homes(self, nodes: int) -> Iterator[_Stage]:
+        """The stages of some nodes."""
+        return (self.home[self.program.lets[k].name] for k in _bits(nodes))
 
     def place(self, let: Let, rows: frozenset[str], inner: frozenset[str], roots: list[str]) -> None:
         """Put a node into the first stage of its dims behind all that feeds it."""
         depth = 0
         for root in roots:
-            _, nodes, stored = self.cone(root)
-            for n in nodes:
-                home = self.home[n]
-                same = (home.rows, home.inner) == (rows, inner) and n not in stored
-                depth = max(depth, home.depth + (not same))
+            cone = self.cone(root)
+            for home in self.homes(cone.nodes & ~cone.stored):
+                depth = max(depth, home.depth + ((home.rows, home.inner) != (rows, inner)))
+            for home in self.homes(cone.nodes & cone.stored):
+                depth = max(depth, home.depth + 1)
         stage = next((s for s in self.stages if (s.depth, s.rows, s.inner) == (depth, rows, inner)), None)
         if stage is None:
-            stage = _Stage(depth, rows, inner)
+            stage = _Stage(depth, rows, inner, (depth, bool(self.last_dims & inner), len(self.stages)))
             self.stages.append(stage)
-        stage.nodes.append(let)
-        self.home[let.name] = stage
+        self.settle(let, stage)
 
     def cut(self, roots: list[str], rows: frozenset[str] | None = None, inner: frozenset[str] | None = None) -> None:
         """Keep what a pass behind others needs of them as far along as they can compute it: one value a row, not its parts."""
-        todo = [self.defs[r] for r in roots]
+        others: dict[frozenset[str], list[_Stage]] = {}
+        for stage in sorted(self.stages, key=lambda s: s.rank, reverse=True):
+            if stage.inner and (stage.rows, stage.inner) != (rows, inner):
+                others.setdefault(stage.rows, []).append(stage)
+        todo = [self.defs[r] for r in roots] if others else []
         seen: set[str] = set()
         while todo:
             let = todo.pop()
             if let.name in seen or let.name in self.home or let.is_number:
                 continue
             seen.add(let.name)
-            lets, nodes, stored = self.cone(let.name)
-            for stage in sorted(self.stages, key=self.rank, reverse=True):
-                if (stage.rows, stage.inner) == (rows, inner) or frozenset(let.dims) != stage.rows or not stage.inner:
-                    continue
-                here = {n for n in nodes if self.home[n] is stage and n not in stored}
-                before = all(self.rank(self.home[n]) < self.rank(stage) for n in nodes - here)
-                if here and before and not self.spreads(lets, nodes, stage.inner):
-                    stage.nodes.append(let)
-                    self.home[let.name] = stage
-                    break
+            stage = next((s for s in others.get(frozenset(let.dims), ()) if self.computes(s, self.cone(let.name))), None)
+            if stage is not None:
+                self.settle(let, stage)
             else:
                 todo += [self.defs[o.name] for o in let.expr.operands]
 
-    def spreads(self, lets: list[Let], nodes: set[str], inner: frozenset[str]) -> bool:
-        """Whether any of the lets outside the nodes differs along a row; what is only gathered from does not count."""
-        code = [x for x in lets if x.name not in nodes]
-        read = {o.name for x in code for k, o in enumerate(x.expr.operands) if x.expr.name != "gather" or k > 0}
-        gathered = {x.expr.operands[0].name for x in code if x.expr.name == "gather"} - read
-        return any(set(x.dims) & inner for x in code if x.name not in gathered)
+    def computes(self, stage: _Stage, cone: _Cone) -> bool:
+        """Whether a stage can go on to a value a row from what it, and stages before it, have."""
+        homes = [(k, self.home[self.program.lets[k].name]) for k in _bits(cone.nodes)]
+        here = [home is stage and not cone.stored >> k & 1 for k, home in homes]
+        before = all(mine or home.rank < stage.rank for mine, (_, home) in zip(here, homes, strict=True))
+        return any(here) and before and not self.spreads(cone, stage.inner)
 
-    def rank(self, stage: _Stage) -> tuple[int, bool, int]:
-        """Where a stage stands among all: those along a tensor's last dim, which store best, behind others of their depth."""
-        along = any(set(t.dims[-1:]) & stage.inner for t in self.program.tensors)
-        return stage.depth, along, self.stages.index(stage)
+    def spreads(self, cone: _Cone, inner: frozenset[str]) -> bool:
+        """Whether any of the lets outside the nodes differs along a row; what is only gathered from does not count."""
+        if inner not in self.wide:
+            self.wide[inner] = self.where(lambda let: set(let.dims) & inner)
+        code = cone.lets & ~cone.nodes
+        differ = code & self.wide[inner]
+        if not differ or not code & self.gathers:
+            return bool(differ)
+        lets = [self.program.lets[k] for k in _bits(code)]
+        read = {o.name for x in lets for k, o in enumerate(x.expr.operands) if x.expr.name != "gather" or k > 0}
+        gathered = {x.expr.operands[0].name for x in lets if x.expr.name == "gather"} - read
+        return any(self.program.lets[k].name not in gathered for k in _bits(differ))
 
     def keep_gathers(self, roots: list[str], inner: frozenset[str]) -> None:
         """Gathers that differ along a row get a pass of their own (one element a row), as those of what is written in place."""
         for root in roots:
-            for let in sorted(self.cone(root)[0], key=lambda x: int(x.name[1:])):
-                if let.expr.name == "gather" and let.name not in self.home:
+            for k in _bits(self.cone(root).lets & self.gathers):
+                let = self.program.lets[k]
+                if let.name not in self.home:
                     of = self.defs[let.expr.operands[0].name]
                     if set(let.dims) & inner or of.expr.name == "load" and of.expr.attrs[0] in self.states:
                         self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
@@ -265,13 +315,15 @@ class _Scheduler:
                 groups.setdefault(frozenset(store.dims), []).append(store)
         order = {s.result: k for k, s in enumerate(self.program.stores)}
         ordered: list[tuple[list[Store], _Stage | None]] = []
-        for stage in sorted(self.stages, key=self.rank):
+        for stage in sorted(self.stages, key=lambda g: g.rank):
             ordered.append((sorted(stage.stores, key=lambda s: order[s.result]), stage))
         ordered += [(stores, None) for stores in groups.values()]
         needed: set[str] = set()
         for stores, stage in ordered:
             for root in self.roots(stores, stage):
-                needed |= {n for n in self.cone(root)[1] if self.home[n] is not stage or n in self.cone(root)[2]}
+                cone = self.cone(root)
+                names = ((k, self.program.lets[k].name) for k in _bits(cone.nodes))
+                needed |= {n for k, n in names if self.home[n] is not stage or cone.stored >> k & 1}
         kept = {let.name: Workspace(let.name, let) for let in self.program.lets if let.name in needed}
         passes = [self.build(stores, stage, kept) for stores, stage in ordered]
         split = len(passes) - len(groups)
@@ -283,23 +335,23 @@ class _Scheduler:
 
     def fitting(self, store: Store, finals: list[Store]) -> _Stage | None:
         """The stage on whose way a store lies: the last that has its dims and computes or follows what it needs."""
-        lets, nodes, stored = self.cone(store.ref)
-        loads = {x.expr.attrs[0] for x in lets if x.expr.name == "load"}
+        cone = self.cone(store.ref)
+        gathers = [self.program.lets[k] for k in _bits(cone.lets & self.gathers)]
+        homes = [(k, self.home[self.program.lets[k].name]) for k in _bits(cone.nodes)]
         dims = frozenset(store.dims)
         found, follows = None, False
-        for stage in sorted(self.stages, key=self.rank):
+        for stage in sorted(self.stages, key=lambda g: g.rank):
             element = bool(stage.inner) and dims == stage.rows | stage.inner
             if not element and dims != stage.rows:
                 continue
-            here = {n for n in nodes if self.home[n] is stage and n not in stored}
-            if any(self.rank(self.home[n]) >= self.rank(stage) for n in nodes - here):
+            here = {k for k, home in homes if home is stage and not cone.stored >> k & 1}
+            if any(home.rank >= stage.rank for k, home in homes if k not in here):
                 continue
-            if any(x.expr.name == "gather" and x.name not in self.home and set(x.dims) & stage.inner for x in lets):
+            if any(x.name not in self.home and set(x.dims) & stage.inner for x in gathers):
                 continue
-            if not element and self.spreads(lets, nodes, stage.inner):
+            if not element and self.spreads(cone, stage.inner):
                 continue
-            mine = {x.expr.attrs[0] for root in self.roots(stage.stores, stage) for x in self.cone(root)[0] if x.expr.name == "load"}
-            if not here and not loads & mine:
+            if not here and not cone.lets & self.loads & self.reads(self.roots(stage.stores, stage)):
                 continue  # nothing in common: a pass of its own costs no more
             if store.state and not self.last_reader(store.state, stage, finals):
                 continue
@@ -317,12 +369,16 @@ class _Scheduler:
 
     def last_reader(self, tensor: str, stage: _Stage, finals: list[Store]) -> bool:
         """Whether no pass from `stage` on reads a tensor but `stage` itself."""
+        loads = self.where(lambda let: let.expr.name == "load" and let.expr.attrs[0] == tensor)
+        later = (self.reads(self.roots(s.stores, s)) for s in self.stages if s.rank > stage.rank)
+        return not any(loads & read for read in later) and not loads & self.reads([s.ref for s in finals])
 
-        def reads(root: str) -> bool:
-            return any(x.expr.name == "load" and x.expr.attrs[0] == tensor for x in self.cone(root)[0])
-
-        later = [s for s in self.stages if self.rank(s) > self.rank(stage)]
-        return not any(reads(r) for s in later for r in self.roots(s.stores, s)) and not any(reads(s.ref) for s in finals)
+    def reads(self, roots: list[str]) -> int:
+        """What some values are made of, as bits."""
+        found = 0
+        for root in roots:
+            found |= self.cone(root).lets
+        return found
 
     # ------------------------------------------------------------------ passes
 
