@@ -295,16 +295,11 @@ class Cuda(CFamily):
                     phases[-1] += lines
                 elif lines:
                     phases.append(lines)
-            elif c.accumulators:
-                phases.append(self.reading(unit, c, reading, later))
-                reading += 1
             else:
-                phases.append(self.storing(c, pointers, position))
-        for r, lines in enumerate(phases):
-            if r and any("walk.each(" in line or "walk.template reduce<" in line for line in lines):
-                before = sum("walk.template reduce<" in line for ls in phases[:r] for line in ls)
-                if before:
-                    phases[r - 1].append(f"if (walk.stops({2 * before - 1})) return;")
+                if reading:  # a launch of a split row that was for the readings before this one ends here
+                    phases[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
+                phases.append(self.reading(unit, c, reading, later) if c.accumulators else self.storing(c, pointers, position))
+                reading += bool(c.accumulators)
         memory = [(name, pointer, type_name, o) for name, pointer, type_name, o in operands if o.role != "index"]
         params = [
             f"{'' if o.role in ('state', 'result') else 'const '}{spelled.get(type_name, type_name)}* {pointer}_ptr"

@@ -720,6 +720,7 @@ softmax_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_pt
     const F max_N = first.max_N;
     const F expsum_N = first.expsum_N;
     const F mul_row = expsum_N * brief_exp<T>((isfinite(max_N) ? max_N : F(0)) - max_N);
+    if (walk.stops(1)) return;
 
     auto y_out_row = walk.template output<1>(y_ptr);
     walk.each([&](T& y_element, F x) {
