@@ -354,3 +354,36 @@ class Draw:
             chosen = rnd.among(values, shape)
             x = torch.where(rnd.some(shape, rate), chosen, x)
         return x.to(torch_dtype)
+
+
+def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
+    """Arguments of moderate size, the same ones each time: standard normal numbers in dense tensors (their magnitudes where `positive`),
+    indices that lie inside, numbers at their defaults; the kernel's dtype variables stand for `dtype`.
+
+    The last dim has 257 elements, `...` 6 (6 x 257 where there is no named dim), other dims 5.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
+    sizes = {d: 257 if d == named[-1] else 5 for d in named}
+    batch = (6,) if named else (6, 257)
+    picked = Draw(kernel, limits=Limits(special=False)).picked
+    free = [p.name for p in kernel.params if not p.is_tensor and p.default is None]
+    binding = dict.fromkeys(kernel.variables, dtype)
+
+    def number(p: Parameter) -> float | int:
+        if p.default is not None:
+            return default(p)
+        return 1 if p.dtype == "int" else 0.5 if len(free) == 1 else (-1.0, 1.0, 0.5)[free.index(p.name) % 3]
+
+    def tensor(p: Parameter) -> Any:
+        shape = [n for d in p.dims or () for n in (batch if d == ELLIPSIS else (sizes[d],))]
+        declared = resolve_named(p.dtype, binding)
+        if declared.is_int or declared.kind == "bool":
+            high = 2 if declared.kind == "bool" else min(100, sizes[picked[p.name]] if p.name in picked else 100)
+            return torch.randint(0, high, shape, generator=generator).to(getattr(torch, declared.torch))
+        x = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return (x.abs() if positive else x).to(getattr(torch, declared.torch))
+
+    return {p.name: tensor(p) if p.is_tensor else number(p) for p in kernel.params}

@@ -5,7 +5,7 @@ In: a checked kernel and a target.  Out: a `Report`.  Its cases are those of `ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,10 +13,19 @@ from typing import Any
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import TARGETS
-from kgen.testing.cases import Draw, Limits
+from kgen.testing.cases import Draw, Limits, plain
 from kgen.types import ELLIPSIS, TORCH, f32, is_variable, resolve
 
-HEADS = ("kernel", "target", "cases", "elements", "unbounded", "worst ulp", "its bound", "of bound", "eager ulp")
+#: What dtype variables stand for where a check looks at plain data.
+PLAIN = ("f32", "bf16")
+FIGURES = ("error", "eager", "bound")
+#: Of a report's row.  `of bound` is the largest part of its bound that an error took in a random case; the figures of a dtype are those
+#: of plain data, as parts of the largest magnitude of the result's row: kgen's error, eager's, and the bound.
+HEADS = ("", "kernel", "target", "cases", "elements", "unbounded", "of bound", *(f"{d} {w}" for d in PLAIN for w in FIGURES))
+#: What a person who asks for more gets behind it: the random cases' worst error in units in the last place, its bound, and eager's.
+MORE_HEADS = ("worst ulp", "its bound", "eager ulp")
+#: A bound above this part of the largest magnitude of the result's row, on plain data, says little.
+LITTLE = 2.0**-7
 
 
 class CheckFailed(KgenError, AssertionError):
@@ -47,10 +56,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that failed: its trial, number and seed, its arguments, and what is wrong with it."""
+    """A case that failed: its trial, number (None: plain data) and seed, its arguments, and what is wrong with it."""
 
     trial: Trial
-    number: int
+    number: int | None
     seed: int
     arguments: dict[str, Any]
     finding: Finding
@@ -61,10 +70,38 @@ class Failure:
 
 
 @dataclass
+class Plain:
+    """Of a result's elements on plain data (`cases.plain`): the largest error, eager's, and the largest bound, each over the largest
+    magnitude of the element's row (of the result's last dim); the bound's also over the largest error."""
+
+    error: float = 0.0
+    eager: float = 0.0
+    bound: float = 0.0
+    elements: int = 0
+
+    def add(self, got: Any, want: Any, eager: Any) -> None:
+        """Take the figures of a float result, `want` being its `bounds.Bounded`; elements that are NaN or infinite say nothing."""
+        import torch
+
+        from kgen.testing.bounds import FORMATS
+
+        x = want.exact.double()
+        if want.dtype not in FORMATS or not x.numel():
+            return
+        size = torch.where(torch.isfinite(x), x.abs(), 0.0)
+        scale = (size.amax(-1, keepdim=True) if x.dim() else size).clamp(min=2.0 ** FORMATS[want.dtype][1])
+        known = torch.isfinite(x)
+        self.elements += int(known.sum())
+        for name, figures in (("error", (got.double() - x).abs()), ("eager", (eager.double() - x).abs()), ("bound", want.bound)):
+            found = (figures / scale)[known].nan_to_num(torch.inf)
+            setattr(self, name, max(getattr(self, name), float(found.max()) if found.numel() else 0.0))
+
+
+@dataclass
 class Report:
     """What a check found: how many cases and elements, the worst error in ulp of the result's dtype with the bound there (and the
-    worst of eager's), the largest fraction of its bound that an error took, and a message for each failure (at most three
-    cases are kept, the first of them as `first`).  `aside` counts the cases that a torch function refused."""
+    worst of eager's), the largest fraction of its bound that an error took, what plain data give for each dtype, and a message for
+    each failure (at most three cases are kept, the first of them as `first`).  `aside` counts the cases that a torch function refused."""
 
     kernel: str
     target: str
@@ -78,19 +115,49 @@ class Report:
     aside: int = 0
     failures: list[str] = field(default_factory=list)
     first: Failure | None = None
+    plain: dict[str, Plain] = field(default_factory=dict)
 
     def row(self) -> tuple[str, ...]:
-        return (
-            self.kernel,
-            self.target,
-            f"{self.cases:,}",
-            f"{self.elements:,}",
-            f"{self.unbounded:,}",
-            _ulps(self.worst),
-            _ulps(self.bound),
-            f"{self.fraction:.0%}",
-            _ulps(self.eager),
-        )
+        """The cells under HEADS."""
+        figures = []
+        for dtype in PLAIN:
+            found = self.plain.get(dtype)
+            figures += [f"{x:.1e}" for x in (found.error, found.eager, found.bound)] if found and found.elements else ["-"] * 3
+        verdict = "FAIL" if self.failures else "PASS"
+        counts = f"{self.cases:,}", f"{self.elements:,}", f"{self.unbounded:,}", f"{self.fraction:.0%}"
+        return (verdict, self.kernel, self.target, *counts, *figures)
+
+    def more(self) -> tuple[str, ...]:
+        """The cells under MORE_HEADS."""
+        return _ulps(self.worst), _ulps(self.bound), _ulps(self.eager)
+
+    def doubts(self) -> list[str]:
+        """A line for each dtype in which the derived bound says little."""
+        return [
+            f"{self.kernel} on {self.target}, {dtype}: the derived bound says little: on plain data it is up to {found.bound:.1e} of the "
+            f"largest magnitude of the result's row"
+            for dtype, found in self.plain.items()
+            if found.bound > LITTLE
+        ]
+
+
+def markdown(reports: Sequence[Report]) -> str:
+    """The figures of plain data as a table in Markdown: a line for each kernel, for each dtype and target kgen's error / the bound, and
+    the largest of eager's errors."""
+    targets = list(dict.fromkeys(r.target for r in reports))
+    kernels: dict[str, dict[str, Report]] = {}
+    for r in reports:
+        kernels.setdefault(r.kernel, {})[r.target] = r
+    heads = ["kernel", *(cell for d in PLAIN for cell in (*(f"{t} {d}" for t in targets), f"eager {d}"))]
+    lines = [heads, ["---"] * len(heads)]
+    for name, found in kernels.items():
+        line = [name]
+        for dtype in PLAIN:
+            figures = {t: p for t, r in found.items() if (p := r.plain.get(dtype)) and p.elements}
+            line += [f"{figures[t].error:.1e} / {figures[t].bound:.1e}" if t in figures else "-" for t in targets]
+            line.append(f"{max(p.eager for p in figures.values()):.1e}" if figures else "-")
+        lines.append(line)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _ulps(x: float) -> str:
@@ -157,35 +224,42 @@ def shown_progress(label: str, shown: bool) -> Iterator[None]:
 
 def check(
     kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, runnable: Any = None,
-    against: Any = None, limits: Limits | None = None,
+    against: Any = None, limits: Limits | None = None, plain: bool = False,
 ) -> Report:  # fmt: skip
     """Run `examples` random cases of a kernel on a target; `runnable` is what is run instead of the kernel itself, `against` a
-    torch function that it is held against as well (`against.Against`).
+    torch function that it is held against as well (`against.Against`).  With `plain` a case of plain data too, for each of PLAIN.
 
     Raises `KgenError` where no code can be generated for the kernel.
     """
     trial = Trial(kernel, target, runnable, against)
     report = Report(kernel.name, target)
+
+    def take(number: int | None, findings: list[Finding], arguments: dict[str, Any]) -> None:
+        for finding in findings:
+            failure = Failure(trial, number, seed, arguments, finding)
+            report.first = report.first or failure
+            report.failures.append(str(failure))
+
     failed = 0
     with _progress(f"{kernel.name} {target}", examples, progress) as advance:
         for number in range(examples):
             findings, arguments = trial.drawn(seed, number, limits, report)
-            for finding in findings:
-                failure = Failure(trial, number, seed, arguments, finding)
-                report.first = report.first or failure
-                report.failures.append(str(failure))
+            take(number, findings, arguments)
             advance()
             failed += bool(findings)
             if failed >= 3:
                 break
+    for dtype in (PLAIN if kernel.variables else PLAIN[:1]) if plain else ():
+        take(None, *trial.plain(dtype, report))
     if against is not None and not report.cases and report.aside:
         raise CheckFailed(f"{against.name} raises in each of {report.aside} cases, the last time {against.raised}")
     return report
 
 
 def check_backward(
-    kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, limits: Limits | None = None
-) -> Report:
+    kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, limits: Limits | None = None,
+    plain: bool = False,
+) -> Report:  # fmt: skip
     """`check` for a kernel's gradients, as training has them: the forward saves, the backward reads what it saved.
 
     They are held to the bound of the backward that computes everything anew from exact parameters.  Raises `KgenError` where
@@ -193,7 +267,7 @@ def check_backward(
     """
     from kgen.grad import backward
 
-    return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel), limits=limits)
+    return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel), limits=limits, plain=plain)
 
 
 @dataclass
@@ -231,8 +305,19 @@ class Trial:
             return [], arguments
         return self.judge(arguments, report), arguments
 
-    def judge(self, arguments: dict[str, Any], report: Report) -> list[Finding]:
-        """What is wrong with a case; the report takes the figures.  The arguments are not written to."""
+    def plain(self, dtype: str, report: Report) -> tuple[list[Finding], dict[str, Any]]:
+        """Judge the case of plain data for a dtype; the report takes its figures.  Of a kernel that is NaN there (a logarithm) the
+        magnitudes are taken instead."""
+        for positive in (False, True):
+            arguments, figures = plain(self.kernel, dtype, positive), Plain()
+            findings = self.judge(arguments, report, figures)
+            if findings or figures.elements:
+                break
+        report.plain[dtype] = figures
+        return findings, arguments
+
+    def judge(self, arguments: dict[str, Any], report: Report, plain: Plain | None = None) -> list[Finding]:
+        """What is wrong with a case; the report takes the figures, and `plain` too.  The arguments are not written to."""
         import torch
 
         from kgen.runtime.evaluate import Evaluator
@@ -261,7 +346,12 @@ class Trial:
         report.cases += 1
         got = [(given[r.state] if r.state else fresh.pop(0)).cpu() for r in kernel.results]
         rows = zip(kernel.results, got, expected, eager, strict=True)
-        found = [replace(f, result=r.name) for r, y, want, other in rows if (f := held(y, want, other, report))]
+        found = []
+        for r, y, want, other in rows:
+            if finding := held(y, want, other, report):
+                found.append(replace(finding, result=r.name))
+            elif plain is not None:
+                plain.add(y, want, other)
         if self.against is not None and not found:
             found = self.against.judge(arguments, got, expected, eager)
         return found
@@ -347,7 +437,7 @@ class Reports(tuple):
     def __str__(self) -> str:
         rows = [HEADS, *(r.row() for r in self)]
         widths = [max(len(row[k]) for row in rows) for k in range(len(HEADS))]
-        cells = ([c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))] for row in rows)
+        cells = ([c.ljust(w) if k < 3 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))] for row in rows)
         return "\n".join("  ".join(line).rstrip() for line in cells)
 
     __repr__ = __str__
@@ -363,12 +453,13 @@ def _same_layout(x: Any, device: str, copy: bool) -> Any:
     return storage.as_strided(x.shape, x.stride(), x.storage_offset())
 
 
-def _where(kernel: Kernel, target: str, seed: int, number: int, arguments: dict[str, Any]) -> str:
+def _where(kernel: Kernel, target: str, seed: int, number: int | None, arguments: dict[str, Any]) -> str:
     shown = ", ".join(
         f"{k}={v if not hasattr(v, 'shape') else f'{str(v.dtype)[6:]}{list(v.shape)} strides {list(v.stride())}'}"
         for k, v in arguments.items()
     )
-    return f"{kernel.name} on {target}, case {number} of seed {seed} ({shown})"
+    case = "plain data" if number is None else f"case {number} of seed {seed}"
+    return f"{kernel.name} on {target}, {case} ({shown})"
 
 
 def compare(got: Any, want: Any, eager: Any, report: Report) -> str:

@@ -136,6 +136,30 @@ def test_a_kernel_is_given_in_any_form(tmp_path: Any) -> None:
     assert report.kernel == "softmax_backward" and report.cases == 2
 
 
+def test_the_figures_of_plain_data_are_parts_of_the_rows_largest_magnitude() -> None:
+    x = torch.tensor([[1e-9, 4.0], [2.0, math.inf]], dtype=torch.float64)
+    bound = torch.tensor([[0.5, 0.25], [0.125, math.inf]], dtype=torch.float64)
+    figures = checks.Plain()
+    figures.add((x + 0.1).float(), Bounded(x, bound, "f32"), (x - 0.2).float())
+    assert figures.elements == 3 and figures.bound == 0.125
+    assert figures.error == pytest.approx(0.05) and figures.eager == pytest.approx(0.1)
+
+
+def test_a_report_begins_with_its_verdict_and_says_where_the_bound_says_little() -> None:
+    kernel = kgen.loads("f(x: T[..., N]) -> y: T[..., N]\ny = 1 / (x - x * 1.0000001)").kernel
+    report = checks.check(kernel, "torch", examples=0, plain=True)
+    row = dict(zip(checks.HEADS, report.row(), strict=True))
+    assert row[""] == "PASS" and set(report.plain) == {"f32", "bf16"} and report.plain["f32"].bound > checks.LITTLE
+    (f32, _) = report.doubts()
+    assert f32.startswith("f on torch, f32: the derived bound says little")
+    fine = checks.check(kgen.load("softmax").kernel, "torch", examples=0, plain=True)
+    assert not fine.doubts() and fine.plain["f32"].error < fine.plain["f32"].bound < 2.0**-16
+    report.failures.append("wrong")
+    assert report.row()[0] == "FAIL"
+    lines = checks.markdown([fine, report]).split("\n")
+    assert lines[0] == "| kernel | torch f32 | eager f32 | torch bf16 | eager bf16 |" and lines[2].startswith("| softmax | ")
+
+
 def test_the_report_has_the_bound_where_the_error_is_worst() -> None:
     x = torch.tensor([1.0, 1.5, 3.0], dtype=torch.float64)
     unit = 2.0**-23
@@ -144,7 +168,7 @@ def test_the_report_has_the_bound_where_the_error_is_worst() -> None:
     got = (x + torch.tensor([2.0, 6.0, 2.0], dtype=torch.float64) * unit).float()
     assert not checks.compare(got, want, (x + unit).float(), report)
     assert (report.worst, report.bound, report.fraction, report.eager) == (6.0, 8.0, 0.75, 1.0)
-    assert report.row()[5:] == ("6.00", "8.00", "75%", "1.00")
+    assert report.row()[:7] == ("PASS", "f", "cpp", "0", "3", "0", "75%") and report.more() == ("6.00", "8.00", "1.00")
     assert not checks.compare(x.float(), want, x.float(), report) and (report.worst, report.bound) == (6.0, 8.0)
 
 
