@@ -16,6 +16,7 @@ the exact reading is rounded too), d the depth and e_i the error of the term x_i
     max, min  what the greatest of x_i + e_i and of x_i - e_i lie above and below the greatest x_i
     argmax    0 where no other term reaches the greatest, else none; argmin likewise
     any, all  0 where a sure term decides, or all are sure; else none
+    x == max(x)  0 where one term alone reaches the greatest, whatever their errors (`ties.py`); else none
     pick      the error of the picked element
 
 A sum of exp(x - max(x)) may be made with a running maximum (`online.py`): what is summed so far is multiplied by exp(old - new)
@@ -44,6 +45,7 @@ from kgen.precision import BRIEF, ROUGH, forms
 from kgen.rewrite import rewrite
 from kgen.runtime.evaluate import Evaluator
 from kgen.schedule import schedule
+from kgen.testing import ties
 from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
@@ -98,6 +100,7 @@ class Analysis(Evaluator):
         self.forms = _forms(kernel, tuple(self.binding.items())) if target in ("cuda", "triton") else {}
         self.floors: list[float] = []
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
+        self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
 
     def results(self) -> list[Bounded]:
         values, errors = self.analyse()
@@ -126,6 +129,7 @@ class Analysis(Evaluator):
         last = self.last_uses()
         for k, v in enumerate(self.kernel.values):
             args = [values[a] for a in v.args]
+            self.at = k
             x = self.value(v, args)
             values.append(x)
             self.floors.append(self.floor(v, args))
@@ -195,7 +199,13 @@ class Analysis(Evaluator):
                 elif isinstance(operand.type, Float) and self.compute(operand) == "f64":  # narrowed, as 0-d tensors are
                     rounding = 0.5 * ulp(self.size_of(args[k], entering[k]), "f32")
                     entering[k] = torch.where(args[k].abs() > FORMATS["f32"][2], torch.inf, entering[k] + rounding)
-        moved = self.moved(v, x, args, entering)
+        if (which := ties.terms_of(self.kernel, v)) is not None:
+            found, self.greatest[self.at] = ties.equal(self, v, which, args, entering)
+            return found
+        if (equality := ties.compared(self.kernel, v)) is not None:
+            moved = ties.shared(self, x, args, entering, self.greatest[equality])
+        else:
+            moved = self.moved(v, x, args, entering)
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
         if v.op == "cast":

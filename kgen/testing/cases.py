@@ -21,8 +21,8 @@ from kgen.types import DTYPES, ELLIPSIS, DType, resolve_named
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
 MAX_ELEMENTS = 20_000
-#: Lengths of rows: each side of a warp, of a block, and of what a schedule keeps resident.
-ROWS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025)
+#: Lengths of rows: each side of a warp, of a block, and of what a schedule keeps resident; some that are no multiple of a vector.
+ROWS = (1, 2, 3, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 190, 511, 512, 513, 1000, 1023, 1024, 1025)
 LONG_ROWS = (4096, 4097)
 LAYOUTS = ("dense", "permuted", "sliced", "offset", "expanded")
 #: Values that kernels get wrong: ties, ends of ranges, infinities, NaN, numbers of which exp overflows or underflows.
