@@ -39,6 +39,7 @@ from itertools import product
 from typing import Any
 
 from kgen.check import Kernel, Value
+from kgen.ir import exact
 from kgen.lower import lower
 from kgen.ops import OPS, REDUCTIONS, tree_depth
 from kgen.precision import BRIEF, ROUGH, forms
@@ -50,6 +51,8 @@ from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 _FALL = 2.0
+#: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
+SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {
     "f16": (10, -14, 65504.0),
@@ -214,6 +217,8 @@ class Analysis(Evaluator):
                 return moved  # the ends of the interval were rounded too, or nothing is
             return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
+        if v.op == "pow":  # small powers are written as products (`rewrite.py`)
+            own = SMALL_POWERS.get(self.literal(v.args[1]), 2 * own)  # type: ignore[arg-type]
         exact_ops = (
             "where",
             "max",
@@ -249,11 +254,14 @@ class Analysis(Evaluator):
             terms = torch.maximum(torch.digamma(1 - args[0]).abs(), (torch.pi / torch.tan(torch.pi * args[0])).abs())
             terms = torch.where((args[0] < 0) & torch.isfinite(terms), terms, 1.0).clamp(min=1)
             local = slack * own * ulp(torch.maximum(x.abs(), terms), format_)
-        if v.op == "pow":
-            local = 2 * local  # small powers may be written as products: 1.5 ulp
         total = moved + local
         biggest = FORMATS[format_][2]
         return torch.where(torch.isfinite(x) & (x.abs() + total > biggest), torch.inf, total)
+
+    def literal(self, k: int) -> float | None:
+        """The number that a value of the kernel is written as, else None."""
+        v = self.kernel.values[k]
+        return float(exact(str(v.attr))) if v.op == "lit" else None
 
     def size_of(self, x: Any, moved: Any) -> Any:
         """How large the result may be that is rounded."""

@@ -362,3 +362,18 @@ def test_the_exact_reading_of_lgamma_is_right_at_its_zeros() -> None:
     with mpmath.workprec(200):
         want = torch.tensor([float(mpmath.log(abs(mpmath.gamma(mpmath.mpf(v))))) for v in x.tolist()], dtype=torch.float64)
     assert ((y - want).abs() <= ulp(want, "f64")).all()
+
+
+@pytest.mark.parametrize("power", [1, 2, 3, 4])
+@pytest.mark.parametrize("target", ["torch", "cpp"])
+def test_a_small_power_has_the_roundings_of_its_products_and_no_more(power: int, target: str) -> None:
+    kernel = kgen.loads(f"f(x: f32[N]) -> y: f32[N]\ny = x^{power}")
+    x = torch.cat([torch.randn(20_000), torch.randn(2_000) * 1e-19, torch.randn(2_000) * 1e-12, torch.tensor([0.0, INF, -INF, NAN, 1e-45])])
+    (found,) = Analysis(kernel.kernel, {"x": x}, "cpp").results()
+    products = {1: "y = x", 2: "y = x*x", 3: "y = x*x*x", 4: "s = x*x\ny = s*s"}[power]
+    (again,) = Analysis(kgen.loads(f"f(x: f32[N]) -> y: f32[N]\n{products}").kernel, {"x": x}, "cpp").results()
+    y = kernel._run((), {"x": x}, None, target).double()
+    plain = torch.isfinite(found.exact) & torch.isfinite(found.bound)
+    large = plain & (found.exact.abs() > 1e-30)
+    assert bool(((y - found.exact).abs() <= found.bound)[plain].all())
+    assert bool((found.bound <= 2 * again.bound)[large].all())  # of the generic pow it would be 4 units and more
