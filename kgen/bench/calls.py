@@ -67,7 +67,7 @@ def call_times(
             runs[name] = bound
             if fresh is not None:
                 runs[f"{name} out="] = partial(bound, out=fresh)
-        for peer in peers:
+        for peer in dict.fromkeys(way for p in peers for way in libraries.ways(kernel, p)):
             try:
                 runs[peer] = libraries.prepared(kernel, peer, given)
                 runs[peer]()

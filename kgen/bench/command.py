@@ -85,6 +85,8 @@ def timings(
                 out.warn(f"left out {peer}, {where}: {why}")
             for target, why in found.wrong.items():
                 out.fail(why if why.startswith("error:") else f"error: {target}, {where}: {why}")
+            for why in found.doubts:
+                out.warn(f"warning: {where}: {why}")
             if found.rows and (key := (kernel.name, dtype)) not in counted:
                 counted.add(key)
                 out.say(an_element(*key, found.rows[0].predicted))
@@ -111,7 +113,7 @@ def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str]
     from kgen.runtime.samples import arguments
 
     for kernel in kernels:
-        own = [p for p in peers if not libraries.lacks(kernel, p)]
+        own = list(dict.fromkeys(way for p in peers if not libraries.lacks(kernel, p) for way in libraries.ways(kernel, p)))
         for dtype, elements, row in sizes.of(kernel):
             given = arguments(kernel, dtype, elements, device, row)
             largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)

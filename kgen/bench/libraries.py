@@ -3,7 +3,8 @@
 A table has, for a bundled spec's name, a function of that spec's parameters (by name) that returns its results, in order.  What a user's
 own spec of that name computes need not be the same: results are compared before a peer is timed.
 
-* eager    the formula written out in torch, operator by operator
+* eager    the faster of the next two, on each size
+* formula  the formula written out in torch, operator by operator
 * torch    torch's own function, where there is one
 * compile  torch.compile of torch's own function, else of the formula
 * liger, quack, helion   those packages, where they are installed
@@ -152,17 +153,26 @@ HELION: dict[str, Call] = {
 
 #: Packages beyond torch: what has to be importable, and the table.
 PACKAGES = {"liger": ("liger_kernel", LIGER), "quack": ("quack", QUACK), "helion": ("helion", HELION)}
-PEERS = ("eager", "torch", "compile", *PACKAGES)
+PEERS = ("eager", "formula", "torch", "compile", *PACKAGES)
+#: Those that are timed where none is named.
+USUAL = ("eager", "compile", *PACKAGES)
 
 
 def lacks(kernel: Kernel, peer: str) -> str:
     """Why a peer cannot be timed beside a kernel, before any call; "" where it can."""
-    if peer in ("eager", "compile"):
+    if peer in ("eager", "formula", "compile"):
         return ""
     package, table = PACKAGES.get(peer, ("torch", TORCH))
     if importlib.util.find_spec(package) is None:
         return f"{package} is not installed"
     return "" if _entry(kernel, table) else f"{peer} has no function for {kernel.name}"
+
+
+def ways(kernel: Kernel, peer: str) -> list[str]:
+    """What a peer stands for on a kernel: of eager PyTorch the formula written out, and torch's own function where there is one."""
+    if peer != "eager":
+        return [peer]
+    return ["formula"] if lacks(kernel, "torch") else ["formula", "torch"]
 
 
 def _entry(kernel: Kernel, table: dict[str, Call]) -> Call | None:
@@ -180,7 +190,7 @@ def prepared(kernel: Kernel, peer: str, given: dict[str, Any]) -> Call:
         call = _entry(kernel, PACKAGES[peer][1])
         assert call is not None
         return partial(call, **given)
-    if peer == "eager":
+    if peer == "formula":
         function = written_out(kernel, given)
     else:
         function = _entry(kernel, TORCH) if peer == "torch" else written(kernel, given)
@@ -203,4 +213,4 @@ def written(kernel: Kernel, given: dict[str, Any]) -> Any:
 
 def is_formula(kernel: Kernel, peer: str) -> bool:
     """Whether a peer runs the kernel's own formula, so that its results need no look; what is in place is compiled as the formula."""
-    return peer == "eager" or peer == "compile" and (_entry(kernel, TORCH) is None or any(r.state for r in kernel.results))
+    return peer == "formula" or peer == "compile" and (_entry(kernel, TORCH) is None or any(r.state for r in kernel.results))

@@ -8,11 +8,11 @@ from typing import Any
 from kgen.errors import KgenError
 
 #: A colour for each target and peer, the same in every picture; kgen's lines are thick.
-COLOURS = {"cuda": "#1b7837", "triton": "#5aae61", "cpp": "#1b7837", "eager": "#8c8c8c", "torch": "#d6604d", "compile": "#f4a582",
-           "liger": "#4393c3", "quack": "#7b3294", "helion": "#c2a5cf"}  # fmt: skip
+COLOURS = {"cuda": "#1b7837", "triton": "#5aae61", "cpp": "#1b7837", "eager": "#8c8c8c", "formula": "#bdbdbd", "torch": "#d6604d",
+           "compile": "#f4a582", "liger": "#4393c3", "quack": "#7b3294", "helion": "#c2a5cf"}  # fmt: skip
 OURS = ("cuda", "triton", "cpp")
-LABELS = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "eager": "eager, written out", "compile": "torch.compile",
-          "liger": "Liger", "quack": "QuACK", "helion": "Helion"}  # fmt: skip
+LABELS = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "eager": "eager", "formula": "written out",
+          "compile": "torch.compile", "liger": "Liger", "quack": "QuACK", "helion": "Helion"}  # fmt: skip
 ACROSS = 4  # panels in a line
 
 

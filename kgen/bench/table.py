@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kgen.bench.kernelbench import summary
+from kgen.bench.timing import ABOVE, WIDE, above
 from kgen.errors import KgenError
 
-COLUMNS = ("cuda", "triton", "cpp", "torch", "eager", "compile", "liger", "quack", "helion")
-TITLES = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "torch": "torch", "eager": "written out",
+COLUMNS = ("cuda", "triton", "cpp", "eager", "torch", "formula", "compile", "liger", "quack", "helion")
+TITLES = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "torch": "torch", "eager": "eager", "formula": "written out",
           "compile": "torch.compile", "liger": "Liger", "quack": "QuACK", "helion": "Helion", "kgen": "kgen"}  # fmt: skip
 
 FIRST = {"cold": "cold s", "warm": "warm s", "of_compile": "of torch.compile", "warm_of_compile": "warm, of its cold"}
@@ -40,19 +41,25 @@ def fraction(x: float) -> str:
 
 
 def _timings(rows: Sequence[dict[str, Any]]) -> str:
-    """Fractions of a copy: a line a (kernel, dtype, size), a column a target or peer; the best of a line is bold."""
+    """Fractions of a copy: a line a (kernel, dtype, size), a column a target or peer; the best of a line is bold.  A figure that is not
+    to be relied on has a `?`, and is never the best."""
     columns = [c for c in COLUMNS if any(r["what"] == c for r in rows)]
-    cells: dict[tuple[Any, ...], dict[str, float]] = {}
+    cells: dict[tuple[Any, ...], dict[str, tuple[float, bool]]] = {}
     for r in rows:
-        cells.setdefault((r["kernel"], r["dtype"], r["elements"], r["length"]), {})[r["what"]] = r["copy"] / r["ms"]
+        doubted = above(r["copy"], r["ms"]) or r.get("high", 0) > WIDE * r.get("low", 0) > 0
+        cells.setdefault((r["kernel"], r["dtype"], r["elements"], r["length"]), {})[r["what"]] = r["copy"] / r["ms"], doubted
     sizes = {key[2] for key in cells}
     lines = []
     for key in sorted(cells, key=lambda k: ([r["kernel"] for r in rows].index(k[0]), [r["dtype"] for r in rows].index(k[1]), k[3], k[2])):
-        best = max(cells[key].values())
-        shown = [_bold(fraction(v), v == best) if (v := cells[key].get(c)) is not None else "-" for c in columns]
+        best = max((v for v, doubted in cells[key].values() if not doubted), default=None)
+        shown = [_cell(*found, best) if (found := cells[key].get(c)) else "-" for c in columns]
         size = f"{key[3]:,}" if key[3] else f"{key[2]:,}" if len(sizes) > 1 else "-"
         lines.append((f"{key[0]} {key[1]}", size, *shown))
-    return _table(("kernel", "N", *(TITLES[c] for c in columns)), lines) if lines else ""
+    if not lines:
+        return ""
+    note = f"\n\n? its rounds spread widely (above {WIDE:g} from the 20th to the 80th percentile), or it is above {ABOVE:g} of a copy."
+    doubted = any(d for of in cells.values() for _, d in of.values())
+    return _table(("kernel", "N", *(TITLES[c] for c in columns)), lines) + note * doubted
 
 
 def _kernelbench(rows: Sequence[dict[str, Any]]) -> str:
@@ -73,7 +80,7 @@ def _kernelbench(rows: Sequence[dict[str, Any]]) -> str:
         lines.append((task.replace("_", " "), *times, *("-" if f is None else fraction(f) for f in figures.values())))
     if not lines:
         return ""
-    heads = ("task", *(f"{'eager' if c == 'eager' else TITLES[c]} ms" for c in columns), "of copy", "eager / kgen", "compile / kgen")
+    heads = ("task", *(f"{TITLES[c]} ms" for c in columns), "of copy", "eager / kgen", "compile / kgen")
     return _table(heads, lines) + "\n\n" + summary([r for of in tasks.values() for r in of.values()])
 
 
@@ -85,8 +92,8 @@ def _plain(rows: Sequence[dict[str, Any]], columns: dict[str, str], form: str) -
     return _table(("kernel", "what", *columns.values()), list(lines.values())) if lines else ""
 
 
-def _bold(text: str, best: bool) -> str:
-    return f"**{text}**" if best else text
+def _cell(figure: float, doubted: bool, best: float | None) -> str:
+    return f"{fraction(figure)}?" if doubted else f"**{fraction(figure)}**" if figure == best else fraction(figure)
 
 
 def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -42,13 +42,15 @@ class Timing:
     high: float = 0.0
     device: str = ""
     misrounded: float | None = None
+    way: str = ""  # of eager: which of `libraries.ways` was the fastest
     ratios: dict[str, float] = field(default_factory=dict)
     predicted: dict[str, Any] = field(default_factory=dict)
 
     def row(self, peers: Sequence[str] = ()) -> tuple[str, ...]:
         """The cells under HEADS, then the ratio to each of `peers` (those timed, where none is named)."""
         ratios = [self.ratios.get(f"vs {p}") for p in peers] if peers else list(self.ratios.values())
-        return (self.kernel, self.dtype, f"{self.elements:,}", f"{self.length:,}" if self.length else "-", self.what, f"{self.ms:.4g}",
+        what = f"{self.what} {self.way}".strip()
+        return (self.kernel, self.dtype, f"{self.elements:,}", f"{self.length:,}" if self.length else "-", what, f"{self.ms:.4g}",
                 f"{self.bytes * 1e-6:.4g}", f"{self.bytes / self.ms * 1e-6:.4g}", f"{self.copy / self.ms:.3f}",
                 "-" if self.misrounded is None else f"{self.misrounded:.3%}", f"{self.first:.3g}",
                 *("-" if r is None else f"{r:.2f}" for r in ratios))  # fmt: skip
@@ -65,16 +67,20 @@ def has_rows(kernel: Kernel) -> bool:
 
 @dataclass
 class Found:
-    """What a size gave: its rows, the peers that were left out and why, the targets whose results are wrong or that failed."""
+    """What a size gave: its rows, the peers that were left out and why, the targets whose results are wrong or that failed, and why its
+    figures are not to be relied on."""
 
     rows: list[Timing] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
 
 
 Spread = tuple[float, float, float]  # milliseconds: the median, the 20th and the 80th percentile
 COPY = "copy"
 SECONDS = 0.3  # that a row is timed for
+WIDE = 1.5  # the 80th percentile over the 20th, above which rounds are said to spread widely
+ABOVE = 1.5  # of a copy's speed: more than that is the machine's noise, or its caches
 TURNS = 4  # in so many turns on a CPU, which others use too: what slows the machine for a while slows each row
 
 
@@ -166,6 +172,8 @@ def bench(
     """
     import torch
 
+    from kgen.bench import libraries
+
     given = arguments(kernel, dtype, elements, device, row)
     largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)
     cell = (_Gradients if backward else _Results)(kernel, given, device)
@@ -173,22 +181,59 @@ def bench(
         for target in targets:
             cell.add_target(target)
         for peer in peers:
-            cell.add_peer(peer)
+            for way in libraries.ways(kernel, peer):
+                cell.add_peer(way, _named(peer, way))
     cell.reference = None  # the memory is the timings'
     length = row if has_rows(kernel) else 0
     name = f"{kernel.name} backward" if backward else kernel.name
     counted = predicted(cell.counted, dtype)
     machine = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     spreads = spreads_ms(cell.runs | {COPY: copying(cell.moved, device)}, device)
-    copy = spreads.pop(COPY)[0]
+    copy = spreads.pop(COPY)
+    best = {peer: way for peer in peers if (way := _fastest(kernel, peer, spreads))}
+    shown = {target: ("", target) for target in targets if target in spreads} | {
+        peer: (way if peer == "eager" else "", _named(peer, way)) for peer, way in best.items()
+    }
     rows = []
-    for what, (ms, low, high) in spreads.items():
-        ratios = {f"vs {peer}": spreads[peer][0] / ms for peer in peers if peer in spreads}
-        first, wrong = cell.first[what], cell.misrounded.get(what)
+    for what, (way, key) in shown.items():
+        ms, low, high = spreads[key]
+        ratios = {f"vs {peer}": spreads[_named(peer, w)][0] / ms for peer, w in best.items()}
+        first, wrong = cell.first[key], cell.misrounded.get(key)
         rows.append(
-            Timing(name, dtype, largest, length, what, ms, cell.moved, copy, first, low, high, machine, wrong, ratios, predicted=counted)
+            Timing(name, dtype, largest, length, what, ms, cell.moved, copy[0], first, low, high, machine, wrong, way, ratios, counted)
         )
-    return Found(rows, cell.left_out, cell.wrong)
+    return Found(rows, cell.left_out, cell.wrong, doubts(rows, copy))
+
+
+def _named(peer: str, way: str) -> str:
+    """The name under which a way of a peer is timed."""
+    return peer if peer == way else f"{peer} {way}"
+
+
+def _fastest(kernel: Kernel, peer: str, spreads: dict[str, Spread]) -> str:
+    """The fastest of a peer's ways that were timed, "" where none was."""
+    from kgen.bench import libraries
+
+    timed = [way for way in libraries.ways(kernel, peer) if _named(peer, way) in spreads]
+    return min(timed, key=lambda way: spreads[_named(peer, way)], default="")
+
+
+def doubts(rows: Sequence[Timing], copy: Spread) -> list[str]:
+    """Why figures of one size are not to be relied on: a line for each row, and the copy, whose rounds spread widely, and each row that is
+    faster than a copy can be."""
+    named = [(r.what, (r.ms, r.low, r.high)) for r in rows] + [("the copy", copy)]
+    found = [
+        f"the rounds of {what} spread widely: {low:.3g} to {high:.3g} ms (20th to 80th percentile), the median {ms:.3g}"
+        for what, (ms, low, high) in named
+        if high > WIDE * low
+    ]
+    fast = [r for r in rows if above(r.copy, r.ms)]
+    return found + [f"{r.what} has {r.copy / r.ms:.3g} of a copy's speed, more than memory gives" for r in fast]
+
+
+def above(copy: float, ms: float) -> bool:
+    """Whether what took `ms` is faster than a copy of as many bytes can be, but for what caches give."""
+    return copy > ABOVE * ms
 
 
 def _bytes(tensors: Iterable[Any]) -> int:
@@ -236,7 +281,8 @@ class _Results:
             return
         self.runs[target], self.first[target] = _ungraded(run), first  # a fresh result each call, as the peers make one
 
-    def add_peer(self, peer: str) -> None:
+    def add_peer(self, peer: str, name: str = "") -> None:
+        """Take a peer, timed under `name`, where its results are the formula's."""
         from kgen.bench import libraries
 
         assert self.reference is not None
@@ -244,13 +290,13 @@ class _Results:
             run = libraries.prepared(self.kernel, peer, self.copies())
             results, first = timed(run, self.device)
             why = "" if libraries.is_formula(self.kernel, peer) else self.reference.alike(results)
-            self.misrounded[peer] = None if why else self.reference.misrounded(results)
+            self.misrounded[name or peer] = None if why else self.reference.misrounded(results)
         except Exception as error:
             why = reason(error)
         if why:
             self.left_out[peer] = why
         else:
-            self.runs[peer], self.first[peer] = _ungraded(run), first
+            self.runs[name or peer], self.first[name or peer] = _ungraded(run), first
 
 
 def _ungraded(run: Callable[[], Any]) -> Callable[[], Any]:
@@ -317,20 +363,21 @@ class _Gradients:
             return
         self.runs[target], self.first[target] = run, first
 
-    def add_peer(self, peer: str) -> None:
+    def add_peer(self, peer: str, name: str = "") -> None:
+        """Take a peer, timed under `name`, where its results are the formula's."""
         from kgen.bench import libraries
 
         assert self.reference is not None
         try:
             run, got, first = self.take(libraries.prepared(self.kernel, peer, self.given))
             why = "" if libraries.is_formula(self.kernel, peer) else self.reference.alike(got)
-            self.misrounded[peer] = None if why else self.reference.misrounded(got)
+            self.misrounded[name or peer] = None if why else self.reference.misrounded(got)
         except Exception as error:
             why = reason(error)
         if why:
             self.left_out[peer] = why
         else:
-            self.runs[peer], self.first[peer] = run, first
+            self.runs[name or peer], self.first[name or peer] = run, first
 
 
 def timed(run: Callable[[], Any], device: str) -> tuple[Any, float]:

@@ -21,7 +21,8 @@ from kgen.errors import KgenError, printed
     "--against",
     default=None,
     metavar="PEERS",
-    help="Peers to time beside it, of eager, torch, compile, liger, quack, helion; or none (default: all that are installed).",
+    help="Peers to time beside it, of eager, formula, torch, compile, liger, quack, helion; or none "
+    "(default: all that are installed, of the first three eager).",
 )
 @target_option
 @click.option(
@@ -51,8 +52,8 @@ def bench(
 ) -> None:  # fmt: skip
     """Time a spec's kernels beside eager PyTorch, torch.compile, other libraries and a copy, in one run; results are compared first.
 
-    Peers: eager is the formula written out in torch, torch its own function, compile torch.compile of that (else of the
-    formula); liger, quack and helion are packages.  With --table, --plot draws the kept figures.
+    Peers: eager is the faster, on each size, of the formula written out in torch (formula) and torch's own function (torch); compile is
+    torch.compile of that function, else of the formula; liger, quack and helion are packages.  With --table, --plot draws the kept figures.
     """
     modes = {"--backward": backward, "--profile": profile, "--call": call, "--first": first, "--kernelbench": kernelbench, "--table": table}
     chosen = [name for name, on in modes.items() if on]
@@ -68,10 +69,10 @@ def bench(
     if table:
         _show_kept(specs, plot)
         return
-    from kgen.bench.libraries import PEERS
+    from kgen.bench.libraries import PEERS, USUAL
     from kgen.testing import checks
 
-    peers = tuple(p for p in (against or "").split(",") if p and p != "none") if against is not None else PEERS
+    peers = tuple(p for p in (against or "").split(",") if p and p != "none") if against is not None else USUAL
     if unknown := [p for p in peers if p not in PEERS]:
         raise click.UsageError(f"there is no peer {unknown[0]}; peers are {', '.join(PEERS)}, or none")
     lengths = [elements_of(text) for text in row.split(",")]

@@ -190,12 +190,38 @@ def test_a_target_that_is_wrong_or_fails_is_reported_and_the_others_are_timed(mo
 
     monkeypatch.setattr(Kernel, "__call__", call)
     found = timing.bench(checked("gelu"), ["triton", "cuda", "cpp"], ["eager", "torch"], "bf16", 1024, "cpu")
-    assert [r.what for r in found.rows] == ["cpp", "eager", "torch"]
+    assert [(r.what, r.way) for r in found.rows] == [("cpp", ""), ("eager", "formula"), ("torch", "")]
     assert "triton and PyTorch differ in y" in found.wrong["triton"] and found.wrong["cuda"] == "RuntimeError: no such device"
     row = found.rows[0]
     assert (row.elements, row.length, row.bytes, row.ratios) == (1024, 0, 4096, {"vs eager": 1.0, "vs torch": 1.0})
     assert (row.ms, row.low, row.high) == (1.0, 0.5, 2.0) and row.misrounded == 0
     assert row.predicted["read"] == row.predicted["written"] == 2 and row.predicted["bound"].startswith(("memory", "arithmetic"))
+
+
+def test_eager_is_the_faster_of_the_formula_and_torchs_own_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"torch": 4.0, "eager formula": 8.0, "eager torch": 2.0, "copy": 1.0}
+    monkeypatch.setattr(timing, "spreads_ms", lambda runs, device: {name: (times[name],) * 3 for name in runs})
+    (ours, eager) = timing.bench(checked("gelu"), ["torch"], ["eager"], "f32", 1024, "cpu").rows  # the evaluator, which needs no compiler
+    assert (eager.what, eager.way, eager.ms, ours.ratios) == ("eager", "torch", 2.0, {"vs eager": 0.5})
+    assert "eager torch" in eager.row() and eager.json()["what"] == "eager"
+    times["eager torch"] = 9.0
+    assert timing.bench(checked("gelu"), [], ["eager"], "f32", 1024, "cpu").rows[0].way == "formula"
+    del times["eager torch"]
+    times["compile"] = 1.0
+    (eager,) = timing.bench(checked("dyt"), [], ["eager"], "f32", 1024, "cpu").rows  # of which torch has no function
+    assert (eager.way, eager.ms) == ("formula", 8.0)
+
+
+def test_noisy_figures_are_told_and_never_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"torch": (0.01, 0.01, 0.01), "eager formula": (8.0, 4.0, 9.0), "eager torch": (9.0, 9.0, 9.0), "copy": (1.0, 1.0, 1.0)}
+    monkeypatch.setattr(timing, "spreads_ms", lambda runs, device: {name: times[name] for name in runs})
+    found = timing.bench(checked("gelu"), ["torch"], ["eager"], "f32", 1024, "cpu")
+    assert [line.split(":")[0] for line in found.doubts] == [
+        "the rounds of eager spread widely", "torch has 100 of a copy's speed, more than memory gives",
+    ]  # fmt: skip
+    rows = [r.json() for r in found.rows] + [found.rows[1].json() | {"what": "compile", "ms": 2.0, "low": 2.0, "high": 2.1}]
+    made = table.markdown(rows).split("\n")
+    assert made[2] == "| gelu f32 | - | .12? | 100.00? | **.50** |" and made[-1].startswith("? its rounds spread widely")
 
 
 # ------------------------------------------------------------------------------------------------ the command
