@@ -125,7 +125,11 @@ class KgenError(ValueError):
         return "\n\n".join(d.render(self.source) for d in self.diagnostics)
 
     def __reduce__(self):
-        return KgenError, (list(self.diagnostics), self.source)
+        return type(self), (list(self.diagnostics), self.source)
+
+
+class TooLong(KgenError):
+    """What is over a cap on length: a file's bytes and words, a kernel's operations."""
 
 
 class Errors:
@@ -140,6 +144,6 @@ class Errors:
         if len(self.found) >= MAX_ERRORS:
             self.raise_any()
 
-    def raise_any(self) -> None:
+    def raise_any(self, kind: type[KgenError] = KgenError) -> None:
         if self.found:
-            raise KgenError(self.found, self.source)
+            raise kind(self.found, self.source)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sympy.core.symbol import Str
 
 from kgen.errors import Span
-from kgen.ir import Builder, Let, Op, Program, leaf, live, ref, renumber, verify
+from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.ops import REDUCTIONS, RIDERS
 from kgen.types import INT, Dims, boolean, i64, union
 
@@ -32,10 +32,10 @@ def count(build: Builder, dims: Dims, span: Span) -> Let:
 
 
 def expand(program: Program) -> Program:
-    """The program without mean, any, all and pick."""
+    """The program without mean, any, all and pick.  Raises `KgenError` where its picks compute too much anew."""
     if not any(is_reduction(let) or let.expr.name == "pick" for let in program.lets):
         return program
-    e = _Expand()
+    e = _Expand(program)
     for let in program.lets:
         expr = Op(let.expr.args[0], *(ref(e.moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
         e.moved[let.name] = e.let(replace(let, expr=expr)).name
@@ -44,9 +44,11 @@ def expand(program: Program) -> Program:
 
 
 class _Expand:
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.build = Builder()
         self.moved: dict[str, str] = {}
+        self.again = 0  # values written once more at a picked place
 
     def let(self, let: Let) -> Let:
         name, dims = let.expr.name, let.expr.attrs
@@ -118,6 +120,9 @@ class _Expand:
                 names = {o.name: ref(m.name) for o, m in zip(operands, moved, strict=True)}
                 expr = Op(here.expr.args[0], *(names.get(a.name, a) if a in here.expr.operands else a for a in here.expr.args[1:]))
                 made = self.build.add(expr, here.dtype, union(*(m.dims for m in moved)), here.span, "", here.generic)
+                self.again += 1
+                if self.again > MAX_OPERATIONS:
+                    raise too_long(self.program, let.span, "with those that each `pick` computes anew")
             done[here.name] = made
         return done[let.name]
 

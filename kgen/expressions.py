@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kgen import syntax
-from kgen.errors import Errors, Span
+from kgen.errors import Errors, Span, TooLong
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
 from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
 from kgen.types import (
@@ -106,7 +106,7 @@ class Expressions:
         if value not in self.ids:
             if len(self.values) >= MAX_VALUES:
                 self.error(f"the kernel has more than {MAX_VALUES:,} operations", span, help="split it into several kernels")
-                self.errors.raise_any()
+                self.errors.raise_any(TooLong)
             self.ids[value] = len(self.values)
             self.values.append(value)
         return self.ids[value]

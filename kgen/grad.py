@@ -15,11 +15,12 @@ from typing import TypeVar
 from kgen import check as checker
 from kgen import saving, syntax, typeset
 from kgen.check import Kernel, Parameter, ResultDecl
-from kgen.errors import KgenError
+from kgen.errors import Diagnostic, KgenError, TooLong
+from kgen.expressions import MAX_VALUES
 from kgen.invariant import unmoved
 from kgen.tape import Part, Tape
 from kgen.types import DTYPES, ELLIPSIS, Dims, Number, union, variable_of
-from kgen.write import Declared, Names, expression, name_of, write
+from kgen.write import Declared, Names, equations, name_of, write
 
 Built = TypeVar("Built")
 
@@ -97,10 +98,16 @@ def _build(kernel: Kernel, what: str, build: Callable[[], Built]) -> Built:
         raise KgenError(f"{kernel.name} has no {what}: it writes `{state}` in place")
     try:
         return build()
-    except KgenError as error:
-        if any(cap in str(error) for cap in ("operations", "longer than", "words and signs")):
-            raise KgenError(f"{kernel.name}: its {what} would be too long for one kernel", help="split it into several kernels") from None
-        raise
+    except TooLong as error:
+        inside = error.source is kernel.file.source
+        span = error.diagnostics[-1].span if inside else _header(kernel).name.span
+        message = f"{kernel.name}: its {what} would be too long for one kernel"
+        caps = f"split it into several kernels: one has at most {MAX_VALUES:,} operations, and {syntax.MAX_BYTES:,} bytes of text"
+        raise TooLong(Diagnostic(message, span, help=caps), kernel.file.source) from None
+
+
+def _header(kernel: Kernel) -> syntax.Header:
+    return next(s for s in kernel.file.statements if isinstance(s, syntax.Header))
 
 
 def _gives(p: Parameter) -> set[str]:
@@ -223,7 +230,9 @@ class _Backward(_Derivative):
         for k in reversed(range(self.count)):
             if k not in sums:
                 continue
-            v, total = self.values[k], self.joined(sums.pop(k))
+            v = self.values[k]
+            self.outside = (v.op, v.span)  # what is made here stands where that value does
+            total = self.joined(sums.pop(k))
             if v.op == "param":
                 found[str(v.attr)] = self.selected(total)
                 continue
@@ -252,6 +261,7 @@ class _Backward(_Derivative):
         kernel, stored = self.kernel, self.stored()
         names: dict[int, str] = {}
         extra: list[str] = []
+        new: dict[int, str] = {}
         lines: list[str] = []
         whole = next((p.name for p in kernel.params if ELLIPSIS in (p.dims or ())), "")
         labels = {v: n for v, n in self.labels.items() if self.values[v].op != "param"}
@@ -265,11 +275,15 @@ class _Backward(_Derivative):
                 names[v] = label
             else:
                 names[v] = self.free.fresh(f"{label}_kept" if label else name_of(self.values[v]))
-                lines.append(f"{names[v]} = {label or expression(self.values, v, labels, whole)}")
+                if label:
+                    lines.append(f"{names[v]} = {label}")
+                else:
+                    new[v] = names[v]
             extra.append(str(self.kept(v, names[v])))
         if not extra:
             return names, kernel
-        header = next(s for s in kernel.file.statements if isinstance(s, syntax.Header))
+        lines += equations(self.values, new, labels, whole, self.free)
+        header = _header(kernel)
         params = ", ".join(map(typeset.format_param, header.params))
         declared = ", ".join([*(f"{r.name.name}: {typeset.format_type(r.type)}" for r in header.results), *extra])
         name = self.free.fresh(f"{kernel.name}_forward")
@@ -320,6 +334,7 @@ class _ForwardMode(_Derivative):
             if v.op == "param":
                 found[k] = seeds[str(v.attr)]
                 continue
+            self.outside = (v.op, v.span)
             parts: list[Part] = []
             for a, rule in self.rules(v):
                 if a not in found:

@@ -15,7 +15,7 @@ from functools import cached_property
 import sympy
 from sympy.core.symbol import Str
 
-from kgen.errors import Span
+from kgen.errors import Diagnostic, Source, Span, TooLong
 from kgen.ops import OPS, REDUCTIONS, RIDERS
 from kgen.types import (
     BOOL,
@@ -75,6 +75,10 @@ def ref(name: str) -> sympy.Symbol:
     return sympy.Symbol(name)
 
 
+#: The operations that a source may have.  A pass over rows computes anew, in each reading, what it takes of those before, so nested
+#: reductions grow as the square of the spec; compilers take seconds for a source of this length, and minutes for much longer ones.
+MAX_OPERATIONS = 4_000
+
 LEAVES = ("load", "arg", "lit", "const", "size", "index")
 
 
@@ -132,7 +136,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel for one choice of its dtype variables."""
+    """A kernel for one choice of its dtype variables; `source` is the text that the lets' spans point into."""
 
     name: str
     signature: str
@@ -140,6 +144,7 @@ class Program:
     tensors: tuple[Tensor, ...]
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
+    source: Source | None = field(default=None, compare=False, repr=False)
 
     @property
     def by_name(self) -> dict[str, Let]:
@@ -148,6 +153,12 @@ class Program:
     def __str__(self) -> str:
         where = "".join(f"  where {name} = {dtype}" for name, dtype in self.binding)
         return "\n".join([self.signature + where, *(f"  {let}" for let in self.lets), *(f"  {s}" for s in self.stores)])
+
+
+def too_long(program: Program, span: Span, counting: str) -> TooLong:
+    """The error at the operation with which a program passes `MAX_OPERATIONS`; `counting` says what counts besides the spec's own."""
+    message = f"the kernel has more than {MAX_OPERATIONS:,} operations, {counting}"
+    return TooLong(Diagnostic(message, span, help="split it into several kernels"), program.source)
 
 
 class Builder:
@@ -304,6 +315,7 @@ __all__ = [
     "ELLIPSIS",
     "FLOAT",
     "INT",
+    "MAX_OPERATIONS",
     "Binding",
     "Builder",
     "Let",
@@ -317,5 +329,6 @@ __all__ = [
     "live",
     "ref",
     "renumber",
+    "too_long",
     "verify",
 ]

@@ -61,7 +61,8 @@ class _Lower:
                 value = self.convert(value, Float(frozenset({r.dtype})))
             stores.append(Store(r.name, value.name, dtype, r.dims, r.state))
         lets = live(self.build.lets, stores)
-        return verify(Program(kernel.name, kernel.signature(), tuple(self.binding.items()), tensors, lets, tuple(stores)))
+        binding = tuple(self.binding.items())
+        return verify(Program(kernel.name, kernel.signature(), binding, tensors, lets, tuple(stores), kernel.file.source))
 
     def value(self, v: Value, label: str) -> Let:
         args = [self.done[a] for a in v.args]

@@ -10,13 +10,13 @@ A row's order of accumulation is a fixed tree that depends on its length and lay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kgen.check import Kernel
 from kgen.expand import expand, is_reduction
-from kgen.ir import Let, Program, Store, Tensor, leaf, live
+from kgen.ir import MAX_OPERATIONS, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.online import online
 from kgen.ops import OPS, RIDERS
 from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE, elements, forms
@@ -129,7 +129,8 @@ class Plan:
 def schedule(program: Program, riding: bool = False) -> Plan:
     """The passes of a program, as few as what feeds what and the dims allow; results in place are written when all have read.
 
-    `riding` lets sums about a maximum be made with it (`online.py`), for backends that know how.
+    `riding` lets sums about a maximum be made with it (`online.py`), for backends that know how.  Raises `KgenError` at the operation
+    with which the passes together have more than `MAX_OPERATIONS`.
     """
     program = expand(program)
     return _Scheduler(online(program) if riding else program).plan()
@@ -185,6 +186,7 @@ class _Scheduler:
         self.gathers = self.where(lambda let: let.expr.name == "gather")
         self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
         self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
+        self.spent = 0  # operations in the passes built so far
 
     def where(self, holds: Callable[[Let], object]) -> int:
         return sum(1 << k for k, let in enumerate(self.program.lets) if holds(let))
@@ -249,9 +251,9 @@ class _Scheduler:
             if let.name in seen or let.name in self.home or let.is_number:
                 continue
             seen.add(let.name)
-            stage = next((s for s in others.get(frozenset(let.dims), ()) if self.computes(s, self.cone(let.name))), None)
-            if stage is not None:
-                self.settle(let, stage)
+            home = next((s for s in others.get(frozenset(let.dims), ()) if self.computes(s, self.cone(let.name))), None)
+            if home is not None:
+                self.settle(let, home)
             else:
                 todo += [self.defs[o.name] for o in let.expr.operands]
 
@@ -382,6 +384,12 @@ class _Scheduler:
 
     # ------------------------------------------------------------------ passes
 
+    def spend(self, lets: Sequence[Let]) -> None:
+        """Count the operations of a pass, or of one phase of it, against the budget."""
+        self.spent += sum(let.expr.name in OPS for let in lets)
+        if self.spent > MAX_OPERATIONS:
+            raise too_long(self.program, lets[-1].span, "with those that each reading of a row computes anew")
+
     def build(self, stores: list[Store], stage: _Stage | None, kept: dict[str, Workspace]) -> Pass:
         own = {n.name for n in stage.nodes} if stage else set()
         writes = [*stores, *(Store(n, n, self.defs[n].dtype, self.defs[n].dims, None) for n in own if n in kept)]  # type: ignore[arg-type]
@@ -404,13 +412,14 @@ class _Scheduler:
         indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
         common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))
         if stage is None and not any(let.expr.name == "gather" for let in values):
+            self.spend(values)
             return Map(stores[0].dims, *common)
         if stage is not None and stage.inner:
             node = next(n for n in stage.nodes)
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = (stores[0].dims if stores else stage.nodes[0].dims), ()  # type: ignore[union-attr]
-        return Reduce(rows, inner, *common, _phases(frozenset(inner), values, tuple(writes), defs))
+        return Reduce(rows, inner, *common, _phases(frozenset(inner), values, tuple(writes), defs, self.spend))
 
     def along(self, stage: _Stage) -> Dims:
         """The reduced dims in the order in which an operand has them."""
@@ -418,61 +427,72 @@ class _Scheduler:
         return tuple(d for d in dims if d in stage.inner)
 
 
-def _phases(inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let]) -> tuple[Phase, ...]:
-    """The lets of a pass by when they can be computed: `level` counts the readings of a row that come before."""
+def _phases(
+    inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let], spend: Callable[[Sequence[Let]], None]
+) -> tuple[Phase, ...]:
+    """The lets of a pass by when they can be computed: `level` counts the readings of a row that come before.
 
-    def constant(let: Let) -> bool:
-        return let.expr.name == "cast" and defs[let.expr.operands[0].name].is_number
-
-    def row(let: Let) -> bool:
-        return not set(let.dims) & inner
+    `spend` is told of the lets of each phase.
+    """
 
     def read(let: Let) -> list[str]:
         """The operands that a let reads at its own place; what is gathered from stays in memory."""
         return [o.name for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0]
 
+    at = {let.name: k for k, let in enumerate(lets)}
+    rows = {let.name for let in lets if not set(let.dims) & inner}
+    constants = {let.name for let in lets if let.expr.name == "cast" and defs[let.expr.operands[0].name].is_number}
+    reductions = {let.name for let in lets if is_reduction(let)} if inner else set()
     level: dict[str, int] = {}
     for let in lets:
         operands = let.expr.operands[:1] if let.expr.name in RIDERS else let.expr.operands  # the maximum rises meanwhile
         below = [level[o.name] for o in operands if o.name in level]
-        level[let.name] = max(below, default=0) + (1 if is_reduction(let) and inner else 0)
-    reductions = [let for let in lets if is_reduction(let)] if inner else []
+        level[let.name] = max(below, default=0) + (let.name in reductions)
+    last = max(level.values(), default=0)
+    own: list[list[Let]] = [[] for _ in range(last + 1)]  # the row's own values, by level
+    reduced: list[list[Let]] = [[] for _ in range(last + 1)]
+    for let in lets:
+        if let.name in reductions:
+            reduced[level[let.name]].append(let)
+        elif let.name in rows - constants:
+            own[level[let.name]].append(let)
+
+    def code(roots: set[str], inside: Callable[[str], bool]) -> tuple[Let, ...]:
+        """What `roots` are computed from, in order, as far as `inside` holds."""
+        found: set[str] = set()
+        todo = list(roots)
+        while todo:
+            name = todo.pop()
+            if name in at and name not in found and inside(name):
+                found.add(name)
+                todo.extend(o.name for o in lets[at[name]].expr.operands)
+        return tuple(lets[k] for k in sorted(at[name] for name in found))
+
     element_stores = tuple(s for s in stores if inner & set(s.dims))
     row_stores = tuple(s for s in stores if not inner & set(s.dims))
-    last = max(level.values(), default=0)
     readings: list[tuple[tuple[Let, ...], tuple[Let, ...], tuple[Store, ...]]] = []
     for k in range(last + bool(element_stores)):
-        reduced = tuple(r for r in reductions if level[r.name] == k + 1)
-        roots = {o.name for r in reduced for o in r.expr.operands}
+        feeds = tuple(reduced[k + 1]) if k < last else ()
         ends = element_stores if k == last else ()
-        roots |= {s.ref for s in ends}
-        needed = set(roots)
-        for let in reversed(lets):
-            if let.name in needed and not (row(let) and not constant(let)):
-                needed.update(o.name for o in let.expr.operands)
-        code = tuple(let for let in lets if let.name in needed and (not row(let) or constant(let)))
-        readings.append((code, reduced, ends))
+        roots = {o.name for r in feeds for o in r.expr.operands} | {s.ref for s in ends}
+        made = code(roots, lambda name: name not in rows or name in constants)
+        spend(made)
+        readings.append((made, feeds, ends))
     phases: list[Phase] = []
-    for k in range(last + 1):
-        mine = [x for x in lets if row(x) and not constant(x) and not (is_reduction(x) and inner) and level[x.name] == k]
-        ends = row_stores if k == last else ()
-        later: set[str] = {s.ref for s in row_stores} if k < last else set()
-        for code, reduced, stored in readings[k:]:
-            later |= {name for let in (*code, *reduced) for name in read(let)} | {s.ref for s in stored}
-        later |= {name for x in lets if row(x) and level[x.name] > k for name in read(x)}
-        ready = {x.name for x in mine} | {r.name for r in reductions if level[r.name] == k}
-        gives = tuple(x.name for x in mine if x.name in later)
-        needed = set(gives) | {s.ref for s in ends}
-        for x in reversed(mine):
-            if x.name in needed:
-                needed.update(o.name for o in x.expr.operands)
-        constants = [x for x in lets if constant(x) and x.name in needed]
-        made = tuple(x for x in lets if x in constants or x in mine and x.name in needed and x.name in ready)
-        phases.append(Phase(False, made, gives, (), ends))
+    later: set[str] = set()
+    for k in reversed(range(last + 1)):
         if k < len(readings):
-            code, reduced, stored = readings[k]
-            phases.append(Phase(True, code, (), reduced, stored))
-    return tuple(phases)
+            made, feeds, ends = readings[k]
+            later |= {name for let in (*made, *feeds) for name in read(let)} | {s.ref for s in ends}
+            phases.append(Phase(True, made, (), feeds, ends))
+        ends = row_stores if k == last else ()
+        gives = tuple(x.name for x in own[k] if x.name in later)
+        mine = {x.name for x in own[k]} | constants
+        made = code({*gives, *(s.ref for s in ends)}, mine.__contains__)
+        spend(made)
+        phases.append(Phase(False, made, gives, (), ends))
+        later |= {name for x in (*own[k], *reduced[k]) for name in read(x)} | {s.ref for s in ends}
+    return tuple(reversed(phases))
 
 
 def _ordered(passes: list[Pass]) -> list[Pass]:

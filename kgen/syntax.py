@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from kgen.errors import KgenError, Source, Span, printed
+from kgen.errors import Diagnostic, KgenError, Source, Span, TooLong, printed
 from kgen.types import Dims
 
 MAX_BYTES = 65_536
@@ -201,16 +201,15 @@ class _Lines:
                     raise self._error(token, f"`{token}` cannot close `{opened}`", help=f"write `{self.closing[opened.type]}`")
             count += token.type != "_NL"
             if count > MAX_TOKENS:
-                raise self._error(token, f"the text has more than {MAX_TOKENS:,} words and signs", help="split it into several kernels")
+                message = f"the text has more than {MAX_TOKENS:,} words and signs"
+                raise self._error(token, message, "split it into several kernels", TooLong)
             self.previous, self.last = self.last, token
             yield token
         if open_brackets:
             raise self._error(open_brackets[-1], f"`{open_brackets[-1]}` is never closed")
 
-    def _error(self, token, message: str, help: str = "") -> KgenError:
-        from kgen.errors import Diagnostic
-
-        return KgenError(Diagnostic(message, Span(token.start_pos, token.end_pos), help=help), self.source)
+    def _error(self, token, message: str, help: str = "", kind: type[KgenError] = KgenError) -> KgenError:
+        return kind(Diagnostic(message, Span(token.start_pos, token.end_pos), help=help), self.source)
 
 
 @lru_cache(maxsize=1)
@@ -349,7 +348,7 @@ def parse(text: str, name: str = "<text>") -> File:
 
     source = Source(name, text)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise KgenError(f"the text is longer than {MAX_BYTES:,} bytes", Source(name, ""), help="one file holds one kernel")
+        raise TooLong(f"the text is longer than {MAX_BYTES:,} bytes", Source(name, ""), help="one file holds one kernel")
     _check_characters(source)
     with _LOCK:
         parser, lines = _parser()
@@ -390,8 +389,6 @@ def _check_characters(source: Source) -> None:
 
 
 def _at(source: Source, place: tuple[int, int], message: str, label: str = "", help: str = "") -> KgenError:
-    from kgen.errors import Diagnostic
-
     return KgenError(Diagnostic(message, Span(*place), label, help), source)
 
 

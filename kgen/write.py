@@ -6,7 +6,7 @@ checked, are the same ones.  What is used twice, or would make a line too long, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kgen import syntax, typeset
@@ -37,24 +37,33 @@ class Declared:
         return f"{self.name}: {kind}" + (f" = {self.default}" if self.default is not None else "")
 
 
+def unused(wanted: str, taken: Container[str], counts: dict[str, int]) -> str:
+    """`wanted`, or with the first of `_`, `_2`, `_3` and so on behind it that makes it free; `counts` remembers how far that went."""
+    name = wanted
+    while name in taken:
+        counts[wanted] = counts.get(wanted, 0) + 1
+        name = f"{wanted}_{counts[wanted] if counts[wanted] > 1 else ''}"
+    return name
+
+
 class Names:
     """Names that a spec has not given yet."""
 
     def __init__(self, taken: Iterable[str]):
         self.taken = {*taken, *OPS, *REDUCTIONS, *DTYPES, *CONSTANTS, *prelude(), *syntax.KEYWORDS, "float", "int", "index", "pick"}
+        self.counts: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
-        """`wanted`, with as many `_` behind it as make it free; cut where it would be too long for a name."""
-        wanted = wanted.rstrip("'")[: syntax.MAX_NAME - 4]
-        while wanted in self.taken:
-            wanted += "_"
-        self.taken.add(wanted)
-        return wanted
+        """`wanted`, or what `unused` makes of it; cut where it would be too long for a name."""
+        made = unused(wanted.rstrip("'")[: syntax.MAX_NAME - 6], self.taken, self.counts)
+        self.taken.add(made)
+        return made
 
     def numbered(self, stem: str) -> str:
-        k = 1
+        k = self.counts.get(f"{stem}#", 0) + 1
         while f"{stem}{k}" in self.taken:
             k += 1
+        self.counts[f"{stem}#"] = k
         return self.fresh(f"{stem}{k}")
 
 
@@ -65,9 +74,11 @@ def name_of(value: Value) -> str:
     return f"{value.op}_row"
 
 
-def expression(values: Sequence[Value], root: int, names: Mapping[int, str], whole: str) -> str:
-    """The text of one value; those in `names` stand by name.  `whole` is a tensor that has the leading dims."""
-    return typeset.format_expr(_Writer(values, names, whole).node(root))
+def equations(values: Sequence[Value], wanted: Mapping[int, str], given: Mapping[int, str], whole: str, names: Names) -> list[str]:
+    """The equations of the values in `wanted`, each with its name there, and of what they share; those in `given` stand by name.
+    `whole` is a tensor that has the leading dims."""
+    made = _Writer(values, given, whole).equations(list(wanted), list(wanted.values()), {}, names)
+    return [f"{name} = {text}" for name, text in made]
 
 
 def write(
@@ -107,12 +118,6 @@ class _Writer:
                 seen.add(v)
                 todo.extend(() if v in self.names else self.values[v].args)
         return sorted(seen)
-
-    def node(self, root: int) -> Expr:
-        for v in self.reached([root]):
-            if v not in self.nodes:
-                self.made(v)
-        return self.nodes[root]
 
     def made(self, v: int) -> None:
         """The node of a value whose operands have theirs."""
@@ -174,4 +179,4 @@ class _Writer:
         return out
 
 
-__all__ = ["Declared", "Names", "expression", "name_of", "write"]
+__all__ = ["Declared", "Names", "equations", "name_of", "unused", "write"]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from kgen.types import ELLIPSIS, Dims, DType
+from kgen.write import unused
 
 #: Endings that templates put behind a tensor's name.
 SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run",
@@ -167,11 +168,12 @@ class RowUnit:
 
 @dataclass
 class Names:
-    """Names that are free in the target: the writer's own where they can be kept, a `_` behind them where not."""
+    """Names that are free in the target: the writer's own where they can be kept, a `_` (then `_2` and so on) behind them where not."""
 
     taken: set[str]
     given: dict[str, str] = field(default_factory=dict)
     macros: re.Pattern[str] | None = None  # names of these forms are not free either
+    counts: dict[str, int] = field(default_factory=dict)
 
     def user(self, name: str) -> str:
         """The name for one of the writer's (for the size of `...`, "leading"); names that end as the templates end theirs
@@ -184,7 +186,6 @@ class Names:
     def fresh(self, wanted: str) -> str:
         if self.macros is not None and self.macros.fullmatch(wanted):
             wanted += "_"
-        while wanted in self.taken:
-            wanted += "_"
-        self.taken.add(wanted)
-        return wanted
+        made = unused(wanted, self.taken, self.counts)
+        self.taken.add(made)
+        return made

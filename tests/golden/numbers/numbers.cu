@@ -459,7 +459,7 @@ cudaError_t launch(void (*kernel)(Layout<RANK, K, Index>, P...), const Plan<K>& 
 
 template <typename T>
 cudaError_t numbers_y_run(
-    int rank, const i64* size, const T* x, const i64* x_stride__, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const T* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
     const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
     T* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride, bool* u, const i64* u_stride,
@@ -480,7 +480,7 @@ cudaError_t numbers_y_run(
     constexpr int VEC = 16 / 8;
     constexpr u64 SPLAT = 0;  // the operands that lack the last dim; other cases of inner stride 0 go one by one
     const Operand operands[] = {
-        {x, x_stride__, int(sizeof(T))},
+        {x, x_stride_2, int(sizeof(T))},
         {k_, k__stride, int(sizeof(i32))},
         {b, b_stride, int(sizeof(i64))},
         {s, s_stride, int(sizeof(u8))},
@@ -553,7 +553,7 @@ cudaError_t numbers_v_run(
 
 // These return cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
 extern "C" cudaError_t numbers_y_f32(
-    int rank, const i64* size, const float* x, const i64* x_stride__, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const float* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
     const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
     float* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride,
@@ -561,24 +561,24 @@ extern "C" cudaError_t numbers_y_f32(
     i64* wide, const i64* wide_stride, bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N,
     cudaStream_t stream) {
     return host::numbers_y_run<float>(
-        rank, size, x, x_stride__, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
+        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
         double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
         wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_y_f16(
-    int rank, const i64* size, const f16* x, const i64* x_stride__, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const f16* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
     const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
     f16* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride, bool* u, const i64* u_stride,
     f16* half, const i64* half_stride, double* d, const i64* d_stride, i64* wide, const i64* wide_stride,
     bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N, cudaStream_t stream) {
     return host::numbers_y_run<f16>(
-        rank, size, x, x_stride__, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
+        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
         double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
         wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_y_bf16(
-    int rank, const i64* size, const bf16* x, const i64* x_stride__, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const bf16* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
     const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
     bf16* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride,
@@ -586,12 +586,12 @@ extern "C" cudaError_t numbers_y_bf16(
     i64* wide, const i64* wide_stride, bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N,
     cudaStream_t stream) {
     return host::numbers_y_run<bf16>(
-        rank, size, x, x_stride__, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
+        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
         double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
         wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_y_f64(
-    int rank, const i64* size, const double* x, const i64* x_stride__, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const double* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
     const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
     double* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride,
@@ -599,7 +599,7 @@ extern "C" cudaError_t numbers_y_f64(
     i64* wide, const i64* wide_stride, bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N,
     cudaStream_t stream) {
     return host::numbers_y_run<double>(
-        rank, size, x, x_stride__, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
+        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
         double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
         wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
 }

@@ -317,8 +317,8 @@ void steps_run(
             G cast_row_rows[WIDTH];
             F sub_row_rows[WIDTH];
             G cast_row__rows[WIDTH];
-            G cast_row___rows[WIDTH];
-            H cast_row____rows[WIDTH];
+            G cast_row_2_rows[WIDTH];
+            H cast_row_3_rows[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
@@ -330,8 +330,8 @@ void steps_run(
                     cast_row_rows[j + l] = G(s_ * 0.9f);
                     sub_row_rows[j + l] = F(1) - F(lr_f32) * decay;
                     cast_row__rows[j + l] = G(step);
-                    cast_row___rows[j + l] = G(index_M);
-                    cast_row____rows[j + l] = H(seen * F(float(decay_f16)));
+                    cast_row_2_rows[j + l] = G(index_M);
+                    cast_row_3_rows[j + l] = H(seen * F(float(decay_f16)));
                 }
             }
             Parts<G, WIDTH> sum_N_parts(segments, width);
@@ -367,7 +367,7 @@ void steps_run(
             });
             [[maybe_unused]] const G* sum_N_rows = sum_N_parts.finish(sum_N_combine);
             G norm_rows[WIDTH];
-            H cast_row_____rows[WIDTH];
+            H cast_row_4_rows[WIDTH];
             float s_next_held[WIDTH];
             U n__held[WIDTH];
             F seen_next_held[WIDTH];
@@ -375,8 +375,8 @@ void steps_run(
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
                     const G cast_row = cast_row_rows[j + l];
-                    const G cast_row__ = cast_row___rows[j + l];
-                    const H cast_row___ = cast_row____rows[j + l];
+                    const G cast_row_2 = cast_row_2_rows[j + l];
+                    const H cast_row_3 = cast_row_3_rows[j + l];
                     const G sum_N = sum_N_rows[j + l];
                     // norm = sqrt(sum[N](g^2))
                     const G norm = std::sqrt(sum_N);
@@ -385,9 +385,9 @@ void steps_run(
                     // n = norm / size[N](g)
                     const G n_ = norm / N;
                     // seen' = seen * f16(decay) + norm
-                    const H seen_next = cast_row___ + H(norm);
+                    const H seen_next = cast_row_3 + H(norm);
                     norm_rows[j + l] = norm;
-                    cast_row_____rows[j + l] = H(cast_row__ * norm);
+                    cast_row_4_rows[j + l] = H(cast_row_2 * norm);
                     s_next_held[j + l] = s_next;
                     n__held[j + l] = n_;
                     seen_next_held[j + l] = seen_next;
@@ -401,7 +401,7 @@ void steps_run(
                 [[maybe_unused]] const F sub_row_now_row = sub_row_rows[0];
                 [[maybe_unused]] const G cast_row__now_row = cast_row__rows[0];
                 [[maybe_unused]] const G norm_now_row = norm_rows[0];
-                [[maybe_unused]] const H cast_row_____now_row = cast_row_____rows[0];
+                [[maybe_unused]] const H cast_row_4_now_row = cast_row_4_rows[0];
                 for (int64_t i = s * SEGMENT; i < end; i += span) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
@@ -428,9 +428,9 @@ void steps_run(
                             const F sub_row = ACROSS ? sub_row_rows[j + l] : sub_row_now_row;
                             const G cast_row_ = ACROSS ? cast_row__rows[j + l] : cast_row__now_row;
                             const G norm = ACROSS ? norm_rows[j + l] : norm_now_row;
-                            const H cast_row____ = ACROSS ? cast_row_____rows[j + l] : cast_row_____now_row;
+                            const H cast_row_4 = ACROSS ? cast_row_4_rows[j + l] : cast_row_4_now_row;
                             // p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
-                            const H p_next = H(p * sub_row) - H(cast_row_ * g / norm * G(index_N + int64_t(1))) - cast_row____;
+                            const H p_next = H(p * sub_row) - H(cast_row_ * g / norm * G(index_N + int64_t(1))) - cast_row_4;
                             p_next_tile[j + l] = p_next;
                         }
                     };

@@ -630,8 +630,8 @@ steps_kernel(
     const G cast_row = G(s * 0.9f);
     const F sub_row = F(1) - F(lr_f32) * decay;
     const G cast_row_ = G(step);
-    const G cast_row__ = G(index_M);
-    const H cast_row___ = H(seen * F(float(decay_f16)));
+    const G cast_row_2 = G(index_M);
+    const H cast_row_3 = H(seen * F(float(decay_f16)));
 
     struct First {
         G sum_N = G(0);
@@ -650,8 +650,8 @@ steps_kernel(
     // n = norm / size[N](g)
     const G n = brief_div<U>(norm_, N);
     // seen' = seen * f16(decay) + norm
-    const H seen_next = cast_row___ + H(norm_);
-    const H cast_row____ = H(cast_row__ * norm_);
+    const H seen_next = cast_row_3 + H(norm_);
+    const H cast_row_4 = H(cast_row_2 * norm_);
     if (walk.leader()) {
         *walk.template at<2>(s_ptr) = float(s_next);
         *walk.template at<6>(n_ptr) = U(n);
@@ -663,7 +663,7 @@ steps_kernel(
     walk.each([&](T& p_next_element, F p, G g, i64 index_N) {
         // p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
         const H t0 = H(p * sub_row) - H(cast_row_ * g / norm_ * G(i64(u64(index_N) + u64(i64(1)))));
-        const H p_next = t0 - cast_row____;
+        const H p_next = t0 - cast_row_4;
         p_next_element = T(p_next);
     }, p_next_out_row, p_row, g_row, index_N_row);
 }

@@ -180,8 +180,8 @@ def steps__row(
     cast_row = widened(s * 0.9, G)
     sub_row = 1.0 - widened(lr_f32, F) * decay
     cast_row_ = widened(step, G)
-    cast_row__ = index_M.to(G)
-    cast_row___ = widened(seen * widened(widened(decay_f16, tl.float32), F), H)
+    cast_row_2 = index_M.to(G)
+    cast_row_3 = widened(seen * widened(widened(decay_f16, tl.float32), F), H)
     g = widened(tl.load(g_row + walk(column, (), g_steps, 1, KINDS[0] == "along", VECTORS[0]), inside), G)
     sum_N = tl.reduce(tl.where(inside, g * g, 0.0), 1, plus, keep_dims=True)
     # norm = sqrt(sum[N](g^2))
@@ -191,13 +191,13 @@ def steps__row(
     # n = norm / size[N](g)
     n = brief_div(norm, N, U)
     # seen' = seen * f16(decay) + norm
-    seen_next = cast_row___ + widened(norm, H)
-    cast_row____ = widened(cast_row__ * norm, H)
+    seen_next = cast_row_3 + widened(norm, H)
+    cast_row_4 = widened(cast_row_2 * norm, H)
     p = widened(tl.load(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), inside), F)
     index_N = walk(column, (), index_N_steps, 1, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
     # p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
     t0 = widened(p * sub_row, H) - widened(divide(cast_row_ * g, norm) * (index_N + 1).to(G), H)
-    p_next = t0 - cast_row____
+    p_next = t0 - cast_row_4
     tl.store(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), round_to(p_next, T), inside)
     tl.store(s_row, s_next, present)
     tl.store(n_row, n, present)
@@ -223,7 +223,7 @@ def steps__reading_1(
 
 @triton.jit
 def steps__reading_2(
-    g_row, p_row, sub_row, cast_row_, norm, cast_row____, segment, present, length, g_steps, index_N_steps, p_steps,
+    g_row, p_row, sub_row, cast_row_, norm, cast_row_4, segment, present, length, g_steps, index_N_steps, p_steps,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr,
     F: tl.constexpr, G: tl.constexpr, H: tl.constexpr
 ):
@@ -237,7 +237,7 @@ def steps__reading_2(
         index_N = walk(column, (), index_N_steps, 1, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
         # p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
         t0 = widened(p * sub_row, H) - widened(divide(cast_row_ * g, norm) * (index_N + 1).to(G), H)
-        p_next = t0 - cast_row____
+        p_next = t0 - cast_row_4
         tl.store(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), round_to(p_next, T), inside)
 
 
@@ -288,8 +288,8 @@ def steps__loop(
     cast_row = widened(s * 0.9, G)
     sub_row = 1.0 - widened(lr_f32, F) * decay
     cast_row_ = widened(step, G)
-    cast_row__ = index_M.to(G)
-    cast_row___ = widened(seen * widened(widened(decay_f16, tl.float32), F), H)
+    cast_row_2 = index_M.to(G)
+    cast_row_3 = widened(seen * widened(widened(decay_f16, tl.float32), F), H)
     sum_N = tl.full([ROWS, 1], 0.0, G)
     for segment in range(0, segments):
         sum_N_part = steps__reading_1(g_row, segment, present, length, g_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, G)
@@ -301,11 +301,11 @@ def steps__loop(
     # n = norm / size[N](g)
     n = brief_div(norm, N, U)
     # seen' = seen * f16(decay) + norm
-    seen_next = cast_row___ + widened(norm, H)
-    cast_row____ = widened(cast_row__ * norm, H)
+    seen_next = cast_row_3 + widened(norm, H)
+    cast_row_4 = widened(cast_row_2 * norm, H)
     for segment in range(0, segments):
         steps__reading_2(
-            g_row, p_row, sub_row, cast_row_, norm, cast_row____, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
+            g_row, p_row, sub_row, cast_row_, norm, cast_row_4, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
             VECTORS, BLOCK, SEGMENT, INDEX, T, F, G, H
         )
     tl.store(s_row, s_next, present)
@@ -363,8 +363,8 @@ def steps__split(
     cast_row = widened(s * 0.9, G)
     sub_row = 1.0 - widened(lr_f32, F) * decay
     cast_row_ = widened(step, G)
-    cast_row__ = index_M.to(G)
-    cast_row___ = widened(seen * widened(widened(decay_f16, tl.float32), F), H)
+    cast_row_2 = index_M.to(G)
+    cast_row_3 = widened(seen * widened(widened(decay_f16, tl.float32), F), H)
     if READING == 1:
         sum_N = steps__reading_1(g_row, segment, present, length, g_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, G)
         tl.store(sum_N_parts + row * segments + segment, sum_N, present)
@@ -382,11 +382,11 @@ def steps__split(
         # n = norm / size[N](g)
         n = brief_div(norm, N, U)
         # seen' = seen * f16(decay) + norm
-        seen_next = cast_row___ + widened(norm, H)
-        cast_row____ = widened(cast_row__ * norm, H)
+        seen_next = cast_row_3 + widened(norm, H)
+        cast_row_4 = widened(cast_row_2 * norm, H)
     if READING == 2:
         steps__reading_2(
-            g_row, p_row, sub_row, cast_row_, norm, cast_row____, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
+            g_row, p_row, sub_row, cast_row_, norm, cast_row_4, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
             VECTORS, BLOCK, SEGMENT, INDEX, T, F, G, H
         )
     if READING == 3:
