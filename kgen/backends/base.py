@@ -15,8 +15,9 @@ from typing import Any
 
 from kgen import __version__
 from kgen.backends.body import Body, RowNames
+from kgen.backends.names import Names, settled
 from kgen.backends.text import Text, comment, fill
-from kgen.backends.units import Accumulator, Argument, Gather, Names, RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
@@ -114,9 +115,18 @@ class Backend:
     def environment(self):
         return _environment(self.template_folder())
 
+    #: Members that templates look for in what is made of the writer's names.
+    members: frozenset[str] = frozenset()
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """Words that name nothing else: the language's, and those that its compiler or its headers would see."""
+        return self.keywords | self.members
+
     @property
     def reserved(self) -> frozenset[str]:
-        """Names that the writer's may not have: single capitals are free, since they only name types in scopes of their own."""
+        """Names that a kernel may not have at global scope, nor its dtype variables: single capitals are free, since they only name types
+        in scopes of their own."""
         found = self.keywords | _identifiers(self.template_folder()) | _spelled(self.name) | frozenset(self.types.values())
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
@@ -182,11 +192,9 @@ class Render:
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= _row_names(backend)
         self.global_names = Names(taken, macros=backend.macros)
-        self.variables = {v: self.global_names.fresh(v) for v in kernel.variables}
-        self.kernel_name = self.global_names.fresh(kernel.name)
+        self.variables = {v: self.global_names.plain(v) for v in kernel.variables}
+        self.kernel_name = self.global_names.plain(kernel.name)
         self.generics = self._generics()
-        for name in (*(p.name for p in kernel.params), *(r.name for r in kernel.results)):
-            self.global_names.user(name)  # before the names that kgen makes: those give way
         # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
         self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
         self.kept = {w.name: (w, self.global_names.fresh(f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces}
@@ -223,7 +231,9 @@ class Render:
         context = self.context(units)
         self.backend.extend(self, units, context)
         text = self.backend.environment().get_template(f"kernel.{self.backend.suffix.lstrip('.')}.jinja").render(context)
-        return re.sub(r"\n{4,}", "\n\n\n", re.sub(r"[ \t]+\n", "\n", text)).rstrip("\n") + "\n"
+        text = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"[ \t]+\n", "\n", text)).rstrip("\n") + "\n"
+        tensors = [*(p.name for p in self.kernel.params), *(r.name for r in self.kernel.results)]
+        return settled(text, self.backend.comment, self.backend.claimed, self.backend.macros, tensors)
 
     def units(self) -> list[Unit | RowUnit]:
         """The passes in the target's spelling, in order."""
@@ -261,7 +271,7 @@ class Render:
         if len(self.passes) == 1:
             return self.kernel_name
         first = p.stores[0].result.rstrip("'")
-        return self.global_names.fresh(f"{self.kernel_name}_{self.kept[first][1] if first in self.kept else first}")
+        return self.global_names.plain(f"{self.kernel_name}_{self.kept[first][1] if first in self.kept else first}")
 
     def inputs(self, p: Map | Reduce) -> tuple[Tensor, ...]:
         """The tensors that a pass reads: parameters, and what passes before it kept."""
@@ -306,7 +316,7 @@ class Render:
         """A pass over rows: its phases as code, with one name for a value in all of them."""
         name = self.unit_name(p)
         for end in ("_kernel", "_row", "_loop", "_split", "_finish"):
-            self.global_names.fresh(f"{name}{end}")
+            self.global_names.plain(f"{name}{end}")
         tensors = self.inputs(p)
         indices, scalars = self.index_tensors(p), self.scalars(p)
         of = {t.spec_name: t for t in tensors}
@@ -340,7 +350,7 @@ class Render:
     def unit(self, p: Map) -> Unit:
         name = self.unit_name(p)
         element = self.global_names.fresh(f"{name}_element")
-        self.global_names.fresh(f"{name}_kernel")
+        self.global_names.plain(f"{name}_kernel")
         inputs, indices = self.inputs(p), self.index_tensors(p)
         scalars = self.scalars(p)
         text = {s.spec_name: Text(s.name) for s in scalars}

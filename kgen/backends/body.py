@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kgen import host
+from kgen.backends.names import Names, bare
 from kgen.backends.text import Text, fill
-from kgen.backends.units import Accumulator, Argument, Code, Gather, Given, Names, Tensor
+from kgen.backends.units import Accumulator, Argument, Code, Gather, Given, Tensor
 from kgen.ir import Let, Store, exact
 from kgen.ops import OPS, RIDERS, call_of
 from kgen.schedule import Phase, Reduce
@@ -47,7 +48,7 @@ class Body:
                 continue
             made = self.expression(let)
             plain = re.fullmatch(r"[\w.]+|\w+\([\w.]+\)", made.text) and let.expr.name == "cast"
-            if not let.label and let.name not in self.forced and (plain or (uses[let.name] < 2 and len(made.text) <= MAX_INLINE)):
+            if not let.label and let.name not in self.forced and (plain or (uses[let.name] < 2 and len(bare(made.text)) <= MAX_INLINE)):
                 text[let.name] = made
                 continue
             label = next((a for a in ahead[k:] if a), "")
@@ -175,7 +176,7 @@ class RowNames:
             if known is not None or any(made == t.text for t in self.fixed.values()):
                 self.rows[name] = known or Given(made, self.render.type_of(let))
                 continue
-            own = made if re.fullmatch(r"[A-Za-z_]\w*", made) else self.names.fresh(self.render.row_name(let))
+            own = made if re.fullmatch(r"[^\W\d]\w*", made) else self.names.fresh(self.render.row_name(let))
             self.rows[name] = Given(own, self.render.type_of(let))
             gives.append(Given(own, self.render.type_of(let), made))
         return Code(

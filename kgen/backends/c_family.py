@@ -10,8 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from kgen.backends.base import Backend, Render
+from kgen.backends.names import Names
 from kgen.backends.text import Text, decimal, enclosed, fill, function_sources, negative, rounds_alike, single_precision, wrapped
-from kgen.backends.units import Accumulator, Argument, Names, RowUnit, Unit
+from kgen.backends.units import Accumulator, Argument, RowUnit, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS
@@ -269,7 +270,7 @@ class CFamily(Backend):
     def accumulator(self, a: Accumulator) -> dict[str, Any]:
         """What C++ needs of an accumulator: `held` is its type, `start` its identity, `combine` a lambda."""
         if not a.place:
-            combine = f"[]({a.type} a, {a.type} b) {{ return {a.type}({self.combined(a, 'a', 'b')}); }}"
+            combine = f"[]({a.type} first, {a.type} next) {{ return {a.type}({self.combined(a, 'first', 'next')}); }}"
             return {**vars(a), "held": a.type, "start": self.identity(a), "combine": combine}
         held = f"Found<{a.value_type}>"
         least = str(a.kind == "argmin").lower()
@@ -277,7 +278,7 @@ class CFamily(Backend):
             **vars(a),
             "held": held,
             "start": f"{held}{{{self.identity(a)}, INT64_MAX}}",
-            "combine": f"[]({held} a, {held} b) {{ return better<{least}>(a, b); }}",
+            "combine": f"[]({held} first, {held} next) {{ return better<{least}>(first, next); }}",
         }
 
     @staticmethod

@@ -12,8 +12,9 @@ from typing import Any
 
 from kgen.backends.base import Render, _spelled, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
+from kgen.backends.names import Names
 from kgen.backends.text import function_sources, wrapped
-from kgen.backends.units import Accumulator, Argument, Code, Names, RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
 from kgen.schedule import Scalar, Workspace
@@ -150,6 +151,7 @@ class Cuda(CFamily):
         )
     )
     macros = re.compile(rf"{CFamily.macros.pattern}|Step\d+")  # the host part's names for the launches of a split
+    members = frozenset("add follow meet rise gather".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = True
     infinity, not_a_number = "infinity()", "not_a_number()"

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from kgen import host
+from kgen.backends.names import bare
 from kgen.ops import CALL, LOOSE, SUM, UNARY, Spell
 from kgen.types import DTYPES
 
@@ -77,12 +78,12 @@ def comment(line: str) -> str:
 def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     """`head(items)tail`, on as many lines as it takes."""
     line = f"{head}({', '.join(items)}){tail}"
-    if len(line) <= width:
+    if len(bare(line)) <= width:
         return line
     lines, indent = [f"{head}("], "    "
     for k, item in enumerate(items):
         piece = item + (", " if k + 1 < len(items) else "")
-        if lines[-1] == f"{head}(" or len(lines[-1]) + len(piece.rstrip()) > width:
+        if lines[-1] == f"{head}(" or len(bare(lines[-1] + piece.rstrip())) > width:
             lines.append(indent)
         lines[-1] += piece
     return "\n".join(line.rstrip() for line in lines) + f"){tail}"

@@ -13,9 +13,10 @@ from typing import Any
 
 from kgen import host
 from kgen.backends.base import Backend, Render
+from kgen.backends.names import Names, bare
 from kgen.backends.text import Text, decimal, function_sources, negative, single_precision
 from kgen.backends.triton_rows import RowView
-from kgen.backends.units import Argument, Names, RowUnit, Tensor, Unit
+from kgen.backends.units import Argument, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
@@ -52,7 +53,15 @@ class Triton(Backend):
         "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "bool": "tl.int1",
     }  # fmt: skip
     number_types = {"float": "tl.float64", "int": "tl.int64", "bool": "tl.int64"}
-    keywords = frozenset(keyword.kwlist) | {"__debug__"}
+    #: Python's, and what Triton's launcher calls its own arguments and locals.
+    keywords = (
+        frozenset(keyword.kwlist)
+        | {"__debug__"}
+        | set(
+            """params specialization options grid warmup num_warps num_stages num_ctas JITCallable specialize_impl backend stream
+            device""".split()
+        )
+    )
     storage_names: frozenset[str] = frozenset()
     mixes = False
 
@@ -339,7 +348,7 @@ class Triton(Backend):
             "INDEX",
             *passed,
         ]
-        computed = [(s.name, s.text, s.note) for s in numbers if not re.fullmatch(r"[A-Za-z_]\w*", s.text)]
+        computed = [(s.name, s.text, s.note) for s in numbers if not re.fullmatch(r"[^\W\d]\w*", s.text)]
         return {
             "rows": False,
             "kept": [(o.name, o.dtype, o.dims) for o in outputs if o.spec_name in kept],
@@ -388,7 +397,7 @@ class Triton(Backend):
             "spec": {i.name: i.spec_name for i in unit.indices},
             "inputs": loaded,
             "writes": list(written),
-            "numbers": [s.text if re.fullmatch(r"[A-Za-z_]\w*", s.text) else s.name for s in numbers],
+            "numbers": [s.text if re.fullmatch(r"[^\W\d]\w*", s.text) else s.name for s in numbers],
             "computed": computed,
             "passed": passed,
             "words": set(re.findall(r"\w+", " ".join(s.text for s in numbers))),
@@ -431,12 +440,12 @@ def mixes(kernel: Kernel) -> bool:
 def wrapped(head: str, items: list[str], tail: str, width: int = 130) -> str:
     """`head(items)tail`, on as many lines as it takes."""
     line = f"{head}({', '.join(items)}){tail}"
-    if len(line) <= width:
+    if len(bare(line)) <= width:
         return line
     indent = " " * (len(head) - len(head.lstrip()))
     lines = [f"{head}(", ""]
     for item in items:
-        if lines[-1] and len(f"{lines[-1]}, {item}") > width:
+        if lines[-1] and len(bare(f"{lines[-1]}, {item}")) > width:
             lines[-1] += ","
             lines.append("")
         lines[-1] += f", {item}" if lines[-1] else f"{indent}    {item}"

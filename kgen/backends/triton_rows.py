@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kgen.backends.base import Render
-from kgen.backends.units import Accumulator, Code, Names, RowUnit, Tensor
+from kgen.backends.names import Names
+from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
 from kgen.schedule import Reduce
 from kgen.types import ELLIPSIS, Dims
 
@@ -225,7 +226,7 @@ class RowView:
     def store(self, o: Tensor) -> list[str]:
         """The lines that store a result."""
         lines = []
-        if not re.fullmatch(r"[A-Za-z_]\w*", o.value):
+        if not re.fullmatch(r"[^\W\d]\w*", o.value):
             lines.append(f"{o.name} = {o.value}")
             o = replace(o, value=o.name)
         operand = self.operands[self.key(o)]
@@ -448,7 +449,7 @@ class RowView:
         for r in readings:
             r["def"] = wrapped(f"def {r['name']}", [*r["given"], *(f"{n}: tl.constexpr" for n in r["constants"])], ":")
         written = {self.key(o): u.is_row(o) for o in self.outputs}
-        passing = [s.text if re.fullmatch(r"[A-Za-z_]\w*", s.text) else s.name for s in u.scalars]
+        passing = [s.text if re.fullmatch(r"[^\W\d]\w*", s.text) else s.name for s in u.scalars]
         for g in u.gathers:
             key = self.key(g.tensor)
             passing += [f'sizes["{g.dim}"]', f'*strides("{key}", tensors["{key}"], "{g.dim}", sizes)']
@@ -463,7 +464,7 @@ class RowView:
             host.append(f"[{', '.join(s.dtype for s in slots)}]")
             host.append(str(self.steps()))
         host += constants
-        computed = [(s.name, s.text, s.note) for s in u.scalars if not re.fullmatch(r"[A-Za-z_]\w*", s.text)]
+        computed = [(s.name, s.text, s.note) for s in u.scalars if not re.fullmatch(r"[^\W\d]\w*", s.text)]
         return {
             "rows": True, "name": u.name, "kernels": kernels, "heads": heads, "bodies": bodies, "readings": readings, "long": long,
             "definitions": [

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kgen.types import ELLIPSIS, Dims, DType
-from kgen.write import unused
-
-#: Endings that templates put behind a tensor's name.
-SUFFIXES = ("_stride", "_tile", "_buffer", "_place", "_next", "_ptr", "_at", "_view", "_i", "_k", "_element", "_kernel", "_block", "_run",
-            "_rows", "_part", "_tree", "_row", "_kept", "_all", "_given", "_now", "_combine", "_here", "_held", "_places", "_parts",
-            "_from", "_line", "_loop", "_split")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -164,28 +157,3 @@ class RowUnit:
     def is_row(self, t: Tensor) -> bool:
         """Whether a tensor has one element a row."""
         return not set(t.dims) & set(self.inner)
-
-
-@dataclass
-class Names:
-    """Names that are free in the target: the writer's own where they can be kept, a `_` (then `_2` and so on) behind them where not."""
-
-    taken: set[str]
-    given: dict[str, str] = field(default_factory=dict)
-    macros: re.Pattern[str] | None = None  # names of these forms are not free either
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def user(self, name: str) -> str:
-        """The name for one of the writer's (for the size of `...`, "leading"); names that end as the templates end theirs
-        (`x_stride`) get a `_` too."""
-        if name not in self.given:
-            wanted = "leading" if name == ELLIPSIS else name[:-1] + "_next" if name.endswith("'") else name
-            self.given[name] = self.fresh(wanted + "_" if name.endswith(SUFFIXES) else wanted)
-        return self.given[name]
-
-    def fresh(self, wanted: str) -> str:
-        if self.macros is not None and self.macros.fullmatch(wanted):
-            wanted += "_"
-        made = unused(wanted, self.taken, self.counts)
-        self.taken.add(made)
-        return made

@@ -503,7 +503,8 @@ class _Triton:
     def lesson(self, plan: Any, call: Any) -> Any:
         from kgen.runtime.replay import lesson
 
-        return lesson(call.launched, plan, call, self._derives) if call.launched is not None else None
+        kept = {p.name for p, name in zip(self.kernel.params, self.names, strict=False) if p.name == name}
+        return lesson(call.launched, plan, call, self._derives, kept) if call.launched is not None else None
 
     @cached_property
     def _derives(self) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kgen.backends import backend
 from kgen.runtime.fast import Launch, Lesson
 from kgen.runtime.recall import binary
 
@@ -82,9 +81,9 @@ def _watched(kernel: Any) -> Any:
     return run
 
 
-def lesson(recording: Recording, plan: Any, call: Any, derives: bool) -> Lesson | None:
+def lesson(recording: Recording, plan: Any, call: Any, derives: bool, kept: set[str]) -> Lesson | None:
     """What a recorded call launched.  `derives`: the launcher computes numbers out of the call's, so that only calls with the same
-    numbers launch the same."""
+    numbers launch the same.  `kept`: the parameters whose names the source kept, so that no other argument is called so."""
     from triton import knobs
 
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
@@ -98,7 +97,7 @@ def lesson(recording: Recording, plan: Any, call: Any, derives: bool) -> Lesson 
     index |= {id(tensor): first + k for tensor, k in recording.aliases}
     numbers = {name: x for name, x in call.given.items() if not isinstance(x, torch.Tensor)}
     order = {name: k for k, name in enumerate(numbers)}
-    numbers = {name: x for name, x in numbers.items() if name not in backend("triton").reserved}  # under those names the kernel has its own
+    numbers = {name: x for name, x in numbers.items() if name in kept}
     passed: set[str] = set()
     launches = []
     for launched in recording.launches:

@@ -83,7 +83,7 @@ BUGS = (
         KINDS + "test_numbers_keep_their_digits_on_cpp"),
     bug("a number is rounded to f64 and then to f32", "kgen/backends/text.py", "if not isinstance(value, str) and Fraction(x) != value:", "if False:",
         KINDS + "test_numbers_keep_their_digits_on_cpp"),
-    bug("a reserved word is not renamed", "kgen/backends/base.py", "found = self.keywords | _identifiers", "found = _identifiers",
+    bug("a reserved word is not renamed", "kgen/backends/base.py", "return self.keywords | self.members", "return self.members",
         KINDS + "test_reserved_words_are_renamed"),
     bug("a comment that ends in a backslash swallows a line", "kgen/backends/text.py", 'if line.endswith(("\\\\", "??/")) else line', "if False else line",
         KINDS + "test_a_comment_ends_with_its_line"),

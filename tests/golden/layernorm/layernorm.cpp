@@ -254,8 +254,8 @@ void layernorm_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_N_combine = [](F a, F b) { return F(a + b); };
-        const auto sum_N__combine = [](F a, F b) { return F(a + b); };
+        const auto sum_N_combine = [](F first, F next) { return F(first + next); };
+        const auto sum_N__combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const F N = N_given;

@@ -303,15 +303,15 @@ template <typename T>
 void loss_l_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
     const int64_t* t, const int64_t* t_stride, const float* weight, const int64_t* weight_stride,
-    const int32_t* class_, const int64_t* class__stride, float* l_, const int64_t* l__stride,
+    const int32_t* class_, const int64_t* class_stride, float* l_, const int64_t* l_stride,
     int32_t* of, const int64_t* of_stride, compute<T>* l_kept, const int64_t* l_kept_stride,
     const int64_t* x_at_stride, int64_t x_V_stride, const int64_t* weight_at_stride, int64_t weight_V_stride,
-    const int64_t* class__at__stride, int64_t class__V_stride_, int64_t x_V_size, int64_t weight_V_size,
-    int64_t class__V_size_, int64_t V_given, int64_t ignore_given) {
+    const int64_t* class_at_stride, int64_t class_V_stride, int64_t x_V_size, int64_t weight_V_size,
+    int64_t class_V_size, int64_t V_given, int64_t ignore_given) {
     using F = compute<T>;
     const int outer = rank - inner_rank;
-    const Loop<8> rows(outer, size, {t_stride, l__stride, of_stride, l_kept_stride, x_at_stride, weight_at_stride, class__at__stride, x_stride});
-    const Loop<8> inner(inner_rank, size + outer, {t_stride + outer, l__stride + outer, of_stride + outer, l_kept_stride + outer, x_at_stride + outer, weight_at_stride + outer, class__at__stride + outer, x_stride + outer});
+    const Loop<8> rows(outer, size, {t_stride, l_stride, of_stride, l_kept_stride, x_at_stride, weight_at_stride, class_at_stride, x_stride});
+    const Loop<8> inner(inner_rank, size + outer, {t_stride + outer, l_stride + outer, of_stride + outer, l_kept_stride + outer, x_at_stride + outer, weight_at_stride + outer, class_at_stride + outer, x_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -320,8 +320,8 @@ void loss_l_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto max_V_combine = [](F a, F b) { return F(maximum(a, b)); };
-        const auto sum_V_combine = [](F a, F b) { return F(a + b); };
+        const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
+        const auto sum_V_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t V = V_given;
@@ -329,7 +329,7 @@ void loss_l_run(
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(7, row));
             [[maybe_unused]] const int64_t* t_row = t + (ACROSS ? 0 : rows.offset(0, row));
-            [[maybe_unused]] float* l__row = l_ + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* l_row = l_ + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] int32_t* of_row = of + (ACROSS ? 0 : rows.offset(2, row));
             [[maybe_unused]] F* l_kept_row = l_kept + (ACROSS ? 0 : rows.offset(3, row));
             int64_t t_held[WIDTH];
@@ -347,16 +347,16 @@ void loss_l_run(
                         const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
                         return float(gathered(weight + rows.offset(5, r), i, weight_V_size, weight_V_stride));
                     };
-                    const auto class__at_ = [&](int64_t i) {
+                    const auto class_at = [&](int64_t i) {
                         const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
-                        return int32_t(gathered(class_ + rows.offset(6, r), i, class__V_size_, class__V_stride_));
+                        return int32_t(gathered(class_ + rows.offset(6, r), i, class_V_size, class_V_stride));
                     };
                     const int64_t t = int64_t(t_here[j + l]);
                     // picked = pick[V](x, t) * pick[V](weight, t)
                     const bool t0 = (t >= int64_t(0)) && (t < V);
                     const F picked = (t0 ? x_at(t) : F(NAN)) * F(t0 ? weight_at(t) : float(NAN));
                     // of = pick[V](class, t)
-                    const int32_t of = class__at_(t);
+                    const int32_t of = class_at(t);
                     picked_rows[j + l] = picked;
                     ne_row_rows[j + l] = t != ignore;
                     of_rows[j + l] = of;
@@ -436,7 +436,7 @@ void loss_l_run(
                 sum_V_parts.put(s, sum_V_part.template finish<!ACROSS>());
             });
             [[maybe_unused]] const F* sum_V_rows = sum_V_parts.finish(sum_V_combine);
-            float l__held[WIDTH];
+            float l_held[WIDTH];
             int32_t of_held[WIDTH];
             F l_kept_held[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
@@ -449,12 +449,12 @@ void loss_l_run(
                     const F sum_V = sum_V_rows[j + l];
                     // l = logsumexp[V](x) - picked if t != ignore else 0
                     const F l_ = ne_row ? std::log(sum_V) + where_row - picked : F(0);
-                    l__held[j + l] = l_;
+                    l_held[j + l] = l_;
                     of_held[j + l] = of;
                     l_kept_held[j + l] = l_;
                 }
             }
-            rows.store(1, l_, row, width, l__held);
+            rows.store(1, l_, row, width, l_held);
             rows.store(2, of, row, width, of_held);
             rows.store(3, l_kept, row, width, l_kept_held);
         });
@@ -482,7 +482,7 @@ void loss_scaled_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_V_combine = [](float a, float b) { return float(a + b); };
+        const auto sum_V_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t V = V_given;
@@ -614,7 +614,7 @@ void loss_sum_D_kept_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_D_combine = [](F a, F b) { return F(a + b); };
+        const auto sum_D_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -684,7 +684,7 @@ void loss_m_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_all_combine = [](F a, F b) { return F(a + b); };
+        const auto sum_all_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const F leading = leading_given;
@@ -788,12 +788,12 @@ void loss_e_run(
 }
 
 void loss_column_run(
-    int rank, int inner_rank, const int64_t* size, const int32_t* class_, const int64_t* class__stride,
+    int rank, int inner_rank, const int64_t* size, const int32_t* class_, const int64_t* class_stride,
     const int64_t* other, const int64_t* other_stride, int32_t* column, const int64_t* column_stride,
-    const int64_t* class__at___stride, int64_t class__V_stride__, int64_t class__V_size__) {
+    const int64_t* class_at__stride, int64_t class_V_stride_, int64_t class_V_size_) {
     const int outer = rank - inner_rank;
-    const Loop<3> rows(outer, size, {column_stride, class__at___stride, other_stride});
-    const Loop<3> inner(inner_rank, size + outer, {column_stride + outer, class__at___stride + outer, other_stride + outer});
+    const Loop<3> rows(outer, size, {column_stride, class_at__stride, other_stride});
+    const Loop<3> inner(inner_rank, size + outer, {column_stride + outer, class_at__stride + outer, other_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -812,13 +812,13 @@ void loss_column_run(
             int32_t column_held[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const auto class__at__ = [&](int64_t i) {
+                    const auto class_at_ = [&](int64_t i) {
                         const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
-                        return int32_t(gathered(class_ + rows.offset(1, r), i, class__V_size__, class__V_stride__));
+                        return int32_t(gathered(class_ + rows.offset(1, r), i, class_V_size_, class_V_stride_));
                     };
                     const int64_t other = int64_t(other_here[j + l]);
                     // column = pick[V](class, other)
-                    const int32_t column = class__at__(other);
+                    const int32_t column = class_at_(other);
                     column_held[j + l] = column;
                 }
             }
@@ -890,50 +890,50 @@ void loss_share_run(
 extern "C" void loss_l_f32(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
     const int64_t* t, const int64_t* t_stride, const float* weight, const int64_t* weight_stride,
-    const int32_t* class_, const int64_t* class__stride, float* l_, const int64_t* l__stride,
+    const int32_t* class_, const int64_t* class_stride, float* l_, const int64_t* l_stride,
     int32_t* of, const int64_t* of_stride, float* l_kept, const int64_t* l_kept_stride,
     const int64_t* x_at_stride, int64_t x_V_stride, const int64_t* weight_at_stride, int64_t weight_V_stride,
-    const int64_t* class__at__stride, int64_t class__V_stride_, int64_t ignore, int64_t V) {
+    const int64_t* class_at_stride, int64_t class_V_stride, int64_t ignore, int64_t V) {
     loss_l_run<float>(
-    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class__stride, l_, l__stride, of,
-    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride,
-    class__V_stride_, V, V, V, int64_t(V), int64_t(ignore));
+    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class_stride, l_, l_stride, of,
+    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride,
+    class_V_stride, V, V, V, int64_t(V), int64_t(ignore));
 }
 extern "C" void loss_l_f16(
     int rank, int inner_rank, const int64_t* size, const f16* x, const int64_t* x_stride,
     const int64_t* t, const int64_t* t_stride, const float* weight, const int64_t* weight_stride,
-    const int32_t* class_, const int64_t* class__stride, float* l_, const int64_t* l__stride,
+    const int32_t* class_, const int64_t* class_stride, float* l_, const int64_t* l_stride,
     int32_t* of, const int64_t* of_stride, float* l_kept, const int64_t* l_kept_stride,
     const int64_t* x_at_stride, int64_t x_V_stride, const int64_t* weight_at_stride, int64_t weight_V_stride,
-    const int64_t* class__at__stride, int64_t class__V_stride_, int64_t ignore, int64_t V) {
+    const int64_t* class_at_stride, int64_t class_V_stride, int64_t ignore, int64_t V) {
     loss_l_run<f16>(
-    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class__stride, l_, l__stride, of,
-    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride,
-    class__V_stride_, V, V, V, int64_t(V), int64_t(ignore));
+    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class_stride, l_, l_stride, of,
+    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride,
+    class_V_stride, V, V, V, int64_t(V), int64_t(ignore));
 }
 extern "C" void loss_l_bf16(
     int rank, int inner_rank, const int64_t* size, const bf16* x, const int64_t* x_stride,
     const int64_t* t, const int64_t* t_stride, const float* weight, const int64_t* weight_stride,
-    const int32_t* class_, const int64_t* class__stride, float* l_, const int64_t* l__stride,
+    const int32_t* class_, const int64_t* class_stride, float* l_, const int64_t* l_stride,
     int32_t* of, const int64_t* of_stride, float* l_kept, const int64_t* l_kept_stride,
     const int64_t* x_at_stride, int64_t x_V_stride, const int64_t* weight_at_stride, int64_t weight_V_stride,
-    const int64_t* class__at__stride, int64_t class__V_stride_, int64_t ignore, int64_t V) {
+    const int64_t* class_at_stride, int64_t class_V_stride, int64_t ignore, int64_t V) {
     loss_l_run<bf16>(
-    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class__stride, l_, l__stride, of,
-    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride,
-    class__V_stride_, V, V, V, int64_t(V), int64_t(ignore));
+    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class_stride, l_, l_stride, of,
+    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride,
+    class_V_stride, V, V, V, int64_t(V), int64_t(ignore));
 }
 extern "C" void loss_l_f64(
     int rank, int inner_rank, const int64_t* size, const double* x, const int64_t* x_stride,
     const int64_t* t, const int64_t* t_stride, const float* weight, const int64_t* weight_stride,
-    const int32_t* class_, const int64_t* class__stride, float* l_, const int64_t* l__stride,
+    const int32_t* class_, const int64_t* class_stride, float* l_, const int64_t* l_stride,
     int32_t* of, const int64_t* of_stride, double* l_kept, const int64_t* l_kept_stride,
     const int64_t* x_at_stride, int64_t x_V_stride, const int64_t* weight_at_stride, int64_t weight_V_stride,
-    const int64_t* class__at__stride, int64_t class__V_stride_, int64_t ignore, int64_t V) {
+    const int64_t* class_at_stride, int64_t class_V_stride, int64_t ignore, int64_t V) {
     loss_l_run<double>(
-    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class__stride, l_, l__stride, of,
-    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride,
-    class__V_stride_, V, V, V, int64_t(V), int64_t(ignore));
+    rank, inner_rank, size, x, x_stride, t, t_stride, weight, weight_stride, class_, class_stride, l_, l_stride, of,
+    of_stride, l_kept, l_kept_stride, x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride,
+    class_V_stride, V, V, V, int64_t(V), int64_t(ignore));
 }
 extern "C" void loss_scaled(
     int rank, int inner_rank, const int64_t* size, const float* weight, const int64_t* weight_stride,
@@ -1024,12 +1024,12 @@ extern "C" void loss_e_f64(
     int64_t(V));
 }
 extern "C" void loss_column(
-    int rank, int inner_rank, const int64_t* size, const int32_t* class_, const int64_t* class__stride,
+    int rank, int inner_rank, const int64_t* size, const int32_t* class_, const int64_t* class_stride,
     const int64_t* other, const int64_t* other_stride, int32_t* column, const int64_t* column_stride,
-    const int64_t* class__at___stride, int64_t class__V_stride__, int64_t V) {
+    const int64_t* class_at__stride, int64_t class_V_stride_, int64_t V) {
     loss_column_run(
-    rank, inner_rank, size, class_, class__stride, other, other_stride, column, column_stride, class__at___stride,
-    class__V_stride__, V);
+    rank, inner_rank, size, class_, class_stride, other, other_stride, column, column_stride, class_at__stride,
+    class_V_stride_, V);
 }
 extern "C" void loss_share_f32(
     int rank, int inner_rank, const int64_t* size, const float* table, const int64_t* table_stride,

@@ -708,18 +708,18 @@ struct Walk {
 };
 
 // A row is read once to reduce it.
-// Operands: x, t, x_at, weight_at, class__at_, l, of, l_kept.
+// Operands: x, t, x_at, weight_at, class_at, l, of, l_kept.
 template <typename T, typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 loss_l_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, const i64* t_ptr, const T* x_at_ptr,
-    const float* weight_at_ptr, const i32* class__at__ptr, float* l_ptr, i32* of_ptr, compute<T>* l_kept_ptr, i64 V,
+    const float* weight_at_ptr, const i32* class_at_ptr, float* l_ptr, i32* of_ptr, compute<T>* l_kept_ptr, i64 V,
     i64 ignore) {
     using F = compute<T>;
     Walk walk(rows);
     const auto x_at = [&](i64 place) { return F(walk.template gathered<2>(x_at_ptr, 0, place)); };
     const auto weight_at = [&](i64 place) { return float(walk.template gathered<3>(weight_at_ptr, 1, place)); };
-    const auto class__at_ = [&](i64 place) { return i32(walk.template gathered<4>(class__at__ptr, 2, place)); };
+    const auto class_at = [&](i64 place) { return i32(walk.template gathered<4>(class_at_ptr, 2, place)); };
     const i64 t = i64(*walk.template at<1>(t_ptr));
     auto x_row = walk.template input<0>(x_ptr);
 
@@ -727,7 +727,7 @@ loss_l_kernel(
     const bool t0 = (t >= i64(0)) && (t < V);
     const F picked = (t0 ? x_at(t) : F(not_a_number())) * F(t0 ? weight_at(t) : float(not_a_number()));
     // of = pick[V](class, t)
-    const i32 of = class__at_(t);
+    const i32 of = class_at(t);
     const bool ne_row = t != ignore;
 
     struct First {
@@ -880,23 +880,22 @@ loss_e_kernel(
 }
 
 // One element for each row.
-// Operands: other, class__at__, column.
+// Operands: other_, class_at_, column.
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 loss_column_kernel(
-    const __grid_constant__ typename Walk::Layout rows, const i64* other_ptr, const i32* class__at___ptr,
-    i32* column_ptr) {
+    const __grid_constant__ typename Walk::Layout rows, const i64* other_ptr, const i32* class_at__ptr, i32* column_ptr) {
     Walk walk(rows);
-    const auto class__at__ = [&](i64 place) { return i32(walk.template gathered<1>(class__at___ptr, 0, place)); };
-    const i64 other = i64(*walk.template at<0>(other_ptr));
+    const auto class_at_ = [&](i64 place) { return i32(walk.template gathered<1>(class_at__ptr, 0, place)); };
+    const i64 other_ = i64(*walk.template at<0>(other_ptr));
 
     // column = pick[V](class, other)
-    const i32 column = class__at__(other);
+    const i32 column = class_at_(other_);
     if (walk.leader()) *walk.template at<2>(column_ptr) = column;
 }
 
 // One element for each row.
-// Operands: table, other, sum_D_kept, table_at_, share.
+// Operands: table, other_, sum_D_kept, table_at_, share.
 template <typename T, typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 loss_share_kernel(
@@ -906,11 +905,11 @@ loss_share_kernel(
     Walk walk(rows);
     const auto table_at_ = [&](i64 place) { return F(walk.template gathered<3>(table_at__ptr, 0, place)); };
     const F table = F(*walk.template at<0>(table_ptr));
-    const i64 other = i64(*walk.template at<1>(other_ptr));
+    const i64 other_ = i64(*walk.template at<1>(other_ptr));
     const F sum_D_kept = F(*walk.template at<2>(sum_D_kept_ptr));
 
     // share = table / sum[D](table^2) * pick[V](table, other)
-    const F t0 = ((other >= i64(0)) && (other < V)) ? table_at_(other) : F(not_a_number());
+    const F t0 = ((other_ >= i64(0)) && (other_ < V)) ? table_at_(other_) : F(not_a_number());
     const F share = brief_div<T>(table, sum_D_kept) * t0;
     if (walk.leader()) *walk.template at<4>(share_ptr) = T(share);
 }
@@ -1048,8 +1047,8 @@ cudaError_t loss_l_run(
     int rank, int outer, const i64* size, const T* x, const i64* x_stride, const i64* t, const i64* t_stride,
     const float* weight, const i32* class_, float* l, const i64* l_stride, i32* of, const i64* of_stride,
     compute<T>* l_kept, const i64* l_kept_stride, const i64* x_at_stride, i64 x_V_stride,
-    const i64* weight_at_stride, i64 weight_V_stride, const i64* class__at__stride, i64 class__V_stride_, i64 ignore,
-    i64 V, cudaStream_t stream) {
+    const i64* weight_at_stride, i64 weight_V_stride, const i64* class_at_stride, i64 class_V_stride, i64 ignore, i64 V,
+    cudaStream_t stream) {
     using F = compute<T>;
     constexpr int OPERANDS = 8, GATHERS = 3, MAIN = 0;
     constexpr int VEC = 16 / int(sizeof(T));
@@ -1059,7 +1058,7 @@ cudaError_t loss_l_run(
         {t, t_stride, int(sizeof(i64)), false},
         {x, x_at_stride, int(sizeof(T)), false, V, x_V_stride},
         {weight, weight_at_stride, int(sizeof(float)), false, V, weight_V_stride},
-        {class_, class__at__stride, int(sizeof(i32)), false, V, class__V_stride_},
+        {class_, class_at_stride, int(sizeof(i32)), false, V, class_V_stride},
         {l, l_stride, int(sizeof(float)), false},
         {of, of_stride, int(sizeof(i32)), false},
         {l_kept, l_kept_stride, int(sizeof(F)), false},
@@ -1333,13 +1332,12 @@ cudaError_t loss_e_run(
 }
 
 cudaError_t loss_column_run(
-    int rank, int outer, const i64* size, const i32* class_, const i64* other, const i64* other_stride,
-    i32* column, const i64* column_stride, const i64* class__at___stride, i64 class__V_stride__, i64 V,
-    cudaStream_t stream) {
+    int rank, int outer, const i64* size, const i32* class_, const i64* other_, const i64* other_stride,
+    i32* column, const i64* column_stride, const i64* class_at__stride, i64 class_V_stride_, i64 V, cudaStream_t stream) {
     constexpr int OPERANDS = 3, GATHERS = 1, MAIN = 0;
     const RowOperand operands[] = {
-        {other, other_stride, int(sizeof(i64)), false},
-        {class_, class__at___stride, int(sizeof(i32)), false, V, class__V_stride__},
+        {other_, other_stride, int(sizeof(i64)), false},
+        {class_, class_at__stride, int(sizeof(i32)), false, V, class_V_stride_},
         {column, column_stride, int(sizeof(i32)), false},
     };
     RowPlan<OPERANDS> plan(rank, outer, size, operands, MAIN);
@@ -1349,8 +1347,8 @@ cudaError_t loss_column_run(
     const auto run = [&](auto way, int vec, i64 blocks, int threads, int cluster, int shared) {
         using Chosen = typename decltype(way)::Walk;
         return launch_rows<Chosen>(
-            loss_column_kernel<Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, other,
-            class_, column);
+            loss_column_kernel<Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, other_, class_,
+            column);
     };
     const i64 row_count = plan.count[0];
     using Merged = Walk<256, 4, 1, false, 1, 1, false, 0, 0, false, 0, false, -1, 1, 1, OPERANDS, GATHERS, unsigned>;
@@ -1362,13 +1360,13 @@ cudaError_t loss_column_run(
 template <typename T>
 cudaError_t loss_share_run(
     int rank, int outer, const i64* size, const T* table, const i64* table_stride,
-    const i64* other, const i64* other_stride, const compute<T>* sum_D_kept, const i64* sum_D_kept_stride,
+    const i64* other_, const i64* other_stride, const compute<T>* sum_D_kept, const i64* sum_D_kept_stride,
     T* share, const i64* share_stride, const i64* table_at__stride, i64 table_V_stride_, i64 V, cudaStream_t stream) {
     using F = compute<T>;
     constexpr int OPERANDS = 5, GATHERS = 1, MAIN = 0;
     const RowOperand operands[] = {
         {table, table_stride, int(sizeof(T)), false},
-        {other, other_stride, int(sizeof(i64)), false},
+        {other_, other_stride, int(sizeof(i64)), false},
         {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false},
         {table, table_at__stride, int(sizeof(T)), false, V, table_V_stride_},
         {share, share_stride, int(sizeof(T)), false},
@@ -1381,7 +1379,7 @@ cudaError_t loss_share_run(
         using Chosen = typename decltype(way)::Walk;
         return launch_rows<Chosen>(
             loss_share_kernel<T, Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, table,
-            other, sum_D_kept, table, share, i64(V));
+            other_, sum_D_kept, table, share, i64(V));
     };
     const i64 row_count = plan.count[0];
     using Merged = Walk<256, 4, 1, false, 1, 1, false, 0, 0, false, 0, false, -1, 1, 1, OPERANDS, GATHERS, unsigned>;
@@ -1400,41 +1398,41 @@ extern "C" cudaError_t loss_l_f32(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride, const i64* t, const i64* t_stride,
     const float* weight, const i32* class_, float* l, const i64* l_stride, i32* of, const i64* of_stride,
     compute<float>* l_kept, const i64* l_kept_stride, const i64* x_at_stride, i64 x_V_stride,
-    const i64* weight_at_stride, i64 weight_V_stride, const i64* class__at__stride, i64 class__V_stride_, i64 ignore,
-    i64 V, cudaStream_t stream) {
+    const i64* weight_at_stride, i64 weight_V_stride, const i64* class_at_stride, i64 class_V_stride, i64 ignore, i64 V,
+    cudaStream_t stream) {
     return host::loss_l_run<float>(
         rank, outer, size, x, x_stride, t, t_stride, weight, class_, l, l_stride, of, of_stride, l_kept, l_kept_stride,
-        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride, class__V_stride_, ignore, V, stream);
+        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride, class_V_stride, ignore, V, stream);
 }
 extern "C" cudaError_t loss_l_f16(
     int rank, int outer, const i64* size, const f16* x, const i64* x_stride, const i64* t, const i64* t_stride,
     const float* weight, const i32* class_, float* l, const i64* l_stride, i32* of, const i64* of_stride,
     compute<f16>* l_kept, const i64* l_kept_stride, const i64* x_at_stride, i64 x_V_stride,
-    const i64* weight_at_stride, i64 weight_V_stride, const i64* class__at__stride, i64 class__V_stride_, i64 ignore,
-    i64 V, cudaStream_t stream) {
+    const i64* weight_at_stride, i64 weight_V_stride, const i64* class_at_stride, i64 class_V_stride, i64 ignore, i64 V,
+    cudaStream_t stream) {
     return host::loss_l_run<f16>(
         rank, outer, size, x, x_stride, t, t_stride, weight, class_, l, l_stride, of, of_stride, l_kept, l_kept_stride,
-        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride, class__V_stride_, ignore, V, stream);
+        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride, class_V_stride, ignore, V, stream);
 }
 extern "C" cudaError_t loss_l_bf16(
     int rank, int outer, const i64* size, const bf16* x, const i64* x_stride, const i64* t, const i64* t_stride,
     const float* weight, const i32* class_, float* l, const i64* l_stride, i32* of, const i64* of_stride,
     compute<bf16>* l_kept, const i64* l_kept_stride, const i64* x_at_stride, i64 x_V_stride,
-    const i64* weight_at_stride, i64 weight_V_stride, const i64* class__at__stride, i64 class__V_stride_, i64 ignore,
-    i64 V, cudaStream_t stream) {
+    const i64* weight_at_stride, i64 weight_V_stride, const i64* class_at_stride, i64 class_V_stride, i64 ignore, i64 V,
+    cudaStream_t stream) {
     return host::loss_l_run<bf16>(
         rank, outer, size, x, x_stride, t, t_stride, weight, class_, l, l_stride, of, of_stride, l_kept, l_kept_stride,
-        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride, class__V_stride_, ignore, V, stream);
+        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride, class_V_stride, ignore, V, stream);
 }
 extern "C" cudaError_t loss_l_f64(
     int rank, int outer, const i64* size, const double* x, const i64* x_stride, const i64* t, const i64* t_stride,
     const float* weight, const i32* class_, float* l, const i64* l_stride, i32* of, const i64* of_stride,
     compute<double>* l_kept, const i64* l_kept_stride, const i64* x_at_stride, i64 x_V_stride,
-    const i64* weight_at_stride, i64 weight_V_stride, const i64* class__at__stride, i64 class__V_stride_, i64 ignore,
-    i64 V, cudaStream_t stream) {
+    const i64* weight_at_stride, i64 weight_V_stride, const i64* class_at_stride, i64 class_V_stride, i64 ignore, i64 V,
+    cudaStream_t stream) {
     return host::loss_l_run<double>(
         rank, outer, size, x, x_stride, t, t_stride, weight, class_, l, l_stride, of, of_stride, l_kept, l_kept_stride,
-        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class__at__stride, class__V_stride_, ignore, V, stream);
+        x_at_stride, x_V_stride, weight_at_stride, weight_V_stride, class_at_stride, class_V_stride, ignore, V, stream);
 }
 extern "C" cudaError_t loss_scaled(
     int rank, int outer, const i64* size, const float* weight, const i64* weight_stride,
@@ -1514,43 +1512,41 @@ extern "C" cudaError_t loss_e_f64(
         rank, outer, size, t, t_stride, table, e, e_stride, table_at_stride, table_V_stride, V, stream);
 }
 extern "C" cudaError_t loss_column(
-    int rank, int outer, const i64* size, const i32* class_, const i64* other, const i64* other_stride,
-    i32* column, const i64* column_stride, const i64* class__at___stride, i64 class__V_stride__, i64 V,
-    cudaStream_t stream) {
+    int rank, int outer, const i64* size, const i32* class_, const i64* other_, const i64* other_stride,
+    i32* column, const i64* column_stride, const i64* class_at__stride, i64 class_V_stride_, i64 V, cudaStream_t stream) {
     return host::loss_column_run(
-        rank, outer, size, class_, other, other_stride, column, column_stride, class__at___stride, class__V_stride__, V,
-        stream);
+        rank, outer, size, class_, other_, other_stride, column, column_stride, class_at__stride, class_V_stride_, V, stream);
 }
 extern "C" cudaError_t loss_share_f32(
     int rank, int outer, const i64* size, const float* table, const i64* table_stride,
-    const i64* other, const i64* other_stride, const compute<float>* sum_D_kept, const i64* sum_D_kept_stride,
+    const i64* other_, const i64* other_stride, const compute<float>* sum_D_kept, const i64* sum_D_kept_stride,
     float* share, const i64* share_stride, const i64* table_at__stride, i64 table_V_stride_, i64 V, cudaStream_t stream) {
     return host::loss_share_run<float>(
-        rank, outer, size, table, table_stride, other, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
+        rank, outer, size, table, table_stride, other_, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
         table_at__stride, table_V_stride_, V, stream);
 }
 extern "C" cudaError_t loss_share_f16(
     int rank, int outer, const i64* size, const f16* table, const i64* table_stride,
-    const i64* other, const i64* other_stride, const compute<f16>* sum_D_kept, const i64* sum_D_kept_stride,
+    const i64* other_, const i64* other_stride, const compute<f16>* sum_D_kept, const i64* sum_D_kept_stride,
     f16* share, const i64* share_stride, const i64* table_at__stride, i64 table_V_stride_, i64 V, cudaStream_t stream) {
     return host::loss_share_run<f16>(
-        rank, outer, size, table, table_stride, other, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
+        rank, outer, size, table, table_stride, other_, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
         table_at__stride, table_V_stride_, V, stream);
 }
 extern "C" cudaError_t loss_share_bf16(
     int rank, int outer, const i64* size, const bf16* table, const i64* table_stride,
-    const i64* other, const i64* other_stride, const compute<bf16>* sum_D_kept, const i64* sum_D_kept_stride,
+    const i64* other_, const i64* other_stride, const compute<bf16>* sum_D_kept, const i64* sum_D_kept_stride,
     bf16* share, const i64* share_stride, const i64* table_at__stride, i64 table_V_stride_, i64 V, cudaStream_t stream) {
     return host::loss_share_run<bf16>(
-        rank, outer, size, table, table_stride, other, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
+        rank, outer, size, table, table_stride, other_, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
         table_at__stride, table_V_stride_, V, stream);
 }
 extern "C" cudaError_t loss_share_f64(
     int rank, int outer, const i64* size, const double* table, const i64* table_stride,
-    const i64* other, const i64* other_stride, const compute<double>* sum_D_kept, const i64* sum_D_kept_stride,
+    const i64* other_, const i64* other_stride, const compute<double>* sum_D_kept, const i64* sum_D_kept_stride,
     double* share, const i64* share_stride, const i64* table_at__stride, i64 table_V_stride_, i64 V, cudaStream_t stream) {
     return host::loss_share_run<double>(
-        rank, outer, size, table, table_stride, other, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
+        rank, outer, size, table, table_stride, other_, other_stride, sum_D_kept, sum_D_kept_stride, share, share_stride,
         table_at__stride, table_V_stride_, V, stream);
 }
 #endif

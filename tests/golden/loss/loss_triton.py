@@ -192,9 +192,9 @@ def brief_div(x, y, T: tl.constexpr):
 
 @triton.jit(do_not_specialize=range(7, 41))
 def loss_l_row(
-    x_ptr, t_ptr, weight_ptr, class__ptr, l_ptr, of_ptr, l_kept_ptr,
+    x_ptr, t_ptr, weight_ptr, class_ptr, l_ptr, of_ptr, l_kept_ptr,
     V: tl.int64, ignore: tl.int64, x_V_size: tl.int64, x_V_stride: tl.int64, weight_V_size: tl.int64, weight_V_stride: tl.int64,
-    class__V_size: tl.int64, class__V_stride: tl.int64,
+    class_V_size: tl.int64, class_V_stride: tl.int64,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     t_r0: tl.int64, t_r1: tl.int64, t_r2: tl.int64, t_r3: tl.int64,
@@ -225,7 +225,7 @@ def loss_l_row(
     t0 = (t >= 0) & (t < V)
     picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr, weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
     # of = pick[V](class, t)
-    of = gather(class__ptr, class__V_size, class__V_stride, present, tl.int32, t)
+    of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
     x = widened(tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside), F)
     max_V = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
@@ -274,9 +274,9 @@ def loss_l_reading_2(
 
 @triton.jit(do_not_specialize=range(7, 41))
 def loss_l_loop(
-    x_ptr, t_ptr, weight_ptr, class__ptr, l_ptr, of_ptr, l_kept_ptr,
+    x_ptr, t_ptr, weight_ptr, class_ptr, l_ptr, of_ptr, l_kept_ptr,
     V: tl.int64, ignore: tl.int64, x_V_size: tl.int64, x_V_stride: tl.int64, weight_V_size: tl.int64, weight_V_stride: tl.int64,
-    class__V_size: tl.int64, class__V_stride: tl.int64,
+    class_V_size: tl.int64, class_V_stride: tl.int64,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     t_r0: tl.int64, t_r1: tl.int64, t_r2: tl.int64, t_r3: tl.int64,
@@ -306,7 +306,7 @@ def loss_l_loop(
     t0 = (t >= 0) & (t < V)
     picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr, weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
     # of = pick[V](class, t)
-    of = gather(class__ptr, class__V_size, class__V_stride, present, tl.int32, t)
+    of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
     max_V = tl.full([ROWS, 1], float("-inf"), F)
     for segment in range(0, segments):
@@ -328,10 +328,10 @@ def loss_l_loop(
 
 @triton.jit(do_not_specialize=range(9, 43))
 def loss_l_split(
-    x_ptr, t_ptr, weight_ptr, class__ptr, l_ptr, of_ptr, l_kept_ptr,
+    x_ptr, t_ptr, weight_ptr, class_ptr, l_ptr, of_ptr, l_kept_ptr,
     max_V_parts, sum_V_parts,
     V: tl.int64, ignore: tl.int64, x_V_size: tl.int64, x_V_stride: tl.int64, weight_V_size: tl.int64, weight_V_stride: tl.int64,
-    class__V_size: tl.int64, class__V_stride: tl.int64,
+    class_V_size: tl.int64, class_V_stride: tl.int64,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     t_r0: tl.int64, t_r1: tl.int64, t_r2: tl.int64, t_r3: tl.int64,
@@ -363,7 +363,7 @@ def loss_l_split(
     t0 = (t >= 0) & (t < V)
     picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr, weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
     # of = pick[V](class, t)
-    of = gather(class__ptr, class__V_size, class__V_stride, present, tl.int32, t)
+    of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
     if READING == 1:
         max_V = loss_l_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
@@ -796,31 +796,31 @@ def loss_e_kernel(
 
 @triton.jit(do_not_specialize=range(3, 8))
 def loss_column_kernel(
-    other__ptr, class__ptr, column__ptr,
-    class__V__size: tl.int64, class__V_stride_: tl.int64,
+    other_ptr, class_ptr, column_ptr,
+    class_V__size: tl.int64, class_V_stride_: tl.int64,
     rows: tl.int64,
-    other__r0: tl.int64,
-    column__r0: tl.int64,
+    other_r0: tl.int64,
+    column_r0: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, INDEX: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """One element a row."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     present = row < rows // EVEN[0] * EVEN[0]
-    other__row = other__ptr + walk(row, (), (other__r0,), 1, KINDS[0] == "across", VECTORS[0])
-    column__row = column__ptr + walk(row, (), (column__r0,), 1, KINDS[2] == "across", VECTORS[2])
-    other_ = tl.load(other__row, present)
+    other_row = other_ptr + walk(row, (), (other_r0,), 1, KINDS[0] == "across", VECTORS[0])
+    column_row = column_ptr + walk(row, (), (column_r0,), 1, KINDS[2] == "across", VECTORS[2])
+    other_ = tl.load(other_row, present)
     # column = pick[V](class, other)
-    column_ = gather(class__ptr, class__V__size, class__V_stride_, present, tl.int32, other_)
-    tl.store(column__row, column_, present)
+    column_ = gather(class_ptr, class_V__size, class_V_stride_, present, tl.int32, other_)
+    tl.store(column_row, column_, present)
 
 
 @triton.jit(do_not_specialize=range(5, 20))
 def loss_share_kernel(
-    table_ptr, other__ptr, sum_D_kept_ptr, table_V_ptr, share_ptr,
+    table_ptr, other_ptr, sum_D_kept_ptr, table_V_ptr, share_ptr,
     V: tl.int64, table_V__size: tl.int64, table_V_stride_: tl.int64,
     rows: tl.int64, r1: tl.int64,
     table_r0: tl.int64, table_r1: tl.int64,
-    other__r0: tl.int64, other__r1: tl.int64,
+    other_r0: tl.int64, other_r1: tl.int64,
     sum_D_kept_r0: tl.int64, sum_D_kept_r1: tl.int64,
     table_V_r0: tl.int64, table_V_r1: tl.int64,
     share_r0: tl.int64, share_r1: tl.int64,
@@ -834,12 +834,12 @@ def loss_share_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     present = row < rows // EVEN[0] * EVEN[0]
     table_row = table_ptr + walk(row, (r1,), (table_r1, table_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
-    other__row = other__ptr + walk(row, (r1,), (other__r1, other__r0), ROW_RANK, KINDS[1] == "across", VECTORS[1])
+    other_row = other_ptr + walk(row, (r1,), (other_r1, other_r0), ROW_RANK, KINDS[1] == "across", VECTORS[1])
     sum_D_kept_row = sum_D_kept_ptr + walk(row, (r1,), (sum_D_kept_r1, sum_D_kept_r0), ROW_RANK, KINDS[2] == "across", VECTORS[2])
     table_V_row = table_V_ptr + walk(row, (r1,), (table_V_r1, table_V_r0), ROW_RANK, KINDS[3] == "across", VECTORS[3])
     share_row = share_ptr + walk(row, (r1,), (share_r1, share_r0), ROW_RANK, KINDS[4] == "across", VECTORS[4])
     table = widened(tl.load(table_row, present), F)
-    other_ = tl.load(other__row, present)
+    other_ = tl.load(other_row, present)
     sum_D_kept = tl.load(sum_D_kept_row, present)
     # share = table / sum[D](table^2) * pick[V](table, other)
     share = brief_div(table, sum_D_kept, T) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V__size, table_V_stride_, present, F, other_), float("nan"))

@@ -226,11 +226,11 @@ template <typename T, int64_t W> struct Parts {
 
 void moving_run_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    float* run_, const int64_t* run__stride, float* last, const int64_t* last_stride,
+    float* run_, const int64_t* run_stride, float* last, const int64_t* last_stride,
     float* high, const int64_t* high_stride) {
     const int outer = rank - inner_rank;
-    const Loop<4> rows(outer, size, {run__stride, last_stride, high_stride, x_stride});
-    const Loop<4> inner(inner_rank, size + outer, {run__stride + outer, last_stride + outer, high_stride + outer, x_stride + outer});
+    const Loop<4> rows(outer, size, {run_stride, last_stride, high_stride, x_stride});
+    const Loop<4> inner(inner_rank, size + outer, {run_stride + outer, last_stride + outer, high_stride + outer, x_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -239,24 +239,24 @@ void moving_run_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto low_combine = [](float a, float b) { return float(minimum(a, b)); };
-        const auto sum_N_combine = [](float a, float b) { return float(a + b); };
-        const auto high_combine = [](float a, float b) { return float(maximum(a, b)); };
+        const auto low_combine = [](float first, float next) { return float(minimum(first, next)); };
+        const auto sum_N_combine = [](float first, float next) { return float(first + next); };
+        const auto high_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
-            [[maybe_unused]] float* run__row = run_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* run_row = run_ + (ACROSS ? 0 : rows.offset(0, row));
             [[maybe_unused]] float* last_row = last + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] float* high_row = high + (ACROSS ? 0 : rows.offset(2, row));
-            float run__held[WIDTH];
-            const float* run__here = ACROSS ? rows.load(0, run_, row, width, run__held, padded) : run__row;
-            float run__rows[WIDTH];
+            float run_held[WIDTH];
+            const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
+            float run_rows[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float run_ = float(run__here[j + l]);
-                    run__rows[j + l] = run_;
+                    const float run_ = float(run_here[j + l]);
+                    run_rows[j + l] = run_;
                 }
             }
             Parts<float, WIDTH> low_parts(segments, width);
@@ -375,7 +375,7 @@ void moving_run_run(
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float run_ = run__rows[j + l];
+                    const float run_ = run_rows[j + l];
                     const float high = high_rows[j + l];
                     // run' = run + high
                     const float run_next = run_ + high;
@@ -398,10 +398,10 @@ void moving_run_run(
 
 void moving_moving_kernel_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    float* moving_kernel_, const int64_t* moving_kernel__stride) {
+    float* moving_kernel, const int64_t* moving_kernel_stride) {
     const int outer = rank - inner_rank;
-    const Loop<2> rows(outer, size, {moving_kernel__stride, x_stride});
-    const Loop<2> inner(inner_rank, size + outer, {moving_kernel__stride + outer, x_stride + outer});
+    const Loop<2> rows(outer, size, {moving_kernel_stride, x_stride});
+    const Loop<2> inner(inner_rank, size + outer, {moving_kernel_stride + outer, x_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -410,32 +410,32 @@ void moving_moving_kernel_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto moving_kernel__combine = [](float a, float b) { return float(a + b); };
+        const auto moving_kernel_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
-            [[maybe_unused]] float* moving_kernel__row = moving_kernel_ + (ACROSS ? 0 : rows.offset(0, row));
-            Parts<float, WIDTH> moving_kernel__parts(segments, width);
+            [[maybe_unused]] float* moving_kernel_row = moving_kernel + (ACROSS ? 0 : rows.offset(0, row));
+            Parts<float, WIDTH> moving_kernel_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(moving_kernel__combine)> moving_kernel__part(0.0f, padded, moving_kernel__combine);
+                Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(moving_kernel_combine)> moving_kernel_part(0.0f, padded, moving_kernel_combine);
                 for (int64_t i = s * SEGMENT; i < end; i += span) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] float moving_kernel__held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(moving_kernel__part.now, GROUP, moving_kernel__held);
+                    [[maybe_unused]] float moving_kernel_held[GROUP];  // in registers, along a tile of one row
+                    if (!ACROSS) std::copy_n(moving_kernel_part.now, GROUP, moving_kernel_held);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* moving_kernel__now = ACROSS ? moving_kernel__part.now + j : moving_kernel__held;
+                        float* moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             // moving_kernel = sum[A, B](x)
-                            moving_kernel__now[l] = moving_kernel__combine(moving_kernel__now[l], decltype(whole)::value || l < left ? float(x) : 0.0f);
+                            moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], decltype(whole)::value || l < left ? float(x) : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -443,21 +443,21 @@ void moving_moving_kernel_run(
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if (!ACROSS) std::copy_n(moving_kernel__held, GROUP, moving_kernel__part.now);
-                    moving_kernel__part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
+                    if (!ACROSS) std::copy_n(moving_kernel_held, GROUP, moving_kernel_part.now);
+                    moving_kernel_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                 }
-                moving_kernel__parts.put(s, moving_kernel__part.template finish<!ACROSS>());
+                moving_kernel_parts.put(s, moving_kernel_part.template finish<!ACROSS>());
             });
-            [[maybe_unused]] const float* moving_kernel__rows = moving_kernel__parts.finish(moving_kernel__combine);
-            float moving_kernel__held[WIDTH];
+            [[maybe_unused]] const float* moving_kernel_rows = moving_kernel_parts.finish(moving_kernel_combine);
+            float moving_kernel_held[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float moving_kernel_ = moving_kernel__rows[j + l];
-                    moving_kernel__held[j + l] = moving_kernel_;
+                    const float moving_kernel = moving_kernel_rows[j + l];
+                    moving_kernel_held[j + l] = moving_kernel;
                 }
             }
-            rows.store(0, moving_kernel_, row, width, moving_kernel__held);
+            rows.store(0, moving_kernel, row, width, moving_kernel_held);
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -491,14 +491,14 @@ void moving_place_run(int rank, const int64_t* size, int64_t* place, const int64
 
 extern "C" void moving_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    float* run_, const int64_t* run__stride, float* last, const int64_t* last_stride,
+    float* run_, const int64_t* run_stride, float* last, const int64_t* last_stride,
     float* high, const int64_t* high_stride) {
-    moving_run_run(rank, inner_rank, size, x, x_stride, run_, run__stride, last, last_stride, high, high_stride);
+    moving_run_run(rank, inner_rank, size, x, x_stride, run_, run_stride, last, last_stride, high, high_stride);
 }
 extern "C" void moving_moving_kernel(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    float* moving_kernel_, const int64_t* moving_kernel__stride) {
-    moving_moving_kernel_run(rank, inner_rank, size, x, x_stride, moving_kernel_, moving_kernel__stride);
+    float* moving_kernel, const int64_t* moving_kernel_stride) {
+    moving_moving_kernel_run(rank, inner_rank, size, x, x_stride, moving_kernel, moving_kernel_stride);
 }
 extern "C" void moving_place(int rank, const int64_t* size, int64_t* place, const int64_t* place_stride, int64_t B) {
     moving_place_run(rank, size, place, place_stride, B);

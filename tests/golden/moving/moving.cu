@@ -42,8 +42,8 @@ template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Vector { T at
 template <typename V> __device__ inline auto element(const V& v, int k) { return v.at[k]; }
 __device__ inline i64 moving_place_element(i64 index_A, i64 index_B, i64 B) {
     // place = index[A] * B + index[B]
-    const i64 place_ = i64(u64(i64(u64(index_A) * u64(B))) + u64(index_B));
-    return place_;
+    const i64 place = i64(u64(i64(u64(index_A) * u64(B))) + u64(index_B));
+    return place;
 }
 
 template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
@@ -80,28 +80,28 @@ template <int RANK, int K, typename Index> struct Layout {
 };
 
 // LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
-// Operands: index[A], index[B], place_.
+// Operands: index[A], index[B], place.
 template <int LANES, u64 SPLAT, int RANK, typename Index>
-__device__ inline void moving_place_vector(Index i, const Layout<RANK, 3, Index>& layout, i64* place_, i64 B) {
+__device__ inline void moving_place_vector(Index i, const Layout<RANK, 3, Index>& layout, i64* place, i64 B) {
     Index at[3];
     layout.locate(i, at);
-    Vector<i64, LANES> place_s;
+    Vector<i64, LANES> places;
     #pragma unroll
-    for (int k = 0; k < LANES; k++) place_s.at[k] = moving_place_element(i64(at[0] + k * layout.step(0)), i64(at[1] + k * layout.step(1)), B);
-    store(place_ + at[2], place_s);
+    for (int k = 0; k < LANES; k++) places.at[k] = moving_place_element(i64(at[0] + k * layout.step(0)), i64(at[1] + k * layout.step(1)), B);
+    store(place + at[2], places);
 }
 
 // One vector of VEC elements a thread, 128 threads a block.
 template <int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
-moving_place_kernel(Layout<RANK, 3, Index> layout, i64* place_, i64 B) {
+moving_place_kernel(Layout<RANK, 3, Index> layout, i64* place, i64 B) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
-        moving_place_vector<VEC, SPLAT>(i, layout, place_, B);
+        moving_place_vector<VEC, SPLAT>(i, layout, place, B);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
-        for (; i < layout.n; i++) moving_place_vector<1, SPLAT>(i, layout, place_, B);
+        for (; i < layout.n; i++) moving_place_vector<1, SPLAT>(i, layout, place, B);
     }
 }
 
@@ -623,11 +623,11 @@ struct Walk {
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 moving_run_kernel(
-    const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* run__ptr, float* last_ptr,
+    const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* run_ptr, float* last_ptr,
     float* high_ptr) {
     Walk walk(rows);
     walk.start();
-    const float run_ = float(*walk.template at<1>(run__ptr));
+    const float run_ = float(*walk.template at<1>(run_ptr));
     auto x_row = walk.template keep<0>(x_ptr);
 
     struct First {
@@ -672,33 +672,33 @@ moving_run_kernel(
     // last' = high * 2
     const float last_next = high * 2.0f;
     if (walk.leader()) {
-        *walk.template at<1>(run__ptr) = run_next;
+        *walk.template at<1>(run_ptr) = run_next;
         *walk.template at<2>(last_ptr) = last_next;
         *walk.template at<3>(high_ptr) = high;
     }
 }
 
 // A row is read once to reduce it.
-// Operands: x, moving_kernel_.
+// Operands: x, moving_kernel.
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 moving_moving_kernel_kernel(
-    const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* moving_kernel__ptr) {
+    const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* moving_kernel_ptr) {
     Walk walk(rows);
     auto x_row = walk.template input<0>(x_ptr);
 
     struct First {
-        float moving_kernel_ = 0.0f;
+        float moving_kernel = 0.0f;
 
-        __device__ void add(const First& more) { moving_kernel_ = moving_kernel_ + more.moving_kernel_; }
+        __device__ void add(const First& more) { moving_kernel = moving_kernel + more.moving_kernel; }
     };
     const First first = walk.template reduce<0, First>([&](float x) {
         // moving_kernel = sum[A, B](x)
         return First{x};
     }, x_row);
     if (walk.stops(0)) return;
-    const float moving_kernel_ = first.moving_kernel_;
-    if (walk.leader()) *walk.template at<1>(moving_kernel__ptr) = moving_kernel_;
+    const float moving_kernel = first.moving_kernel;
+    if (walk.leader()) *walk.template at<1>(moving_kernel_ptr) = moving_kernel;
 }
 
 #ifndef __CUDACC_RTC__
@@ -784,7 +784,7 @@ cudaError_t launch(void (*kernel)(Layout<RANK, K, Index>, P...), const Plan<K>& 
 }
 
 cudaError_t moving_place_run(
-    int rank, const i64* size, i64* place_, const i64* place__stride, i64 B, cudaStream_t stream) {
+    int rank, const i64* size, i64* place, const i64* place_stride, i64 B, cudaStream_t stream) {
     i64 index_A_stride[64] = {};
     if (rank >= 2 && rank <= 64) index_A_stride[rank - 2] = 1;
     i64 index_B_stride[64] = {};
@@ -794,11 +794,11 @@ cudaError_t moving_place_run(
     const Operand operands[] = {
         {nullptr, index_A_stride, 0},
         {nullptr, index_B_stride, 0},
-        {place_, place__stride, int(sizeof(i64))},
+        {place, place_stride, int(sizeof(i64))},
     };
     const Plan<3> plan(rank, size, operands, VEC);
     const auto run = [&](auto kernel, int vec) {
-        return launch(kernel, plan, vec, stream, place_, i64(B));
+        return launch(kernel, plan, vec, stream, place, i64(B));
     };
     if (plan.n == 0) return cudaSuccess;
     if (plan.vec == VEC && plan.splat == SPLAT && plan.rank <= 4) {
@@ -932,14 +932,14 @@ cudaError_t launch_rows(void (*kernel)(Rows<RR, RI, K, G, Index>, P...), const R
 }
 
 cudaError_t moving_run_run(
-    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run__stride,
+    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run_stride,
     float* last, const i64* last_stride, float* high, const i64* high_stride, cudaStream_t stream) {
     constexpr int OPERANDS = 4, GATHERS = 1, MAIN = 0;
     constexpr int VEC = 16 / 4;
     constexpr u64 WIDE = 1;  // the operands that have the last dim of a row
     const RowOperand operands[] = {
         {x, x_stride, int(sizeof(float)), true},
-        {run_, run__stride, int(sizeof(float)), false},
+        {run_, run_stride, int(sizeof(float)), false},
         {last, last_stride, int(sizeof(float)), false},
         {high, high_stride, int(sizeof(float)), false},
     };
@@ -1008,13 +1008,13 @@ cudaError_t moving_run_run(
 
 cudaError_t moving_moving_kernel_run(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride,
-    float* moving_kernel_, const i64* moving_kernel__stride, cudaStream_t stream) {
+    float* moving_kernel, const i64* moving_kernel_stride, cudaStream_t stream) {
     constexpr int OPERANDS = 2, GATHERS = 1, MAIN = 0;
     constexpr int VEC = 16 / 4;
     constexpr u64 WIDE = 1;  // the operands that have the last dim of a row
     const RowOperand operands[] = {
         {x, x_stride, int(sizeof(float)), true},
-        {moving_kernel_, moving_kernel__stride, int(sizeof(float)), false},
+        {moving_kernel, moving_kernel_stride, int(sizeof(float)), false},
     };
     RowPlan<OPERANDS> plan(rank, outer, size, operands, MAIN);
     if (plan.count[0] == 0) return cudaSuccess;
@@ -1024,7 +1024,7 @@ cudaError_t moving_moving_kernel_run(
         using Chosen = typename decltype(way)::Walk;
         return launch_rows<Chosen>(
             moving_moving_kernel_kernel<Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, x,
-            moving_kernel_);
+            moving_kernel);
     };
     const i64 row_count = plan.count[0];
     const i64 elements = plan.count[1];
@@ -1070,19 +1070,18 @@ cudaError_t moving_moving_kernel_run(
 // `outer` of the `rank` dims are the rows'. What a pass leaves for the next is an argument of both; work space of its own comes
 // from cudaMallocAsync.
 extern "C" cudaError_t moving_run(
-    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run__stride,
+    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run_stride,
     float* last, const i64* last_stride, float* high, const i64* high_stride, cudaStream_t stream) {
     return host::moving_run_run(
-        rank, outer, size, x, x_stride, run_, run__stride, last, last_stride, high, high_stride, stream);
+        rank, outer, size, x, x_stride, run_, run_stride, last, last_stride, high, high_stride, stream);
 }
 extern "C" cudaError_t moving_moving_kernel(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride,
-    float* moving_kernel_, const i64* moving_kernel__stride, cudaStream_t stream) {
-    return host::moving_moving_kernel_run(
-        rank, outer, size, x, x_stride, moving_kernel_, moving_kernel__stride, stream);
+    float* moving_kernel, const i64* moving_kernel_stride, cudaStream_t stream) {
+    return host::moving_moving_kernel_run(rank, outer, size, x, x_stride, moving_kernel, moving_kernel_stride, stream);
 }
 extern "C" cudaError_t moving_place(
-    int rank, const i64* size, i64* place_, const i64* place__stride, i64 B, cudaStream_t stream) {
-    return host::moving_place_run(rank, size, place_, place__stride, B, stream);
+    int rank, const i64* size, i64* place, const i64* place_stride, i64 B, cudaStream_t stream) {
+    return host::moving_place_run(rank, size, place, place_stride, B, stream);
 }
 #endif

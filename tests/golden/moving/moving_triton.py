@@ -321,10 +321,10 @@ def moving_run_split(
 
 @triton.jit(do_not_specialize=range(2, 9))
 def moving_moving_kernel_row(
-    x_ptr, moving_kernel__ptr,
+    x_ptr, moving_kernel_ptr,
     rows: tl.int64, length: tl.int64, n1_: tl.int64,
     x_r0: tl.int64, x_n0: tl.int64, x_n1: tl.int64,
-    moving_kernel__r0: tl.int64,
+    moving_kernel_r0: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -337,11 +337,11 @@ def moving_moving_kernel_row(
     sizes = (n1_,)
     x_steps = (x_n1, x_n0)
     x_row = x_ptr + walk(row, (), (x_r0,), 1, KINDS[0] == "across", VECTORS[0])
-    moving_kernel__row = moving_kernel__ptr + walk(row, (), (moving_kernel__r0,), 1, KINDS[1] == "across", VECTORS[1])
+    moving_kernel_row = moving_kernel_ptr + walk(row, (), (moving_kernel_r0,), 1, KINDS[1] == "across", VECTORS[1])
     x = tl.load(x_row + walk(column, sizes, x_steps, RANK, KINDS[0] == "along", VECTORS[0]), inside)
     # moving_kernel = sum[A, B](x)
-    moving_kernel_ = tl.reduce(tl.where(inside, x, 0.0), 1, plus, keep_dims=True)
-    tl.store(moving_kernel__row, moving_kernel_, present)
+    moving_kernel = tl.reduce(tl.where(inside, x, 0.0), 1, plus, keep_dims=True)
+    tl.store(moving_kernel_row, moving_kernel, present)
 
 
 @triton.jit
@@ -349,25 +349,25 @@ def moving_moving_kernel_reading_1(
     x_row, segment, present, length, sizes, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, RANK: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr
 ):
-    """What a segment adds to moving_kernel_."""
-    moving_kernel__tile = tl.full([ROWS, BLOCK], 0.0, tl.float32)
+    """What a segment adds to moving_kernel."""
+    moving_kernel_tile = tl.full([ROWS, BLOCK], 0.0, tl.float32)
     first = tl.cast(segment, INDEX) * SEGMENT
     for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
         column = start + tl.arange(0, BLOCK)[None, :]
         inside = present & (column < length)
         x = tl.load(x_row + walk(column, sizes, x_steps, RANK, KINDS[0] == "along", VECTORS[0]), inside)
         # moving_kernel = sum[A, B](x)
-        moving_kernel__tile += tl.where(inside, x, 0.0)
-    moving_kernel_ = tl.reduce(moving_kernel__tile, 1, plus, keep_dims=True)
-    return moving_kernel_
+        moving_kernel_tile += tl.where(inside, x, 0.0)
+    moving_kernel = tl.reduce(moving_kernel_tile, 1, plus, keep_dims=True)
+    return moving_kernel
 
 
 @triton.jit(do_not_specialize=range(2, 9))
 def moving_moving_kernel_loop(
-    x_ptr, moving_kernel__ptr,
+    x_ptr, moving_kernel_ptr,
     rows: tl.int64, length: tl.int64, n1_: tl.int64,
     x_r0: tl.int64, x_n0: tl.int64, x_n1: tl.int64,
-    moving_kernel__r0: tl.int64,
+    moving_kernel_r0: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr,
 ):  # fmt: skip
@@ -379,23 +379,23 @@ def moving_moving_kernel_loop(
     sizes = (n1_,)
     x_steps = (x_n1, x_n0)
     x_row = x_ptr + walk(row, (), (x_r0,), 1, KINDS[0] == "across", VECTORS[0])
-    moving_kernel__row = moving_kernel__ptr + walk(row, (), (moving_kernel__r0,), 1, KINDS[1] == "across", VECTORS[1])
-    moving_kernel_ = tl.full([ROWS, 1], 0.0, tl.float32)
+    moving_kernel_row = moving_kernel_ptr + walk(row, (), (moving_kernel_r0,), 1, KINDS[1] == "across", VECTORS[1])
+    moving_kernel = tl.full([ROWS, 1], 0.0, tl.float32)
     for segment in range(0, segments):
-        moving_kernel__part = moving_moving_kernel_reading_1(
+        moving_kernel_part = moving_moving_kernel_reading_1(
             x_row, segment, present, length, sizes, x_steps, KINDS, VECTORS, RANK, ROWS, BLOCK, SEGMENT, INDEX
         )
-        moving_kernel_ += moving_kernel__part
-    tl.store(moving_kernel__row, moving_kernel_, present)
+        moving_kernel += moving_kernel_part
+    tl.store(moving_kernel_row, moving_kernel, present)
 
 
 @triton.jit(do_not_specialize=range(3, 10))
 def moving_moving_kernel_split(
-    x_ptr, moving_kernel__ptr,
-    moving_kernel__parts,
+    x_ptr, moving_kernel_ptr,
+    moving_kernel_parts,
     rows: tl.int64, length: tl.int64, n1_: tl.int64,
     x_r0: tl.int64, x_n0: tl.int64, x_n1: tl.int64,
-    moving_kernel__r0: tl.int64,
+    moving_kernel_r0: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, PARTS: tl.constexpr, READING: tl.constexpr,
 ):  # fmt: skip
@@ -409,20 +409,20 @@ def moving_moving_kernel_split(
     sizes = (n1_,)
     x_steps = (x_n1, x_n0)
     x_row = x_ptr + walk(row, (), (x_r0,), 1, KINDS[0] == "across", VECTORS[0])
-    moving_kernel__row = moving_kernel__ptr + walk(row, (), (moving_kernel__r0,), 1, KINDS[1] == "across", VECTORS[1])
+    moving_kernel_row = moving_kernel_ptr + walk(row, (), (moving_kernel_r0,), 1, KINDS[1] == "across", VECTORS[1])
     if READING == 1:
-        moving_kernel_ = moving_moving_kernel_reading_1(
+        moving_kernel = moving_moving_kernel_reading_1(
             x_row, segment, present, length, sizes, x_steps, KINDS, VECTORS, RANK, ROWS, BLOCK, SEGMENT, INDEX
         )
-        tl.store(moving_kernel__parts + row * segments + segment, moving_kernel_, present)
+        tl.store(moving_kernel_parts + row * segments + segment, moving_kernel, present)
     if READING > 1:
-        moving_kernel__all = tl.full([ROWS, PARTS], 0.0, tl.float32)
+        moving_kernel_all = tl.full([ROWS, PARTS], 0.0, tl.float32)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            moving_kernel__all += tl.load(moving_kernel__parts + row * segments + lane, present & (lane < segments), 0.0)
-        moving_kernel_ = tl.reduce(moving_kernel__all, 1, plus, keep_dims=True)
+            moving_kernel_all += tl.load(moving_kernel_parts + row * segments + lane, present & (lane < segments), 0.0)
+        moving_kernel = tl.reduce(moving_kernel_all, 1, plus, keep_dims=True)
     if READING == 2:
-        tl.store(moving_kernel__row, moving_kernel_, present)
+        tl.store(moving_kernel_row, moving_kernel, present)
 
 
 @triton.jit
@@ -434,7 +434,7 @@ def moving_place_element(index_A, index_B, B):
 
 @triton.jit
 def moving_place_block(
-    place__ptr, B, first, lane, mask, sizes, index_A_steps, index_B_steps, place__steps, index_A_first, index_B_first,
+    place_ptr, B, first, lane, mask, sizes, index_A_steps, index_B_steps, place_steps, index_A_first, index_B_first,
     KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr
 ):
     """Load, compute and store one block."""
@@ -443,22 +443,22 @@ def moving_place_block(
     index_A_at = offset(first, lane, sizes, index_A_steps, index_A_kind, RANK, INDEX, 1)
     index_B_kind: tl.constexpr = KINDS[1]
     index_B_at = offset(first, lane, sizes, index_B_steps, index_B_kind, RANK, INDEX, 1)
-    place__kind: tl.constexpr = KINDS[2]
-    place__at = place(place__ptr, first, lane, sizes, place__steps, place__kind, RANK, INDEX)
+    place_kind: tl.constexpr = KINDS[2]
+    place_at = place(place_ptr, first, lane, sizes, place_steps, place_kind, RANK, INDEX)
     index_A = index_A_first + index_A_at.to(tl.int64)
     index_B = index_B_first + index_B_at.to(tl.int64)
     place_ = moving_place_element(index_A, index_B, B)
-    tl.store(place__at, place_, mask)
+    tl.store(place_at, place_, mask)
 
 
 @triton.jit(do_not_specialize=range(1, 20))
 def moving_place_kernel(
-    place__ptr,
+    place_ptr,
     B: tl.int64,
     numel: tl.int64, n1: tl.int64, n2: tl.int64, n3: tl.int64,
     index_A_0: tl.int64, index_A_1: tl.int64, index_A_2: tl.int64, index_A_3: tl.int64,
     index_B_0: tl.int64, index_B_1: tl.int64, index_B_2: tl.int64, index_B_3: tl.int64,
-    place__0: tl.int64, place__1: tl.int64, place__2: tl.int64, place__3: tl.int64,
+    place_0: tl.int64, place_1: tl.int64, place_2: tl.int64, place_3: tl.int64,
     index_A_first: tl.int64, index_B_first: tl.int64,
     KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -468,15 +468,15 @@ def moving_place_kernel(
     sizes = (n1, n2, n3)
     index_A_steps = (index_A_0, index_A_1, index_A_2, index_A_3)
     index_B_steps = (index_B_0, index_B_1, index_B_2, index_B_3)
-    place__steps = (place__0, place__1, place__2, place__3)
+    place_steps = (place_0, place_1, place_2, place_3)
     if first + BLOCK <= numel:
         moving_place_block(
-            place__ptr, B, first, lane, None, sizes, index_A_steps, index_B_steps, place__steps, index_A_first, index_B_first,
-            KINDS, RANK, INDEX
+            place_ptr, B, first, lane, None, sizes, index_A_steps, index_B_steps, place_steps, index_A_first, index_B_first, KINDS,
+            RANK, INDEX
         )
     else:
         moving_place_block(
-            place__ptr, B, first, lane, lane[0] + lane[1] < numel - first, sizes, index_A_steps, index_B_steps, place__steps,
+            place_ptr, B, first, lane, lane[0] + lane[1] < numel - first, sizes, index_A_steps, index_B_steps, place_steps,
             index_A_first, index_B_first, KINDS, RANK, INDEX
         )
 

@@ -165,11 +165,11 @@ template <typename T> inline T sign(T x) { return T((x > 0) - (x < T(0))); }
 
 template <typename T, typename F>
 inline void numbers_y_element(
-    F x, int32_t k, int64_t b, uint8_t s, float x_stride_, double double_, int64_t index_N, F c, F bound, F N, T a,
+    F x_, int32_t k, int64_t b, uint8_t s, float x_stride, double double_, int64_t index_N, F c, F bound, F N, T a,
     int32_t big, int32_t odd, int32_t n_, int8_t m, int8_t N_i8, int64_t s5, bool s6, f16 a_f16, F s8, double s9,
     bool even, F& y, int32_t& z, int64_t& w, bool& u, F& half, double& d, int64_t& wide, bool& mask) {
     // y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
-    const F t0 = x * c;
+    const F t0 = x_ * c;
     const F t1 = (t0 + bound) * (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448)) + F(sizeof(F) == 4 ? F(INFINITY) : 1e+39);
     const F t2 = F((sizeof(T) == 4 ? to<T>(1.0000001f) : to<T>(1.0000000596046448))) * F(a);
     y = t1 - N + t2;
@@ -179,25 +179,25 @@ inline void numbers_y_element(
     const int64_t t5 = b * int64_t(3000000000) - int64_t(9223372036854775807) + int64_t(shift_left(k, n_));
     w = t5 - int64_t(int8_t(N_i8 * m)) + s5;
     // u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
-    u = ((k > n_) || ((x != 0) && (!(s == uint8_t(2))))) && s6;
+    u = ((k > n_) || ((x_ != 0) && (!(s == uint8_t(2))))) && s6;
     // half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    const F t8 = F(float(a_f16)) * x + F(index_N) + F(float(to<f16>(0.1)) * float(to<f16>(int64_t(k))));
+    const F t8 = F(float(a_f16)) * x_ + F(index_N) + F(float(to<f16>(0.1)) * float(to<f16>(int64_t(k))));
     half = t8 - F(float(to<f16>(b)));
     // d = x * c + 0.1 + mix / N + double * sign(n)
     d = double(t0 + F(0.1) + s8) + double_ * s9;
     // wide = k * 2
     const int32_t wide_value = k * 2;
     // mask = (x > 0 if even else isfinite(x_stride)) or 1 > 2
-    mask = (even ? (x > F(0)) : std::isfinite(x_stride_)) || false;
+    mask = (even ? (x_ > F(0)) : std::isfinite(x_stride)) || false;
     wide = int64_t(wide_value);
 }
 
 inline void numbers_v_element(
-    uint8_t s, float x_stride_, double double_, uint8_t n_, uint8_t& v, float& brain, float& fixed) {
+    uint8_t s, float x_stride, double double_, uint8_t n_, uint8_t& v, float& brain, float& fixed) {
     // v = s * 3 + u8(n) + u8(2.5)
     v = uint8_t(uint8_t(uint8_t(s * uint8_t(3)) + n_) + uint8_t(2));
     // brain = x_stride * 0.1 + bf16(double)
-    brain = x_stride_ * 0.1f + float(to<bf16>(double_));
+    brain = x_stride * 0.1f + float(to<bf16>(double_));
     // fixed = 1.000000059604644775390626
     fixed = 1.0000001f;
 }
@@ -305,9 +305,9 @@ template <int K> struct Loop {
 
 template <typename T>
 void numbers_y_run(
-    int rank, const int64_t* size, const T* x, const int64_t* x_stride, const int32_t* k, const int64_t* k_stride,
+    int rank, const int64_t* size, const T* x_, const int64_t* x_stride_, const int32_t* k, const int64_t* k_stride,
     const int64_t* b, const int64_t* b_stride, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     T* y, const int64_t* y_stride, int32_t* z, const int64_t* z_stride, int64_t* w, const int64_t* w_stride,
     bool* u, const int64_t* u_stride, f16* half, const int64_t* half_stride, double* d, const int64_t* d_stride,
     int64_t* wide, const int64_t* wide_stride, bool* mask, const int64_t* mask_stride, double a, int64_t n_, int64_t m,
@@ -324,22 +324,22 @@ void numbers_y_run(
     const bool even = ((n_ > int64_t(1)) || (!(m > int64_t(1)))) && (n_ < int64_t(9));  // even = ((n > 1) | ~(m > 1)) & (n < 9)
     int64_t index_N_stride[64] = {};
     index_N_stride[rank - 1] = 1;
-    const Loop<15> loop(rank, size, {x_stride, k_stride, b_stride, s_stride, x_stride__stride, double__stride, index_N_stride, y_stride, z_stride, w_stride, u_stride, half_stride, d_stride, wide_stride, mask_stride});
+    const Loop<15> loop(rank, size, {x_stride_, k_stride, b_stride, s_stride, x_stride_stride, double_stride, index_N_stride, y_stride, z_stride, w_stride, u_stride, half_stride, d_stride, wide_stride, mask_stride});
     const int64_t tiles = (loop.numel + TILE - 1) / TILE;
     parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
         const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
         T x_buffer[TILE];
-        const T* x_tile = loop.load(0, x, begin, n, x_buffer);
+        const T* x_tile = loop.load(0, x_, begin, n, x_buffer);
         int32_t k_buffer[TILE];
         const int32_t* k_tile = loop.load(1, k, begin, n, k_buffer);
         int64_t b_buffer[TILE];
         const int64_t* b_tile = loop.load(2, b, begin, n, b_buffer);
         uint8_t s_buffer[TILE];
         const uint8_t* s_tile = loop.load(3, s, begin, n, s_buffer);
-        float x_stride__buffer[TILE];
-        const float* x_stride__tile = loop.load(4, x_stride_, begin, n, x_stride__buffer);
-        double double__buffer[TILE];
-        const double* double__tile = loop.load(5, double_, begin, n, double__buffer);
+        float x_stride_buffer[TILE];
+        const float* x_stride_tile = loop.load(4, x_stride, begin, n, x_stride_buffer);
+        double double_buffer[TILE];
+        const double* double_tile = loop.load(5, double_, begin, n, double_buffer);
         int64_t index_N_buffer[TILE];
         const int64_t* index_N_tile = loop.positions(6, begin, n, index_N_buffer);
         T y_buffer[TILE];
@@ -378,7 +378,7 @@ void numbers_y_run(
             bool mask_i;
             numbers_y_element<T, F>(
                 F(x_tile[i]), int32_t(k_tile[i]), int64_t(b_tile[i]), uint8_t(s_tile[i]),
-                float(x_stride__tile[i]), double(double__tile[i]), int64_t(index_N_tile[i]), c, bound, F(N),
+                float(x_stride_tile[i]), double(double_tile[i]), int64_t(index_N_tile[i]), c, bound, F(N),
                 to<T>(a), big, odd, int32_t(n_), int8_t(m), int8_t(N), s5, s6, to<f16>(a), s8, s9, even, y_i,
                 z_i, w_i, u_i, half_i, d_i, wide_i, mask_i);
             y_tile[i] = y_i;
@@ -403,19 +403,19 @@ void numbers_y_run(
 
 void numbers_v_run(
     int rank, const int64_t* size, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     uint8_t* v, const int64_t* v_stride, bf16* brain, const int64_t* brain_stride,
     float* fixed, const int64_t* fixed_stride, int64_t n_) {
-    const Loop<6> loop(rank, size, {s_stride, x_stride__stride, double__stride, v_stride, brain_stride, fixed_stride});
+    const Loop<6> loop(rank, size, {s_stride, x_stride_stride, double_stride, v_stride, brain_stride, fixed_stride});
     const int64_t tiles = (loop.numel + TILE - 1) / TILE;
     parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
         const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
         uint8_t s_buffer[TILE];
         const uint8_t* s_tile = loop.load(0, s, begin, n, s_buffer);
-        float x_stride__buffer[TILE];
-        const float* x_stride__tile = loop.load(1, x_stride_, begin, n, x_stride__buffer);
-        double double__buffer[TILE];
-        const double* double__tile = loop.load(2, double_, begin, n, double__buffer);
+        float x_stride_buffer[TILE];
+        const float* x_stride_tile = loop.load(1, x_stride, begin, n, x_stride_buffer);
+        double double_buffer[TILE];
+        const double* double_tile = loop.load(2, double_, begin, n, double_buffer);
         uint8_t v_buffer[TILE];
         uint8_t* v_place = loop.dense(3, v, begin, n);
         uint8_t* v_tile = v_place ? v_place : v_buffer;
@@ -431,8 +431,8 @@ void numbers_v_run(
             float brain_i;
             float fixed_i;
             numbers_v_element(
-                uint8_t(s_tile[i]), float(x_stride__tile[i]), double(double__tile[i]), uint8_t(n_), v_i,
-                brain_i, fixed_i);
+                uint8_t(s_tile[i]), float(x_stride_tile[i]), double(double_tile[i]), uint8_t(n_), v_i, brain_i,
+                fixed_i);
             v_tile[i] = v_i;
             brain_tile[i] = brain_i;
             fixed_tile[i] = fixed_i;
@@ -446,63 +446,63 @@ void numbers_v_run(
 }  // namespace
 
 extern "C" void numbers_y_f32(
-    int rank, const int64_t* size, const float* x, const int64_t* x_stride, const int32_t* k, const int64_t* k_stride,
+    int rank, const int64_t* size, const float* x_, const int64_t* x_stride_, const int32_t* k, const int64_t* k_stride,
     const int64_t* b, const int64_t* b_stride, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     float* y, const int64_t* y_stride, int32_t* z, const int64_t* z_stride, int64_t* w, const int64_t* w_stride,
     bool* u, const int64_t* u_stride, f16* half, const int64_t* half_stride, double* d, const int64_t* d_stride,
     int64_t* wide, const int64_t* wide_stride, bool* mask, const int64_t* mask_stride, double a, int64_t n_, int64_t m,
     double low, int64_t N) {
     numbers_y_run<float>(
-    rank, size, x, x_stride, k, k_stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride, double_,
-    double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide,
-    wide_stride, mask, mask_stride, a, n_, m, low, N);
+    rank, size, x_, x_stride_, k, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride, y,
+    y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride, mask,
+    mask_stride, a, n_, m, low, N);
 }
 extern "C" void numbers_y_f16(
-    int rank, const int64_t* size, const f16* x, const int64_t* x_stride, const int32_t* k, const int64_t* k_stride,
+    int rank, const int64_t* size, const f16* x_, const int64_t* x_stride_, const int32_t* k, const int64_t* k_stride,
     const int64_t* b, const int64_t* b_stride, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     f16* y, const int64_t* y_stride, int32_t* z, const int64_t* z_stride, int64_t* w, const int64_t* w_stride,
     bool* u, const int64_t* u_stride, f16* half, const int64_t* half_stride, double* d, const int64_t* d_stride,
     int64_t* wide, const int64_t* wide_stride, bool* mask, const int64_t* mask_stride, double a, int64_t n_, int64_t m,
     double low, int64_t N) {
     numbers_y_run<f16>(
-    rank, size, x, x_stride, k, k_stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride, double_,
-    double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide,
-    wide_stride, mask, mask_stride, a, n_, m, low, N);
+    rank, size, x_, x_stride_, k, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride, y,
+    y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride, mask,
+    mask_stride, a, n_, m, low, N);
 }
 extern "C" void numbers_y_bf16(
-    int rank, const int64_t* size, const bf16* x, const int64_t* x_stride, const int32_t* k, const int64_t* k_stride,
+    int rank, const int64_t* size, const bf16* x_, const int64_t* x_stride_, const int32_t* k, const int64_t* k_stride,
     const int64_t* b, const int64_t* b_stride, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     bf16* y, const int64_t* y_stride, int32_t* z, const int64_t* z_stride, int64_t* w, const int64_t* w_stride,
     bool* u, const int64_t* u_stride, f16* half, const int64_t* half_stride, double* d, const int64_t* d_stride,
     int64_t* wide, const int64_t* wide_stride, bool* mask, const int64_t* mask_stride, double a, int64_t n_, int64_t m,
     double low, int64_t N) {
     numbers_y_run<bf16>(
-    rank, size, x, x_stride, k, k_stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride, double_,
-    double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide,
-    wide_stride, mask, mask_stride, a, n_, m, low, N);
+    rank, size, x_, x_stride_, k, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride, y,
+    y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride, mask,
+    mask_stride, a, n_, m, low, N);
 }
 extern "C" void numbers_y_f64(
-    int rank, const int64_t* size, const double* x, const int64_t* x_stride, const int32_t* k, const int64_t* k_stride,
+    int rank, const int64_t* size, const double* x_, const int64_t* x_stride_, const int32_t* k, const int64_t* k_stride,
     const int64_t* b, const int64_t* b_stride, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     double* y, const int64_t* y_stride, int32_t* z, const int64_t* z_stride, int64_t* w, const int64_t* w_stride,
     bool* u, const int64_t* u_stride, f16* half, const int64_t* half_stride, double* d, const int64_t* d_stride,
     int64_t* wide, const int64_t* wide_stride, bool* mask, const int64_t* mask_stride, double a, int64_t n_, int64_t m,
     double low, int64_t N) {
     numbers_y_run<double>(
-    rank, size, x, x_stride, k, k_stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride, double_,
-    double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide,
-    wide_stride, mask, mask_stride, a, n_, m, low, N);
+    rank, size, x_, x_stride_, k, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride, y,
+    y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride, mask,
+    mask_stride, a, n_, m, low, N);
 }
 extern "C" void numbers_v(
     int rank, const int64_t* size, const uint8_t* s, const int64_t* s_stride,
-    const float* x_stride_, const int64_t* x_stride__stride, const double* double_, const int64_t* double__stride,
+    const float* x_stride, const int64_t* x_stride_stride, const double* double_, const int64_t* double_stride,
     uint8_t* v, const int64_t* v_stride, bf16* brain, const int64_t* brain_stride,
     float* fixed, const int64_t* fixed_stride, int64_t n_) {
     numbers_v_run(
-    rank, size, s, s_stride, x_stride_, x_stride__stride, double_, double__stride, v, v_stride, brain, brain_stride,
-    fixed, fixed_stride, n_);
+    rank, size, s, s_stride, x_stride, x_stride_stride, double_, double_stride, v, v_stride, brain, brain_stride, fixed,
+    fixed_stride, n_);
 }

@@ -157,7 +157,7 @@ template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k
 }
 template <typename T, typename F>
 __device__ inline void numbers_y_element(
-    F x, i32 k_, i64 b, u8 s, float x_stride_, double double_, i64 index_N, F c, F bound, F N, T a, i32 big, i32 odd,
+    F x, i32 k_, i64 b, u8 s, float x_stride, double double_, i64 index_N, F c, F bound, F N, T a, i32 big, i32 odd,
     i32 n, i8 m, i8 N_i8, i64 s5, bool s6, f16 a_f16, F s8, double s9, bool even, F& y, i32& z, i64& w, bool& u,
     F& half, double& d, i64& wide, bool& mask) {
     // y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
@@ -181,15 +181,15 @@ __device__ inline void numbers_y_element(
     // wide = k * 2
     const i32 wide_value = i32(u32(k_) * u32(2));
     // mask = (x > 0 if even else isfinite(x_stride)) or 1 > 2
-    mask = (even ? (x > F(0)) : isfinite(x_stride_)) || false;
+    mask = (even ? (x > F(0)) : isfinite(x_stride)) || false;
     wide = i64(wide_value);
 }
 
-__device__ inline void numbers_v_element(u8 s, float x_stride_, double double_, u8 n, u8& v, float& brain, float& fixed) {
+__device__ inline void numbers_v_element(u8 s, float x_stride, double double_, u8 n, u8& v, float& brain, float& fixed) {
     // v = s * 3 + u8(n) + u8(2.5)
     v = u8(u32(u8(u32(u8(u32(s) * u32(u8(3)))) + u32(n))) + u32(u8(2)));
     // brain = x_stride * 0.1 + bf16(double)
-    brain = fused<bf16>(x_stride_, 0.1f, float(to<bf16>(double_)));
+    brain = fused<bf16>(x_stride, 0.1f, float(to<bf16>(double_)));
     // fixed = 1.000000059604644775390626
     fixed = 1.0000001f;
 }
@@ -228,22 +228,22 @@ template <int RANK, int K, typename Index> struct Layout {
 };
 
 // LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
-// Operands: x, k_, b, s, x_stride_, double_, index[N], y, z, w, u, half, d, wide, mask.
+// Operands: x, k_, b, s, x_stride, double_, index[N], y, z, w, u, half, d, wide, mask.
 template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void numbers_y_vector(
     Index i, const Layout<RANK, 15, Index>& layout, const T* x, const i32* k_, const i64* b, const u8* s,
-    const float* x_stride_, const double* double_, T* y, i32* z, i64* w, bool* u, f16* half, double* d, i64* wide,
+    const float* x_stride, const double* double_, T* y, i32* z, i64* w, bool* u, f16* half, double* d, i64* wide,
     bool* mask, compute<T> c, compute<T> bound, compute<T> N, double a, i32 big, i32 odd, i32 n, i8 m, i8 N_i8, i64 s5,
     bool s6, double a_f16, compute<T> s8, double s9, bool even) {
     using F = compute<T>;
     Index at[15];
     layout.locate(i, at);
     const auto xs = load<LANES, SPLAT & 1>(x + at[0]);
-    const auto k_s = load<LANES, SPLAT & 2>(k_ + at[1]);
+    const auto ks = load<LANES, SPLAT & 2>(k_ + at[1]);
     const auto bs = load<LANES, SPLAT & 4>(b + at[2]);
     const auto ss = load<LANES, SPLAT & 8>(s + at[3]);
-    const auto x_stride_s = load<LANES, SPLAT & 16>(x_stride_ + at[4]);
-    const auto double_s = load<LANES, SPLAT & 32>(double_ + at[5]);
+    const auto x_strides = load<LANES, SPLAT & 16>(x_stride + at[4]);
+    const auto doubles = load<LANES, SPLAT & 32>(double_ + at[5]);
     Vector<T, LANES> ys;
     Vector<i32, LANES> zs;
     Vector<i64, LANES> ws;
@@ -263,8 +263,8 @@ __device__ inline void numbers_y_vector(
         i64 wide_k;
         bool mask_k;
         numbers_y_element<T, F>(
-            F(element(xs, k)), i32(element(k_s, k)), i64(element(bs, k)), u8(element(ss, k)),
-            float(element(x_stride_s, k)), double(element(double_s, k)), i64(at[6] + k * layout.step(6)), c,
+            F(element(xs, k)), i32(element(ks, k)), i64(element(bs, k)), u8(element(ss, k)),
+            float(element(x_strides, k)), double(element(doubles, k)), i64(at[6] + k * layout.step(6)), c,
             bound, N, to<T>(a), big, odd, n, m, N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k,
             u_k, half_k, d_k, wide_k, mask_k);
         ys.at[k] = T(y_k);
@@ -290,7 +290,7 @@ __device__ inline void numbers_y_vector(
 template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 numbers_y_kernel(
-    Layout<RANK, 15, Index> layout, const T* x, const i32* k_, const i64* b, const u8* s, const float* x_stride_,
+    Layout<RANK, 15, Index> layout, const T* x, const i32* k_, const i64* b, const u8* s, const float* x_stride,
     const double* double_, T* y, i32* z, i64* w, bool* u, f16* half, double* d, i64* wide, bool* mask, compute<T> c,
     compute<T> bound, compute<T> N, double a, i32 big, i32 odd, i32 n, i8 m, i8 N_i8, i64 s5, bool s6, double a_f16,
     compute<T> s8, double s9, bool even) {
@@ -298,27 +298,27 @@ numbers_y_kernel(
     if (i >= layout.n) return;
     if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
         numbers_y_vector<T, VEC, SPLAT>(
-            i, layout, x, k_, b, s, x_stride_, double_, y, z, w, u, half, d, wide, mask, c, bound, N, a, big, odd, n,
-            m, N_i8, s5, s6, a_f16, s8, s9, even);
+            i, layout, x, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, N, a, big, odd, n, m,
+            N_i8, s5, s6, a_f16, s8, s9, even);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) numbers_y_vector<T, 1, SPLAT>(
-            i, layout, x, k_, b, s, x_stride_, double_, y, z, w, u, half, d, wide, mask, c, bound,
-            N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);
+            i, layout, x, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, N,
+            a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);
     }
 }
 
 // LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
-// Operands: s, x_stride_, double_, v, brain, fixed.
+// Operands: s, x_stride, double_, v, brain, fixed.
 template <int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void numbers_v_vector(
-    Index i, const Layout<RANK, 6, Index>& layout, const u8* s, const float* x_stride_, const double* double_, u8* v,
+    Index i, const Layout<RANK, 6, Index>& layout, const u8* s, const float* x_stride, const double* double_, u8* v,
     bf16* brain, float* fixed, u8 n) {
     Index at[6];
     layout.locate(i, at);
     const auto ss = load<LANES, SPLAT & 1>(s + at[0]);
-    const auto x_stride_s = load<LANES, SPLAT & 2>(x_stride_ + at[1]);
-    const auto double_s = load<LANES, SPLAT & 4>(double_ + at[2]);
+    const auto x_strides = load<LANES, SPLAT & 2>(x_stride + at[1]);
+    const auto doubles = load<LANES, SPLAT & 4>(double_ + at[2]);
     Vector<u8, LANES> vs;
     Vector<bf16, LANES> brains;
     Vector<float, LANES> fixeds;
@@ -328,8 +328,8 @@ __device__ inline void numbers_v_vector(
         float brain_k;
         float fixed_k;
         numbers_v_element(
-            u8(element(ss, k)), float(element(x_stride_s, k)), double(element(double_s, k)), n, v_k,
-            brain_k, fixed_k);
+            u8(element(ss, k)), float(element(x_strides, k)), double(element(doubles, k)), n, v_k, brain_k,
+            fixed_k);
         vs.at[k] = v_k;
         brains.at[k] = bf16(brain_k);
         fixeds.at[k] = fixed_k;
@@ -343,15 +343,15 @@ __device__ inline void numbers_v_vector(
 template <int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 numbers_v_kernel(
-    Layout<RANK, 6, Index> layout, const u8* s, const float* x_stride_, const double* double_, u8* v, bf16* brain,
+    Layout<RANK, 6, Index> layout, const u8* s, const float* x_stride, const double* double_, u8* v, bf16* brain,
     float* fixed, u8 n) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
-        numbers_v_vector<VEC, SPLAT>(i, layout, s, x_stride_, double_, v, brain, fixed, n);
+        numbers_v_vector<VEC, SPLAT>(i, layout, s, x_stride, double_, v, brain, fixed, n);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
-        for (; i < layout.n; i++) numbers_v_vector<1, SPLAT>(i, layout, s, x_stride_, double_, v, brain, fixed, n);
+        for (; i < layout.n; i++) numbers_v_vector<1, SPLAT>(i, layout, s, x_stride, double_, v, brain, fixed, n);
     }
 }
 
@@ -459,9 +459,9 @@ cudaError_t launch(void (*kernel)(Layout<RANK, K, Index>, P...), const Plan<K>& 
 
 template <typename T>
 cudaError_t numbers_y_run(
-    int rank, const i64* size, const T* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const T* x, const i64* x_stride_, const i32* k_, const i64* k_stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
-    const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
+    const float* x_stride, const i64* x_stride_stride, const double* double_, const i64* double_stride,
     T* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride, bool* u, const i64* u_stride,
     f16* half, const i64* half_stride, double* d, const i64* d_stride, i64* wide, const i64* wide_stride,
     bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N, cudaStream_t stream) {
@@ -480,12 +480,12 @@ cudaError_t numbers_y_run(
     constexpr int VEC = 16 / 8;
     constexpr u64 SPLAT = 0;  // the operands that lack the last dim; other cases of inner stride 0 go one by one
     const Operand operands[] = {
-        {x, x_stride_2, int(sizeof(T))},
-        {k_, k__stride, int(sizeof(i32))},
+        {x, x_stride_, int(sizeof(T))},
+        {k_, k_stride, int(sizeof(i32))},
         {b, b_stride, int(sizeof(i64))},
         {s, s_stride, int(sizeof(u8))},
-        {x_stride_, x_stride__stride, int(sizeof(float))},
-        {double_, double__stride, int(sizeof(double))},
+        {x_stride, x_stride_stride, int(sizeof(float))},
+        {double_, double_stride, int(sizeof(double))},
         {nullptr, index_N_stride, 0},
         {y, y_stride, int(sizeof(T))},
         {z, z_stride, int(sizeof(i32))},
@@ -499,8 +499,8 @@ cudaError_t numbers_y_run(
     const Plan<15> plan(rank, size, operands, VEC);
     const auto run = [&](auto kernel, int vec) {
         return launch(
-            kernel, plan, vec, stream, x, k_, b, s, x_stride_, double_, y, z, w, u, half, d, wide, mask, c, bound,
-            F(N), a, big, odd, i32(n), i8(m), i8(N), s5, s6, a, s8, s9, even);
+            kernel, plan, vec, stream, x, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, F(N),
+            a, big, odd, i32(n), i8(m), i8(N), s5, s6, a, s8, s9, even);
     };
     if (plan.n == 0) return cudaSuccess;
     if (plan.vec == VEC && plan.splat == SPLAT && plan.rank <= 4) {
@@ -517,22 +517,22 @@ cudaError_t numbers_y_run(
 }
 
 cudaError_t numbers_v_run(
-    int rank, const i64* size, const u8* s, const i64* s_stride, const float* x_stride_, const i64* x_stride__stride,
-    const double* double_, const i64* double__stride, u8* v, const i64* v_stride, bf16* brain, const i64* brain_stride,
+    int rank, const i64* size, const u8* s, const i64* s_stride, const float* x_stride, const i64* x_stride_stride,
+    const double* double_, const i64* double_stride, u8* v, const i64* v_stride, bf16* brain, const i64* brain_stride,
     float* fixed, const i64* fixed_stride, i64 n, cudaStream_t stream) {
     constexpr int VEC = 16 / 8;
     constexpr u64 SPLAT = 0;  // the operands that lack the last dim; other cases of inner stride 0 go one by one
     const Operand operands[] = {
         {s, s_stride, int(sizeof(u8))},
-        {x_stride_, x_stride__stride, int(sizeof(float))},
-        {double_, double__stride, int(sizeof(double))},
+        {x_stride, x_stride_stride, int(sizeof(float))},
+        {double_, double_stride, int(sizeof(double))},
         {v, v_stride, int(sizeof(u8))},
         {brain, brain_stride, int(sizeof(bf16))},
         {fixed, fixed_stride, int(sizeof(float))},
     };
     const Plan<6> plan(rank, size, operands, VEC);
     const auto run = [&](auto kernel, int vec) {
-        return launch(kernel, plan, vec, stream, s, x_stride_, double_, v, brain, fixed, u8(n));
+        return launch(kernel, plan, vec, stream, s, x_stride, double_, v, brain, fixed, u8(n));
     };
     if (plan.n == 0) return cudaSuccess;
     if (plan.vec == VEC && plan.splat == SPLAT && plan.rank <= 4) {
@@ -553,62 +553,62 @@ cudaError_t numbers_v_run(
 
 // These return cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
 extern "C" cudaError_t numbers_y_f32(
-    int rank, const i64* size, const float* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const float* x, const i64* x_stride_, const i32* k_, const i64* k_stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
-    const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
+    const float* x_stride, const i64* x_stride_stride, const double* double_, const i64* double_stride,
     float* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride,
     bool* u, const i64* u_stride, f16* half, const i64* half_stride, double* d, const i64* d_stride,
     i64* wide, const i64* wide_stride, bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N,
     cudaStream_t stream) {
     return host::numbers_y_run<float>(
-        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
-        double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
-        wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
+        rank, size, x, x_stride_, k_, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride,
+        y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride,
+        mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_y_f16(
-    int rank, const i64* size, const f16* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const f16* x, const i64* x_stride_, const i32* k_, const i64* k_stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
-    const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
+    const float* x_stride, const i64* x_stride_stride, const double* double_, const i64* double_stride,
     f16* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride, bool* u, const i64* u_stride,
     f16* half, const i64* half_stride, double* d, const i64* d_stride, i64* wide, const i64* wide_stride,
     bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N, cudaStream_t stream) {
     return host::numbers_y_run<f16>(
-        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
-        double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
-        wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
+        rank, size, x, x_stride_, k_, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride,
+        y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride,
+        mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_y_bf16(
-    int rank, const i64* size, const bf16* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const bf16* x, const i64* x_stride_, const i32* k_, const i64* k_stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
-    const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
+    const float* x_stride, const i64* x_stride_stride, const double* double_, const i64* double_stride,
     bf16* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride,
     bool* u, const i64* u_stride, f16* half, const i64* half_stride, double* d, const i64* d_stride,
     i64* wide, const i64* wide_stride, bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N,
     cudaStream_t stream) {
     return host::numbers_y_run<bf16>(
-        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
-        double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
-        wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
+        rank, size, x, x_stride_, k_, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride,
+        y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride,
+        mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_y_f64(
-    int rank, const i64* size, const double* x, const i64* x_stride_2, const i32* k_, const i64* k__stride,
+    int rank, const i64* size, const double* x, const i64* x_stride_, const i32* k_, const i64* k_stride,
     const i64* b, const i64* b_stride, const u8* s, const i64* s_stride,
-    const float* x_stride_, const i64* x_stride__stride, const double* double_, const i64* double__stride,
+    const float* x_stride, const i64* x_stride_stride, const double* double_, const i64* double_stride,
     double* y, const i64* y_stride, i32* z, const i64* z_stride, i64* w, const i64* w_stride,
     bool* u, const i64* u_stride, f16* half, const i64* half_stride, double* d, const i64* d_stride,
     i64* wide, const i64* wide_stride, bool* mask, const i64* mask_stride, double a, i64 n, i64 m, double low, i64 N,
     cudaStream_t stream) {
     return host::numbers_y_run<double>(
-        rank, size, x, x_stride_2, k_, k__stride, b, b_stride, s, s_stride, x_stride_, x_stride__stride,
-        double_, double__stride, y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride,
-        wide, wide_stride, mask, mask_stride, a, n, m, low, N, stream);
+        rank, size, x, x_stride_, k_, k_stride, b, b_stride, s, s_stride, x_stride, x_stride_stride, double_, double_stride,
+        y, y_stride, z, z_stride, w, w_stride, u, u_stride, half, half_stride, d, d_stride, wide, wide_stride,
+        mask, mask_stride, a, n, m, low, N, stream);
 }
 extern "C" cudaError_t numbers_v(
-    int rank, const i64* size, const u8* s, const i64* s_stride, const float* x_stride_, const i64* x_stride__stride,
-    const double* double_, const i64* double__stride, u8* v, const i64* v_stride, bf16* brain, const i64* brain_stride,
+    int rank, const i64* size, const u8* s, const i64* s_stride, const float* x_stride, const i64* x_stride_stride,
+    const double* double_, const i64* double_stride, u8* v, const i64* v_stride, bf16* brain, const i64* brain_stride,
     float* fixed, const i64* fixed_stride, i64 n, cudaStream_t stream) {
     return host::numbers_v_run(
-        rank, size, s, s_stride, x_stride_, x_stride__stride, double_, double__stride, v, v_stride, brain, brain_stride,
+        rank, size, s, s_stride, x_stride, x_stride_stride, double_, double_stride, v, v_stride, brain, brain_stride,
         fixed, fixed_stride, n, stream);
 }
 #endif

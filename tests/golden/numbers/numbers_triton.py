@@ -217,7 +217,7 @@ def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.const
 
 @triton.jit
 def numbers_y_element(
-    x, k, b, s, x_stride_, double, index_N, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, T: tl.constexpr,
+    x, k, b, s, x_stride, double, index_N, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, T: tl.constexpr,
     F: tl.constexpr
 ):
     # y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
@@ -242,15 +242,15 @@ def numbers_y_element(
     # wide = k * 2
     wide_value = k * 2
     # mask = (x > 0 if even else isfinite(x_stride)) or 1 > 2
-    mask_ = tl.where(even, x > 0.0, is_finite(x_stride_)) | tl.full([], False, tl.int1)
+    mask_ = tl.where(even, x > 0.0, is_finite(x_stride)) | tl.full([], False, tl.int1)
     return y, z, w, u, half, d, wide_value.to(tl.int64), mask_
 
 
 @triton.jit
 def numbers_y_block(
-    x_ptr, k_ptr, b_ptr, s_ptr, x_stride__ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask__ptr, c,
+    x_ptr, k_ptr, b_ptr, s_ptr, x_stride_ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask_ptr, c,
     bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, mask, sizes, x_steps, k_steps, b_steps, s_steps,
-    x_stride__steps, double_steps, index_N_steps, y_steps, z_steps, w_steps, u_steps, half_steps, d_steps, wide_steps, mask__steps,
+    x_stride_steps, double_steps, index_N_steps, y_steps, z_steps, w_steps, u_steps, half_steps, d_steps, wide_steps, mask_steps,
     index_N_first, KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr
 ):
     """Load, compute and store one block."""
@@ -279,8 +279,8 @@ def numbers_y_block(
     b_at = place(b_ptr, first, lane, sizes, b_steps, b_kind, RANK, INDEX)
     s_kind: tl.constexpr = KINDS[3]
     s_at = place(s_ptr, first, lane, sizes, s_steps, s_kind, RANK, INDEX)
-    x_stride__kind: tl.constexpr = KINDS[4]
-    x_stride__at = place(x_stride__ptr, first, lane, sizes, x_stride__steps, x_stride__kind, RANK, INDEX)
+    x_stride_kind: tl.constexpr = KINDS[4]
+    x_stride_at = place(x_stride_ptr, first, lane, sizes, x_stride_steps, x_stride_kind, RANK, INDEX)
     double_kind: tl.constexpr = KINDS[5]
     double_at = place(double_ptr, first, lane, sizes, double_steps, double_kind, RANK, INDEX)
     index_N_kind: tl.constexpr = KINDS[6]
@@ -299,17 +299,17 @@ def numbers_y_block(
     d_at = place(d_ptr, first, lane, sizes, d_steps, d_kind, RANK, INDEX)
     wide_kind: tl.constexpr = KINDS[13]
     wide_at = place(wide_ptr, first, lane, sizes, wide_steps, wide_kind, RANK, INDEX)
-    mask__kind: tl.constexpr = KINDS[14]
-    mask__at = place(mask__ptr, first, lane, sizes, mask__steps, mask__kind, RANK, INDEX)
+    mask_kind: tl.constexpr = KINDS[14]
+    mask_at = place(mask_ptr, first, lane, sizes, mask_steps, mask_kind, RANK, INDEX)
     x = widened(tl.load(x_at, mask), F)
     k = tl.load(k_at, mask)
     b = tl.load(b_at, mask)
     s = tl.load(s_at, mask)
-    x_stride_ = tl.load(x_stride__at, mask)
+    x_stride = tl.load(x_stride_at, mask)
     double = tl.load(double_at, mask)
     index_N = index_N_first + index_N_at.to(tl.int64)
     y, z, w, u, half, d, wide, mask_ = numbers_y_element(
-        x, k, b, s, x_stride_, double, index_N, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, T, F
+        x, k, b, s, x_stride, double, index_N, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, T, F
     )
     tl.store(y_at, y, mask)
     tl.store(z_at, z, mask)
@@ -318,12 +318,12 @@ def numbers_y_block(
     tl.store(half_at, half, mask)
     tl.store(d_at, d, mask)
     tl.store(wide_at, wide, mask)
-    tl.store(mask__at, mask_, mask)
+    tl.store(mask_at, mask_, mask)
 
 
 @triton.jit(do_not_specialize=range(14, 94))
 def numbers_y_kernel(
-    x_ptr, k_ptr, b_ptr, s_ptr, x_stride__ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask__ptr,
+    x_ptr, k_ptr, b_ptr, s_ptr, x_stride_ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask_ptr,
     c: tl.float64, bound: tl.float64, N: tl.int64, a: tl.float64, big: tl.int64, odd: tl.int64,
     n: tl.int64, m: tl.int64, N_i8: tl.int64, s5: tl.float64, s6: tl.int64, a_f16: tl.float64,
     s8: tl.float64, s9: tl.int64, even: tl.int64,
@@ -332,7 +332,7 @@ def numbers_y_kernel(
     k_0: tl.int64, k_1: tl.int64, k_2: tl.int64, k_3: tl.int64,
     b_0: tl.int64, b_1: tl.int64, b_2: tl.int64, b_3: tl.int64,
     s_0: tl.int64, s_1: tl.int64, s_2: tl.int64, s_3: tl.int64,
-    x_stride__0: tl.int64, x_stride__1: tl.int64, x_stride__2: tl.int64, x_stride__3: tl.int64,
+    x_stride_0: tl.int64, x_stride_1: tl.int64, x_stride_2: tl.int64, x_stride_3: tl.int64,
     double_0: tl.int64, double_1: tl.int64, double_2: tl.int64, double_3: tl.int64,
     index_N_0: tl.int64, index_N_1: tl.int64, index_N_2: tl.int64, index_N_3: tl.int64,
     y_0: tl.int64, y_1: tl.int64, y_2: tl.int64, y_3: tl.int64,
@@ -342,7 +342,7 @@ def numbers_y_kernel(
     half_0: tl.int64, half_1: tl.int64, half_2: tl.int64, half_3: tl.int64,
     d_0: tl.int64, d_1: tl.int64, d_2: tl.int64, d_3: tl.int64,
     wide_0: tl.int64, wide_1: tl.int64, wide_2: tl.int64, wide_3: tl.int64,
-    mask__0: tl.int64, mask__1: tl.int64, mask__2: tl.int64, mask__3: tl.int64,
+    mask_0: tl.int64, mask_1: tl.int64, mask_2: tl.int64, mask_3: tl.int64,
     index_N_first: tl.int64,
     KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -354,7 +354,7 @@ def numbers_y_kernel(
     k_steps = (k_0, k_1, k_2, k_3)
     b_steps = (b_0, b_1, b_2, b_3)
     s_steps = (s_0, s_1, s_2, s_3)
-    x_stride__steps = (x_stride__0, x_stride__1, x_stride__2, x_stride__3)
+    x_stride_steps = (x_stride_0, x_stride_1, x_stride_2, x_stride_3)
     double_steps = (double_0, double_1, double_2, double_3)
     index_N_steps = (index_N_0, index_N_1, index_N_2, index_N_3)
     y_steps = (y_0, y_1, y_2, y_3)
@@ -364,45 +364,44 @@ def numbers_y_kernel(
     half_steps = (half_0, half_1, half_2, half_3)
     d_steps = (d_0, d_1, d_2, d_3)
     wide_steps = (wide_0, wide_1, wide_2, wide_3)
-    mask__steps = (mask__0, mask__1, mask__2, mask__3)
+    mask_steps = (mask_0, mask_1, mask_2, mask_3)
     if first + BLOCK <= numel:
         numbers_y_block(
-            x_ptr, k_ptr, b_ptr, s_ptr, x_stride__ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr,
-            mask__ptr, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, None, sizes, x_steps,
-            k_steps, b_steps, s_steps, x_stride__steps, double_steps, index_N_steps, y_steps, z_steps, w_steps, u_steps,
-            half_steps, d_steps, wide_steps, mask__steps, index_N_first, KINDS, RANK, INDEX
+            x_ptr, k_ptr, b_ptr, s_ptr, x_stride_ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask_ptr,
+            c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, None, sizes, x_steps, k_steps, b_steps,
+            s_steps, x_stride_steps, double_steps, index_N_steps, y_steps, z_steps, w_steps, u_steps, half_steps, d_steps,
+            wide_steps, mask_steps, index_N_first, KINDS, RANK, INDEX
         )
     else:
         numbers_y_block(
-            x_ptr, k_ptr, b_ptr, s_ptr, x_stride__ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr,
-            mask__ptr, c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane,
-            lane[0] + lane[1] < numel - first, sizes, x_steps, k_steps, b_steps, s_steps, x_stride__steps, double_steps,
-            index_N_steps, y_steps, z_steps, w_steps, u_steps, half_steps, d_steps, wide_steps, mask__steps, index_N_first, KINDS,
-            RANK, INDEX
+            x_ptr, k_ptr, b_ptr, s_ptr, x_stride_ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask_ptr,
+            c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, lane[0] + lane[1] < numel - first,
+            sizes, x_steps, k_steps, b_steps, s_steps, x_stride_steps, double_steps, index_N_steps, y_steps, z_steps, w_steps,
+            u_steps, half_steps, d_steps, wide_steps, mask_steps, index_N_first, KINDS, RANK, INDEX
         )
 
 
 @triton.jit
-def numbers_v_element(s, x_stride_, double, n):
+def numbers_v_element(s, x_stride, double, n):
     # v = s * 3 + u8(n) + u8(2.5)
     v = s * 3 + n + 2
     # brain = x_stride * 0.1 + bf16(double)
-    brain = fused(x_stride_, tl.full([], 0.1, tl.float32), widened(round_to(double, tl.bfloat16), tl.float32), tl.bfloat16)
+    brain = fused(x_stride, tl.full([], 0.1, tl.float32), widened(round_to(double, tl.bfloat16), tl.float32), tl.bfloat16)
     # fixed = 1.000000059604644775390626
     return v, brain, tl.full([], 1.0000001, tl.float32)
 
 
 @triton.jit
 def numbers_v_block(
-    s_ptr, x_stride__ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, mask, sizes, s_steps, x_stride__steps,
+    s_ptr, x_stride_ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, mask, sizes, s_steps, x_stride_steps,
     double_steps, v_steps, brain_steps, fixed_steps, KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr
 ):
     """Load, compute and store one block."""
     n = tl.full([], n, tl.int64).to(tl.uint8)
     s_kind: tl.constexpr = KINDS[0]
     s_at = place(s_ptr, first, lane, sizes, s_steps, s_kind, RANK, INDEX)
-    x_stride__kind: tl.constexpr = KINDS[1]
-    x_stride__at = place(x_stride__ptr, first, lane, sizes, x_stride__steps, x_stride__kind, RANK, INDEX)
+    x_stride_kind: tl.constexpr = KINDS[1]
+    x_stride_at = place(x_stride_ptr, first, lane, sizes, x_stride_steps, x_stride_kind, RANK, INDEX)
     double_kind: tl.constexpr = KINDS[2]
     double_at = place(double_ptr, first, lane, sizes, double_steps, double_kind, RANK, INDEX)
     v_kind: tl.constexpr = KINDS[3]
@@ -412,9 +411,9 @@ def numbers_v_block(
     fixed_kind: tl.constexpr = KINDS[5]
     fixed_at = place(fixed_ptr, first, lane, sizes, fixed_steps, fixed_kind, RANK, INDEX)
     s = tl.load(s_at, mask)
-    x_stride_ = tl.load(x_stride__at, mask)
+    x_stride = tl.load(x_stride_at, mask)
     double = tl.load(double_at, mask)
-    v, brain, fixed = numbers_v_element(s, x_stride_, double, n)
+    v, brain, fixed = numbers_v_element(s, x_stride, double, n)
     tl.store(v_at, v, mask)
     tl.store(brain_at, brain, mask)
     tl.store(fixed_at, fixed, mask)
@@ -422,11 +421,11 @@ def numbers_v_block(
 
 @triton.jit(do_not_specialize=range(6, 35))
 def numbers_v_kernel(
-    s_ptr, x_stride__ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr,
+    s_ptr, x_stride_ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr,
     n: tl.int64,
     numel: tl.int64, n1: tl.int64, n2: tl.int64, n3: tl.int64,
     s_0: tl.int64, s_1: tl.int64, s_2: tl.int64, s_3: tl.int64,
-    x_stride__0: tl.int64, x_stride__1: tl.int64, x_stride__2: tl.int64, x_stride__3: tl.int64,
+    x_stride_0: tl.int64, x_stride_1: tl.int64, x_stride_2: tl.int64, x_stride_3: tl.int64,
     double_0: tl.int64, double_1: tl.int64, double_2: tl.int64, double_3: tl.int64,
     v_0: tl.int64, v_1: tl.int64, v_2: tl.int64, v_3: tl.int64,
     brain_0: tl.int64, brain_1: tl.int64, brain_2: tl.int64, brain_3: tl.int64,
@@ -438,20 +437,20 @@ def numbers_v_kernel(
     lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
     sizes = (n1, n2, n3)
     s_steps = (s_0, s_1, s_2, s_3)
-    x_stride__steps = (x_stride__0, x_stride__1, x_stride__2, x_stride__3)
+    x_stride_steps = (x_stride_0, x_stride_1, x_stride_2, x_stride_3)
     double_steps = (double_0, double_1, double_2, double_3)
     v_steps = (v_0, v_1, v_2, v_3)
     brain_steps = (brain_0, brain_1, brain_2, brain_3)
     fixed_steps = (fixed_0, fixed_1, fixed_2, fixed_3)
     if first + BLOCK <= numel:
         numbers_v_block(
-            s_ptr, x_stride__ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, None, sizes, s_steps, x_stride__steps,
+            s_ptr, x_stride_ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, None, sizes, s_steps, x_stride_steps,
             double_steps, v_steps, brain_steps, fixed_steps, KINDS, RANK, INDEX
         )
     else:
         numbers_v_block(
-            s_ptr, x_stride__ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, lane[0] + lane[1] < numel - first,
-            sizes, s_steps, x_stride__steps, double_steps, v_steps, brain_steps, fixed_steps, KINDS, RANK, INDEX
+            s_ptr, x_stride_ptr, double_ptr, v_ptr, brain_ptr, fixed_ptr, n, first, lane, lane[0] + lane[1] < numel - first, sizes,
+            s_steps, x_stride_steps, double_steps, v_steps, brain_steps, fixed_steps, KINDS, RANK, INDEX
         )
 
 
@@ -596,8 +595,8 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             )
 
 
-def numbers(x, k, b, s, x_stride_, double, a=0.5, n=3, *, m, low=-1.5, out=None):
-    tensors = {"x": x, "k": k, "b": b, "s": s, "x_stride": x_stride_, "double": double}
+def numbers(x, k, b, s, x_stride, double, a=0.5, n=3, *, m, low=-1.5, out=None):
+    tensors = {"x": x, "k": k, "b": b, "s": s, "x_stride": x_stride, "double": double}
     sizes, dtypes = check(tensors)
     if out is None:
         out = (None,) * 11

@@ -330,8 +330,8 @@ template <typename T>
 void places_i_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
-    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i__stride,
-    int64_t* j_, const int64_t* j__stride, int64_t* at, const int64_t* at_stride,
+    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
+    int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
     int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
@@ -341,8 +341,8 @@ void places_i_run(
     const int outer = rank - inner_rank;
     int64_t index_N_stride[64] = {};
     index_N_stride[rank - 1] = 1;
-    const Loop<17> rows(outer, size, {k_stride, h_stride, flag_stride, i__stride, j__stride, at_stride, least_stride, most_stride, deep_stride, every_stride, some_stride, total_stride, times_stride, product_stride, spread_stride, index_N_stride, x_stride});
-    const Loop<17> inner(inner_rank, size + outer, {k_stride + outer, h_stride + outer, flag_stride + outer, i__stride + outer, j__stride + outer, at_stride + outer, least_stride + outer, most_stride + outer, deep_stride + outer, every_stride + outer, some_stride + outer, total_stride + outer, times_stride + outer, product_stride + outer, spread_stride + outer, index_N_stride + outer, x_stride + outer});
+    const Loop<17> rows(outer, size, {k_stride, h_stride, flag_stride, i_stride, j_stride, at_stride, least_stride, most_stride, deep_stride, every_stride, some_stride, total_stride, times_stride, product_stride, spread_stride, index_N_stride, x_stride});
+    const Loop<17> inner(inner_rank, size + outer, {k_stride + outer, h_stride + outer, flag_stride + outer, i_stride + outer, j_stride + outer, at_stride + outer, least_stride + outer, most_stride + outer, deep_stride + outer, every_stride + outer, some_stride + outer, total_stride + outer, times_stride + outer, product_stride + outer, spread_stride + outer, index_N_stride + outer, x_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -351,19 +351,19 @@ void places_i_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto i__combine = [](Found<F> a, Found<F> b) { return better<false>(a, b); };
-        const auto j__combine = [](Found<int16_t> a, Found<int16_t> b) { return better<true>(a, b); };
-        const auto at_combine = [](Found<int64_t> a, Found<int64_t> b) { return better<false>(a, b); };
-        const auto least_combine = [](int16_t a, int16_t b) { return int16_t(minimum(a, b)); };
-        const auto most_combine = [](uint8_t a, uint8_t b) { return uint8_t(maximum(a, b)); };
-        const auto deep_combine = [](int64_t a, int64_t b) { return int64_t(maximum(a, b)); };
-        const auto every_combine = [](bool a, bool b) { return bool(a && b); };
-        const auto some_combine = [](bool a, bool b) { return bool(a || b); };
-        const auto total_combine = [](int64_t a, int64_t b) { return int64_t(a + b); };
-        const auto times_combine = [](int64_t a, int64_t b) { return int64_t(a * b); };
-        const auto product_combine = [](float a, float b) { return float(a * b); };
-        const auto max_N_combine = [](F a, F b) { return F(maximum(a, b)); };
-        const auto spread_combine = [](F a, F b) { return F(a + b); };
+        const auto i_combine = [](Found<F> first, Found<F> next) { return better<false>(first, next); };
+        const auto j_combine = [](Found<int16_t> first, Found<int16_t> next) { return better<true>(first, next); };
+        const auto at_combine = [](Found<int64_t> first, Found<int64_t> next) { return better<false>(first, next); };
+        const auto least_combine = [](int16_t first, int16_t next) { return int16_t(minimum(first, next)); };
+        const auto most_combine = [](uint8_t first, uint8_t next) { return uint8_t(maximum(first, next)); };
+        const auto deep_combine = [](int64_t first, int64_t next) { return int64_t(maximum(first, next)); };
+        const auto every_combine = [](bool first, bool next) { return bool(first && next); };
+        const auto some_combine = [](bool first, bool next) { return bool(first || next); };
+        const auto total_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
+        const auto times_combine = [](int64_t first, int64_t next) { return int64_t(first * next); };
+        const auto product_combine = [](float first, float next) { return float(first * next); };
+        const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
+        const auto spread_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -371,8 +371,8 @@ void places_i_run(
             [[maybe_unused]] const int16_t* k_row = k + (ACROSS ? 0 : rows.offset(0, row));
             [[maybe_unused]] const uint8_t* h_row = h + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] const bool* flag_row = flag + (ACROSS ? 0 : rows.offset(2, row));
-            [[maybe_unused]] int64_t* i__row = i_ + (ACROSS ? 0 : rows.offset(3, row));
-            [[maybe_unused]] int64_t* j__row = j_ + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] int64_t* i_row = i_ + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] int64_t* j_row = j_ + (ACROSS ? 0 : rows.offset(4, row));
             [[maybe_unused]] int64_t* at_row = at + (ACROSS ? 0 : rows.offset(5, row));
             [[maybe_unused]] int16_t* least_row = least + (ACROSS ? 0 : rows.offset(6, row));
             [[maybe_unused]] uint8_t* most_row = most + (ACROSS ? 0 : rows.offset(7, row));
@@ -383,8 +383,8 @@ void places_i_run(
             [[maybe_unused]] int64_t* times_row = times + (ACROSS ? 0 : rows.offset(12, row));
             [[maybe_unused]] float* product_row = product + (ACROSS ? 0 : rows.offset(13, row));
             [[maybe_unused]] float* spread_row = spread + (ACROSS ? 0 : rows.offset(14, row));
-            Parts<Found<F>, WIDTH> i__parts(segments, width);
-            Parts<Found<int16_t>, WIDTH> j__parts(segments, width);
+            Parts<Found<F>, WIDTH> i_parts(segments, width);
+            Parts<Found<int16_t>, WIDTH> j_parts(segments, width);
             Parts<Found<int64_t>, WIDTH> at_parts(segments, width);
             Parts<int16_t, WIDTH> least_parts(segments, width);
             Parts<uint8_t, WIDTH> most_parts(segments, width);
@@ -397,8 +397,8 @@ void places_i_run(
             Parts<F, WIDTH> max_N_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Finder<F, ACROSS ? WIDTH : 1, false> i__part(F(-INFINITY), ACROSS ? padded : 1);
-                Finder<int16_t, ACROSS ? WIDTH : 1, true> j__part(int16_t(32767), ACROSS ? padded : 1);
+                Finder<F, ACROSS ? WIDTH : 1, false> i_part(F(-INFINITY), ACROSS ? padded : 1);
+                Finder<int16_t, ACROSS ? WIDTH : 1, true> j_part(int16_t(32767), ACROSS ? padded : 1);
                 Finder<int64_t, ACROSS ? WIDTH : 1, false> at_part(int64_t(-9223372036854775807 - 1), ACROSS ? padded : 1);
                 Pairwise<int16_t, ACROSS ? WIDTH : GROUP, decltype(least_combine)> least_part(int16_t(32767), padded, least_combine);
                 Pairwise<uint8_t, ACROSS ? WIDTH : GROUP, decltype(most_combine)> most_part(uint8_t(0), padded, most_combine);
@@ -445,8 +445,8 @@ void places_i_run(
                     if (!ACROSS) std::copy_n(max_N_part.now, GROUP, max_N_held);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] F i__given[GROUP];
-                        [[maybe_unused]] int16_t j__given[GROUP];
+                        [[maybe_unused]] F i_given[GROUP];
+                        [[maybe_unused]] int16_t j_given[GROUP];
                         [[maybe_unused]] int64_t at_given[GROUP];
                         int16_t* least_now = ACROSS ? least_part.now + j : least_held;
                         uint8_t* most_now = ACROSS ? most_part.now + j : most_held;
@@ -476,15 +476,15 @@ void places_i_run(
                             // product = prod[N](f32(x))
                             if constexpr (ACROSS) {
                                 const int64_t index_N = index_N_at;
-                                i__part.offer(j + l, x, index_N);
+                                i_part.offer(j + l, x, index_N);
                             } else {
-                                i__given[l] = x;
+                                i_given[l] = x;
                             }
                             if constexpr (ACROSS) {
                                 const int64_t index_N = index_N_at;
-                                j__part.offer(j + l, k, index_N);
+                                j_part.offer(j + l, k, index_N);
                             } else {
-                                j__given[l] = k;
+                                j_given[l] = k;
                             }
                             if constexpr (ACROSS) {
                                 const int64_t index_N = index_N_at;
@@ -503,27 +503,27 @@ void places_i_run(
                             max_N_now[l] = max_N_combine(max_N_now[l], decltype(whole)::value || l < left ? F(x) : F(-INFINITY));
                         }
                         if constexpr (!ACROSS) {
-                            if (i__part.takes(i__given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t i__places[GROUP];
+                            if (i_part.takes(i_given, inner.rank <= 1)) {  // most groups change nothing
+                                int64_t i_places[GROUP];
                                 int64_t index_N_tile[GROUP];
                                 lanes.positions(15, first + j, left, index_N_tile, GROUP);
                                 for (int l = 0; l < GROUP; l++) {
                                     const int64_t index_N = index_N_tile[l];
-                                    i__places[l] = index_N;
+                                    i_places[l] = index_N;
                                 }
-                                i__part.take(i__given, i__places);
+                                i_part.take(i_given, i_places);
                             }
                         }
                         if constexpr (!ACROSS) {
-                            if (j__part.takes(j__given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t j__places[GROUP];
+                            if (j_part.takes(j_given, inner.rank <= 1)) {  // most groups change nothing
+                                int64_t j_places[GROUP];
                                 int64_t index_N_tile[GROUP];
                                 lanes.positions(15, first + j, left, index_N_tile, GROUP);
                                 for (int l = 0; l < GROUP; l++) {
                                     const int64_t index_N = index_N_tile[l];
-                                    j__places[l] = index_N;
+                                    j_places[l] = index_N;
                                 }
-                                j__part.take(j__given, j__places);
+                                j_part.take(j_given, j_places);
                             }
                         }
                         if constexpr (!ACROSS) {
@@ -563,8 +563,8 @@ void places_i_run(
                     if (!ACROSS) std::copy_n(max_N_held, GROUP, max_N_part.now);
                     max_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                 }
-                i__parts.put(s, i__part);
-                j__parts.put(s, j__part);
+                i_parts.put(s, i_part);
+                j_parts.put(s, j_part);
                 at_parts.put(s, at_part);
                 least_parts.put(s, least_part.template finish<!ACROSS>());
                 most_parts.put(s, most_part.template finish<!ACROSS>());
@@ -576,8 +576,8 @@ void places_i_run(
                 product_parts.put(s, product_part.template finish<!ACROSS>());
                 max_N_parts.put(s, max_N_part.template finish<!ACROSS>());
             });
-            [[maybe_unused]] const Found<F>* i__rows = i__parts.finish(i__combine);
-            [[maybe_unused]] const Found<int16_t>* j__rows = j__parts.finish(j__combine);
+            [[maybe_unused]] const Found<F>* i_rows = i_parts.finish(i_combine);
+            [[maybe_unused]] const Found<int16_t>* j_rows = j_parts.finish(j_combine);
             [[maybe_unused]] const Found<int64_t>* at_rows = at_parts.finish(at_combine);
             [[maybe_unused]] const int16_t* least_rows = least_parts.finish(least_combine);
             [[maybe_unused]] const uint8_t* most_rows = most_parts.finish(most_combine);
@@ -624,8 +624,8 @@ void places_i_run(
                 spread_parts.put(s, spread_part.template finish<!ACROSS>());
             });
             [[maybe_unused]] const F* spread_rows = spread_parts.finish(spread_combine);
-            int64_t i__held[WIDTH];
-            int64_t j__held[WIDTH];
+            int64_t i_held[WIDTH];
+            int64_t j_held[WIDTH];
             int64_t at_held[WIDTH];
             int16_t least_held[WIDTH];
             uint8_t most_held[WIDTH];
@@ -639,8 +639,8 @@ void places_i_run(
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const int64_t i_ = i__rows[j + l].place;
-                    const int64_t j_ = j__rows[j + l].place;
+                    const int64_t i_ = i_rows[j + l].place;
+                    const int64_t j_ = j_rows[j + l].place;
                     const int64_t at = at_rows[j + l].place;
                     const int16_t least = least_rows[j + l];
                     const uint8_t most = most_rows[j + l];
@@ -651,8 +651,8 @@ void places_i_run(
                     const int64_t times = times_rows[j + l];
                     const float product = product_rows[j + l];
                     const F spread = spread_rows[j + l];
-                    i__held[j + l] = i_;
-                    j__held[j + l] = j_;
+                    i_held[j + l] = i_;
+                    j_held[j + l] = j_;
                     at_held[j + l] = at;
                     least_held[j + l] = least;
                     most_held[j + l] = most;
@@ -665,8 +665,8 @@ void places_i_run(
                     spread_held[j + l] = spread;
                 }
             }
-            rows.store(3, i_, row, width, i__held);
-            rows.store(4, j_, row, width, j__held);
+            rows.store(3, i_, row, width, i_held);
+            rows.store(4, j_, row, width, j_held);
             rows.store(5, at, row, width, at_held);
             rows.store(6, least, row, width, least_held);
             rows.store(7, most, row, width, most_held);
@@ -687,15 +687,15 @@ void places_i_run(
 template <typename T>
 void places_first_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
-    int64_t* first_, const int64_t* first__stride, int64_t N_given) {
+    int64_t* first_, const int64_t* first_stride, int64_t N_given) {
     using F = compute<T>;
     const int outer = rank - inner_rank;
     int64_t index_N__stride[64] = {};
     index_N__stride[rank - 1] = 1;
     int64_t index_all_stride[64] = {};
     for (int64_t d = rank - 1 - 1, step = 1; d >= outer; step *= size[d--]) index_all_stride[d] = step;
-    const Loop<4> rows(outer, size, {first__stride, index_N__stride, index_all_stride, x_stride});
-    const Loop<4> inner(inner_rank, size + outer, {first__stride + outer, index_N__stride + outer, index_all_stride + outer, x_stride + outer});
+    const Loop<4> rows(outer, size, {first_stride, index_N__stride, index_all_stride, x_stride});
+    const Loop<4> inner(inner_rank, size + outer, {first_stride + outer, index_N__stride + outer, index_all_stride + outer, x_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -704,18 +704,18 @@ void places_first_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto first__combine = [](Found<F> a, Found<F> b) { return better<true>(a, b); };
+        const auto first_combine = [](Found<F> first, Found<F> next) { return better<true>(first, next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t N = N_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
-            [[maybe_unused]] int64_t* first__row = first_ + (ACROSS ? 0 : rows.offset(0, row));
-            Parts<Found<F>, WIDTH> first__parts(segments, width);
+            [[maybe_unused]] int64_t* first_row = first_ + (ACROSS ? 0 : rows.offset(0, row));
+            Parts<Found<F>, WIDTH> first_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 const int64_t N = N_given;
-                Finder<F, ACROSS ? WIDTH : 1, true> first__part(F(INFINITY), ACROSS ? padded : 1);
+                Finder<F, ACROSS ? WIDTH : 1, true> first_part(F(INFINITY), ACROSS ? padded : 1);
                 for (int64_t i = s * SEGMENT; i < end; i += span) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
@@ -726,7 +726,7 @@ void places_first_run(
                     [[maybe_unused]] const int64_t index_all_at = ACROSS ? inner.offset(2, i) : 0;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] F first__given[GROUP];
+                        [[maybe_unused]] F first_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
@@ -734,14 +734,14 @@ void places_first_run(
                             if constexpr (ACROSS) {
                                 const int64_t index_N_ = index_N__at;
                                 const int64_t index_all = index_all_at;
-                                first__part.offer(j + l, x, index_all * N + index_N_);
+                                first_part.offer(j + l, x, index_all * N + index_N_);
                             } else {
-                                first__given[l] = x;
+                                first_given[l] = x;
                             }
                         }
                         if constexpr (!ACROSS) {
-                            if (first__part.takes(first__given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t first__places[GROUP];
+                            if (first_part.takes(first_given, inner.rank <= 1)) {  // most groups change nothing
+                                int64_t first_places[GROUP];
                                 int64_t index_N__tile[GROUP];
                                 lanes.positions(1, first + j, left, index_N__tile, GROUP);
                                 int64_t index_all_tile[GROUP];
@@ -749,9 +749,9 @@ void places_first_run(
                                 for (int l = 0; l < GROUP; l++) {
                                     const int64_t index_N_ = index_N__tile[l];
                                     const int64_t index_all = index_all_tile[l];
-                                    first__places[l] = index_all * N + index_N_;
+                                    first_places[l] = index_all * N + index_N_;
                                 }
-                                first__part.take(first__given, first__places);
+                                first_part.take(first_given, first_places);
                             }
                         }
                     };
@@ -761,18 +761,18 @@ void places_first_run(
                         if (groups < count) group(groups, std::false_type());
                     }
                 }
-                first__parts.put(s, first__part);
+                first_parts.put(s, first_part);
             });
-            [[maybe_unused]] const Found<F>* first__rows = first__parts.finish(first__combine);
-            int64_t first__held[WIDTH];
+            [[maybe_unused]] const Found<F>* first_rows = first_parts.finish(first_combine);
+            int64_t first_held[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const int64_t first_ = first__rows[j + l].place;
-                    first__held[j + l] = first_;
+                    const int64_t first_ = first_rows[j + l].place;
+                    first_held[j + l] = first_;
                 }
             }
-            rows.store(0, first_, row, width, first__held);
+            rows.store(0, first_, row, width, first_held);
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -785,80 +785,80 @@ void places_first_run(
 extern "C" void places_i_f32(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
-    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i__stride,
-    int64_t* j_, const int64_t* j__stride, int64_t* at, const int64_t* at_stride,
+    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
+    int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
     int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<float>(
-    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i__stride, j_, j__stride, at,
+    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
     at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_i_f16(
     int rank, int inner_rank, const int64_t* size, const f16* x, const int64_t* x_stride,
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
-    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i__stride,
-    int64_t* j_, const int64_t* j__stride, int64_t* at, const int64_t* at_stride,
+    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
+    int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
     int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<f16>(
-    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i__stride, j_, j__stride, at,
+    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
     at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_i_bf16(
     int rank, int inner_rank, const int64_t* size, const bf16* x, const int64_t* x_stride,
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
-    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i__stride,
-    int64_t* j_, const int64_t* j__stride, int64_t* at, const int64_t* at_stride,
+    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
+    int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
     int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<bf16>(
-    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i__stride, j_, j__stride, at,
+    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
     at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_i_f64(
     int rank, int inner_rank, const int64_t* size, const double* x, const int64_t* x_stride,
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
-    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i__stride,
-    int64_t* j_, const int64_t* j__stride, int64_t* at, const int64_t* at_stride,
+    const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
+    int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
     int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<double>(
-    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i__stride, j_, j__stride, at,
+    rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
     at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_first_f32(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    int64_t* first_, const int64_t* first__stride, int64_t N) {
-    places_first_run<float>(rank, inner_rank, size, x, x_stride, first_, first__stride, int64_t(N));
+    int64_t* first_, const int64_t* first_stride, int64_t N) {
+    places_first_run<float>(rank, inner_rank, size, x, x_stride, first_, first_stride, int64_t(N));
 }
 extern "C" void places_first_f16(
     int rank, int inner_rank, const int64_t* size, const f16* x, const int64_t* x_stride,
-    int64_t* first_, const int64_t* first__stride, int64_t N) {
-    places_first_run<f16>(rank, inner_rank, size, x, x_stride, first_, first__stride, int64_t(N));
+    int64_t* first_, const int64_t* first_stride, int64_t N) {
+    places_first_run<f16>(rank, inner_rank, size, x, x_stride, first_, first_stride, int64_t(N));
 }
 extern "C" void places_first_bf16(
     int rank, int inner_rank, const int64_t* size, const bf16* x, const int64_t* x_stride,
-    int64_t* first_, const int64_t* first__stride, int64_t N) {
-    places_first_run<bf16>(rank, inner_rank, size, x, x_stride, first_, first__stride, int64_t(N));
+    int64_t* first_, const int64_t* first_stride, int64_t N) {
+    places_first_run<bf16>(rank, inner_rank, size, x, x_stride, first_, first_stride, int64_t(N));
 }
 extern "C" void places_first_f64(
     int rank, int inner_rank, const int64_t* size, const double* x, const int64_t* x_stride,
-    int64_t* first_, const int64_t* first__stride, int64_t N) {
-    places_first_run<double>(rank, inner_rank, size, x, x_stride, first_, first__stride, int64_t(N));
+    int64_t* first_, const int64_t* first_stride, int64_t N) {
+    places_first_run<double>(rank, inner_rank, size, x, x_stride, first_, first_stride, int64_t(N));
 }

@@ -598,29 +598,29 @@ struct Walk {
 };
 
 // A row is read twice to reduce it.
-// Operands: x, k_, h, flag, index[N], i_, j, at_, least_, most, deep, every, some, total, times, product, spread.
+// Operands: x, k, h, flag, index[N], i, j, at, least_, most, deep, every, some, total, times, product, spread.
 template <typename T, typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 places_i_kernel(
-    const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, const i16* k__ptr, const u8* h_ptr,
-    const bool* flag_ptr, i64* i__ptr, i64* j_ptr, i64* at__ptr, i16* least__ptr, u8* most_ptr, i64* deep_ptr,
+    const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, const i16* k_ptr, const u8* h_ptr,
+    const bool* flag_ptr, i64* i_ptr, i64* j_ptr, i64* at_ptr, i16* least_ptr, u8* most_ptr, i64* deep_ptr,
     bool* every_ptr, bool* some_ptr, i64* total_ptr, i64* times_ptr, float* product_ptr, float* spread_ptr) {
     using F = compute<T>;
     Walk walk(rows);
     walk.start();
     auto x_row = walk.template keep<0>(x_ptr);
-    auto k__row = walk.template input<1>(k__ptr);
+    auto k_row = walk.template input<1>(k_ptr);
     auto h_row = walk.template input<2>(h_ptr);
     auto flag_row = walk.template input<3>(flag_ptr);
     auto index_N_row = walk.template position<4>();
 
     struct First {
-        F i__part = F(-infinity());
-        typename Walk::Place i_ = Walk::LAST;
+        F i_part = F(-infinity());
+        typename Walk::Place i = Walk::LAST;
         i16 j_part = i16(32767);
         typename Walk::Place j = Walk::LAST;
-        i64 at__part = i64(-9223372036854775807 - 1);
-        typename Walk::Place at_ = Walk::LAST;
+        i64 at_part = i64(-9223372036854775807 - 1);
+        typename Walk::Place at = Walk::LAST;
         i16 least_ = i16(32767);
         u8 most = u8(0);
         i64 deep = i64(-9223372036854775807 - 1);
@@ -632,17 +632,17 @@ places_i_kernel(
         F max_N = F(-infinity());
 
         __device__ void add(const First& more) {
-            if (goes_before<false>(more.i__part, more.i_, i__part, i_)) {
-                i__part = more.i__part;
-                i_ = more.i_;
+            if (goes_before<false>(more.i_part, more.i, i_part, i)) {
+                i_part = more.i_part;
+                i = more.i;
             }
             if (goes_before<true>(more.j_part, more.j, j_part, j)) {
                 j_part = more.j_part;
                 j = more.j;
             }
-            if (goes_before<false>(more.at__part, more.at_, at__part, at_)) {
-                at__part = more.at__part;
-                at_ = more.at_;
+            if (goes_before<false>(more.at_part, more.at, at_part, at)) {
+                at_part = more.at_part;
+                at = more.at;
             }
             least_ = least(least_, more.least_);
             most = greatest(most, more.most);
@@ -655,17 +655,17 @@ places_i_kernel(
             max_N = greatest(max_N, more.max_N);
         }
         __device__ void follow(const First& more) {  // whose places are greater
-            if (!(i__part >= more.i__part || i__part != i__part)) {
-                i__part = more.i__part;
-                i_ = more.i_;
+            if (!(i_part >= more.i_part || i_part != i_part)) {
+                i_part = more.i_part;
+                i = more.i;
             }
             if (!(j_part <= more.j_part)) {
                 j_part = more.j_part;
                 j = more.j;
             }
-            if (!(at__part >= more.at__part)) {
-                at__part = more.at__part;
-                at_ = more.at_;
+            if (!(at_part >= more.at_part)) {
+                at_part = more.at_part;
+                at = more.at;
             }
             least_ = least(least_, more.least_);
             most = greatest(most, more.most);
@@ -678,7 +678,7 @@ places_i_kernel(
             max_N = greatest(max_N, more.max_N);
         }
     };
-    const First first = walk.template reduce<0, First>([&](F x, i16 k_, u8 h, bool flag, i64 index_N) {
+    const First first = walk.template reduce<0, First>([&](F x, i16 k, u8 h, bool flag, i64 index_N) {
         // i = argmax[N](x)
         // j = argmin[N](k)
         // at = argmax[N](i64(k) * k)
@@ -690,12 +690,12 @@ places_i_kernel(
         // total = sum[N](k)
         // times = prod[N](i32(h))
         // product = prod[N](f32(x))
-        return First{x, typename Walk::Place(index_N), k_, typename Walk::Place(index_N), i64(u64(i64(k_)) * u64(i64(k_))), typename Walk::Place(index_N), k_, h, i64(u64(i64(h)) - u64(i64(k_))), flag, (x > F(0)) && flag, i64(k_), i64(i32(h)), float(x), x};
-    }, x_row, k__row, h_row, flag_row, index_N_row);
+        return First{x, typename Walk::Place(index_N), k, typename Walk::Place(index_N), i64(u64(i64(k)) * u64(i64(k))), typename Walk::Place(index_N), k, h, i64(u64(i64(h)) - u64(i64(k))), flag, (x > F(0)) && flag, i64(k), i64(i32(h)), float(x), x};
+    }, x_row, k_row, h_row, flag_row, index_N_row);
     if (walk.stops(0)) return;
-    const i64 i_ = i64(first.i_);
+    const i64 i = i64(first.i);
     const i64 j = i64(first.j);
-    const i64 at_ = i64(first.at_);
+    const i64 at = i64(first.at);
     const i16 least_ = first.least_;
     const u8 most = first.most;
     const i64 deep = first.deep;
@@ -720,10 +720,10 @@ places_i_kernel(
     if (walk.stops(2)) return;
     const F spread = second.spread;
     if (walk.leader()) {
-        *walk.template at<5>(i__ptr) = i_;
+        *walk.template at<5>(i_ptr) = i;
         *walk.template at<6>(j_ptr) = j;
-        *walk.template at<7>(at__ptr) = at_;
-        *walk.template at<8>(least__ptr) = least_;
+        *walk.template at<7>(at_ptr) = at;
+        *walk.template at<8>(least_ptr) = least_;
         *walk.template at<9>(most_ptr) = most;
         *walk.template at<10>(deep_ptr) = deep;
         *walk.template at<11>(every_ptr) = every;
@@ -739,7 +739,7 @@ places_i_kernel(
 // Operands: x, index[N], index[...], first_.
 template <typename T, typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
-places_first_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, i64* first__ptr, i64 N) {
+places_first_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, i64* first_ptr, i64 N) {
     using F = compute<T>;
     Walk walk(rows);
     auto x_row = walk.template input<0>(x_ptr);
@@ -747,18 +747,18 @@ places_first_kernel(const __grid_constant__ typename Walk::Layout rows, const T*
     auto index_all_row = walk.template position<2>();
 
     struct First {
-        F first__part = F(infinity());
+        F first_part = F(infinity());
         typename Walk::Place first_ = Walk::LAST;
 
         __device__ void add(const First& more) {
-            if (goes_before<true>(more.first__part, more.first_, first__part, first_)) {
-                first__part = more.first__part;
+            if (goes_before<true>(more.first_part, more.first_, first_part, first_)) {
+                first_part = more.first_part;
                 first_ = more.first_;
             }
         }
         __device__ void follow(const First& more) {  // whose places are greater
-            if (!(first__part <= more.first__part || first__part != first__part)) {
-                first__part = more.first__part;
+            if (!(first_part <= more.first_part || first_part != first_part)) {
+                first_part = more.first_part;
                 first_ = more.first_;
             }
         }
@@ -769,7 +769,7 @@ places_first_kernel(const __grid_constant__ typename Walk::Layout rows, const T*
     }, x_row, index_N__row, index_all_row);
     if (walk.stops(0)) return;
     const i64 first_ = i64(first.first_);
-    if (walk.leader()) *walk.template at<3>(first__ptr) = first_;
+    if (walk.leader()) *walk.template at<3>(first_ptr) = first_;
 }
 
 #ifndef __CUDACC_RTC__
@@ -902,9 +902,9 @@ cudaError_t launch_rows(void (*kernel)(Rows<RR, RI, K, G, Index>, P...), const R
 
 template <typename T>
 cudaError_t places_i_run(
-    int rank, int outer, const i64* size, const T* x, const i64* x_stride, const i16* k_, const i64* k__stride,
-    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i_, const i64* i__stride,
-    i64* j, const i64* j_stride, i64* at_, const i64* at__stride, i16* least_, const i64* least__stride,
+    int rank, int outer, const i64* size, const T* x, const i64* x_stride, const i16* k, const i64* k_stride,
+    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i, const i64* i_stride,
+    i64* j, const i64* j_stride, i64* at, const i64* at_stride, i16* least_, const i64* least_stride,
     u8* most, const i64* most_stride, i64* deep, const i64* deep_stride, bool* every, const i64* every_stride,
     bool* some, const i64* some_stride, i64* total, const i64* total_stride, i64* times, const i64* times_stride,
     float* product, const i64* product_stride, float* spread, const i64* spread_stride, cudaStream_t stream) {
@@ -916,14 +916,14 @@ cudaError_t places_i_run(
     constexpr u64 WIDE = 15;  // the operands that have the last dim of a row
     const RowOperand operands[] = {
         {x, x_stride, int(sizeof(T)), true},
-        {k_, k__stride, int(sizeof(i16)), true},
+        {k, k_stride, int(sizeof(i16)), true},
         {h, h_stride, int(sizeof(u8)), true},
         {flag, flag_stride, int(sizeof(bool)), true},
         {nullptr, index_N_stride, 0, true},
-        {i_, i__stride, int(sizeof(i64)), false},
+        {i, i_stride, int(sizeof(i64)), false},
         {j, j_stride, int(sizeof(i64)), false},
-        {at_, at__stride, int(sizeof(i64)), false},
-        {least_, least__stride, int(sizeof(i16)), false},
+        {at, at_stride, int(sizeof(i64)), false},
+        {least_, least_stride, int(sizeof(i16)), false},
         {most, most_stride, int(sizeof(u8)), false},
         {deep, deep_stride, int(sizeof(i64)), false},
         {every, every_stride, int(sizeof(bool)), false},
@@ -940,8 +940,8 @@ cudaError_t places_i_run(
     const auto run = [&](auto way, int vec, i64 blocks, int threads, int cluster, int shared) {
         using Chosen = typename decltype(way)::Walk;
         return launch_rows<Chosen>(
-            places_i_kernel<T, Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, x, k_, h,
-            flag, i_, j, at_, least_, most, deep, every, some, total, times, product, spread);
+            places_i_kernel<T, Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, x, k, h,
+            flag, i, j, at, least_, most, deep, every, some, total, times, product, spread);
     };
     const i64 row_count = plan.count[0];
     const i64 elements = plan.count[1];
@@ -994,7 +994,7 @@ cudaError_t places_i_run(
 
 template <typename T>
 cudaError_t places_first_run(
-    int rank, int outer, const i64* size, const T* x, const i64* x_stride, i64* first_, const i64* first__stride, i64 N,
+    int rank, int outer, const i64* size, const T* x, const i64* x_stride, i64* first_, const i64* first_stride, i64 N,
     cudaStream_t stream) {
     i64 index_N__stride[64] = {}, index_all_stride[64] = {};
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
@@ -1007,7 +1007,7 @@ cudaError_t places_first_run(
         {x, x_stride, int(sizeof(T)), true},
         {nullptr, index_N__stride, 0, true},
         {nullptr, index_all_stride, 0, true},
-        {first_, first__stride, int(sizeof(i64)), false},
+        {first_, first_stride, int(sizeof(i64)), false},
     };
     RowPlan<OPERANDS> plan(rank, outer, size, operands, MAIN);
     if (plan.count[0] == 0) return cudaSuccess;
@@ -1016,8 +1016,8 @@ cudaError_t places_first_run(
     const auto run = [&](auto way, int vec, i64 blocks, int threads, int cluster, int shared) {
         using Chosen = typename decltype(way)::Walk;
         return launch_rows<Chosen>(
-            places_first_kernel<T, Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, x,
-            first_, i64(N));
+            places_first_kernel<T, Chosen>, plan, MAIN, vec, blocks, threads, cluster, shared, work, stream, x, first_,
+            i64(N));
     };
     const i64 row_count = plan.count[0];
     const i64 elements = plan.count[1];
@@ -1063,71 +1063,71 @@ cudaError_t places_first_run(
 // `outer` of the `rank` dims are the rows'. What a pass leaves for the next is an argument of both; work space of its own comes
 // from cudaMallocAsync.
 extern "C" cudaError_t places_i_f32(
-    int rank, int outer, const i64* size, const float* x, const i64* x_stride, const i16* k_, const i64* k__stride,
-    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i_, const i64* i__stride,
-    i64* j, const i64* j_stride, i64* at_, const i64* at__stride, i16* least_, const i64* least__stride,
+    int rank, int outer, const i64* size, const float* x, const i64* x_stride, const i16* k, const i64* k_stride,
+    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i, const i64* i_stride,
+    i64* j, const i64* j_stride, i64* at, const i64* at_stride, i16* least_, const i64* least_stride,
     u8* most, const i64* most_stride, i64* deep, const i64* deep_stride, bool* every, const i64* every_stride,
     bool* some, const i64* some_stride, i64* total, const i64* total_stride, i64* times, const i64* times_stride,
     float* product, const i64* product_stride, float* spread, const i64* spread_stride, cudaStream_t stream) {
     return host::places_i_run<float>(
-        rank, outer, size, x, x_stride, k_, k__stride, h, h_stride, flag, flag_stride, i_, i__stride, j, j_stride,
-        at_, at__stride, least_, least__stride, most, most_stride, deep, deep_stride, every, every_stride,
-        some, some_stride, total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
+        rank, outer, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i, i_stride, j, j_stride,
+        at, at_stride, least_, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride,
+        total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
 }
 extern "C" cudaError_t places_i_f16(
-    int rank, int outer, const i64* size, const f16* x, const i64* x_stride, const i16* k_, const i64* k__stride,
-    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i_, const i64* i__stride,
-    i64* j, const i64* j_stride, i64* at_, const i64* at__stride, i16* least_, const i64* least__stride,
+    int rank, int outer, const i64* size, const f16* x, const i64* x_stride, const i16* k, const i64* k_stride,
+    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i, const i64* i_stride,
+    i64* j, const i64* j_stride, i64* at, const i64* at_stride, i16* least_, const i64* least_stride,
     u8* most, const i64* most_stride, i64* deep, const i64* deep_stride, bool* every, const i64* every_stride,
     bool* some, const i64* some_stride, i64* total, const i64* total_stride, i64* times, const i64* times_stride,
     float* product, const i64* product_stride, float* spread, const i64* spread_stride, cudaStream_t stream) {
     return host::places_i_run<f16>(
-        rank, outer, size, x, x_stride, k_, k__stride, h, h_stride, flag, flag_stride, i_, i__stride, j, j_stride,
-        at_, at__stride, least_, least__stride, most, most_stride, deep, deep_stride, every, every_stride,
-        some, some_stride, total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
+        rank, outer, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i, i_stride, j, j_stride,
+        at, at_stride, least_, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride,
+        total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
 }
 extern "C" cudaError_t places_i_bf16(
-    int rank, int outer, const i64* size, const bf16* x, const i64* x_stride, const i16* k_, const i64* k__stride,
-    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i_, const i64* i__stride,
-    i64* j, const i64* j_stride, i64* at_, const i64* at__stride, i16* least_, const i64* least__stride,
+    int rank, int outer, const i64* size, const bf16* x, const i64* x_stride, const i16* k, const i64* k_stride,
+    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i, const i64* i_stride,
+    i64* j, const i64* j_stride, i64* at, const i64* at_stride, i16* least_, const i64* least_stride,
     u8* most, const i64* most_stride, i64* deep, const i64* deep_stride, bool* every, const i64* every_stride,
     bool* some, const i64* some_stride, i64* total, const i64* total_stride, i64* times, const i64* times_stride,
     float* product, const i64* product_stride, float* spread, const i64* spread_stride, cudaStream_t stream) {
     return host::places_i_run<bf16>(
-        rank, outer, size, x, x_stride, k_, k__stride, h, h_stride, flag, flag_stride, i_, i__stride, j, j_stride,
-        at_, at__stride, least_, least__stride, most, most_stride, deep, deep_stride, every, every_stride,
-        some, some_stride, total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
+        rank, outer, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i, i_stride, j, j_stride,
+        at, at_stride, least_, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride,
+        total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
 }
 extern "C" cudaError_t places_i_f64(
-    int rank, int outer, const i64* size, const double* x, const i64* x_stride, const i16* k_, const i64* k__stride,
-    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i_, const i64* i__stride,
-    i64* j, const i64* j_stride, i64* at_, const i64* at__stride, i16* least_, const i64* least__stride,
+    int rank, int outer, const i64* size, const double* x, const i64* x_stride, const i16* k, const i64* k_stride,
+    const u8* h, const i64* h_stride, const bool* flag, const i64* flag_stride, i64* i, const i64* i_stride,
+    i64* j, const i64* j_stride, i64* at, const i64* at_stride, i16* least_, const i64* least_stride,
     u8* most, const i64* most_stride, i64* deep, const i64* deep_stride, bool* every, const i64* every_stride,
     bool* some, const i64* some_stride, i64* total, const i64* total_stride, i64* times, const i64* times_stride,
     float* product, const i64* product_stride, float* spread, const i64* spread_stride, cudaStream_t stream) {
     return host::places_i_run<double>(
-        rank, outer, size, x, x_stride, k_, k__stride, h, h_stride, flag, flag_stride, i_, i__stride, j, j_stride,
-        at_, at__stride, least_, least__stride, most, most_stride, deep, deep_stride, every, every_stride,
-        some, some_stride, total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
+        rank, outer, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i, i_stride, j, j_stride,
+        at, at_stride, least_, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride,
+        total, total_stride, times, times_stride, product, product_stride, spread, spread_stride, stream);
 }
 extern "C" cudaError_t places_first_f32(
-    int rank, int outer, const i64* size, const float* x, const i64* x_stride, i64* first_, const i64* first__stride,
+    int rank, int outer, const i64* size, const float* x, const i64* x_stride, i64* first_, const i64* first_stride,
     i64 N, cudaStream_t stream) {
-    return host::places_first_run<float>(rank, outer, size, x, x_stride, first_, first__stride, N, stream);
+    return host::places_first_run<float>(rank, outer, size, x, x_stride, first_, first_stride, N, stream);
 }
 extern "C" cudaError_t places_first_f16(
-    int rank, int outer, const i64* size, const f16* x, const i64* x_stride, i64* first_, const i64* first__stride,
-    i64 N, cudaStream_t stream) {
-    return host::places_first_run<f16>(rank, outer, size, x, x_stride, first_, first__stride, N, stream);
+    int rank, int outer, const i64* size, const f16* x, const i64* x_stride, i64* first_, const i64* first_stride, i64 N,
+    cudaStream_t stream) {
+    return host::places_first_run<f16>(rank, outer, size, x, x_stride, first_, first_stride, N, stream);
 }
 extern "C" cudaError_t places_first_bf16(
-    int rank, int outer, const i64* size, const bf16* x, const i64* x_stride, i64* first_, const i64* first__stride,
+    int rank, int outer, const i64* size, const bf16* x, const i64* x_stride, i64* first_, const i64* first_stride,
     i64 N, cudaStream_t stream) {
-    return host::places_first_run<bf16>(rank, outer, size, x, x_stride, first_, first__stride, N, stream);
+    return host::places_first_run<bf16>(rank, outer, size, x, x_stride, first_, first_stride, N, stream);
 }
 extern "C" cudaError_t places_first_f64(
-    int rank, int outer, const i64* size, const double* x, const i64* x_stride, i64* first_, const i64* first__stride,
+    int rank, int outer, const i64* size, const double* x, const i64* x_stride, i64* first_, const i64* first_stride,
     i64 N, cudaStream_t stream) {
-    return host::places_first_run<double>(rank, outer, size, x, x_stride, first_, first__stride, N, stream);
+    return host::places_first_run<double>(rank, outer, size, x, x_stride, first_, first_stride, N, stream);
 }
 #endif

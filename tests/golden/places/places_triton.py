@@ -131,7 +131,7 @@ def plus(a, b):
 
 @triton.jit(do_not_specialize=range(16, 90))
 def places_i_row(
-    x_ptr, k_ptr, h_ptr, flag_ptr, i_ptr, j_ptr, at_ptr, least__ptr, most_ptr, deep_ptr, every_ptr, some_ptr, total_ptr, times__ptr, product_ptr, spread_ptr,
+    x_ptr, k_ptr, h_ptr, flag_ptr, i_ptr, j_ptr, at_ptr, least_ptr, most_ptr, deep_ptr, every_ptr, some_ptr, total_ptr, times_ptr, product_ptr, spread_ptr,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     k_r0: tl.int64, k_r1: tl.int64, k_r2: tl.int64, k_r3: tl.int64, k_n0: tl.int64,
@@ -141,13 +141,13 @@ def places_i_row(
     i_r0: tl.int64, i_r1: tl.int64, i_r2: tl.int64, i_r3: tl.int64,
     j_r0: tl.int64, j_r1: tl.int64, j_r2: tl.int64, j_r3: tl.int64,
     at_r0: tl.int64, at_r1: tl.int64, at_r2: tl.int64, at_r3: tl.int64,
-    least__r0: tl.int64, least__r1: tl.int64, least__r2: tl.int64, least__r3: tl.int64,
+    least_r0: tl.int64, least_r1: tl.int64, least_r2: tl.int64, least_r3: tl.int64,
     most_r0: tl.int64, most_r1: tl.int64, most_r2: tl.int64, most_r3: tl.int64,
     deep_r0: tl.int64, deep_r1: tl.int64, deep_r2: tl.int64, deep_r3: tl.int64,
     every_r0: tl.int64, every_r1: tl.int64, every_r2: tl.int64, every_r3: tl.int64,
     some_r0: tl.int64, some_r1: tl.int64, some_r2: tl.int64, some_r3: tl.int64,
     total_r0: tl.int64, total_r1: tl.int64, total_r2: tl.int64, total_r3: tl.int64,
-    times__r0: tl.int64, times__r1: tl.int64, times__r2: tl.int64, times__r3: tl.int64,
+    times_r0: tl.int64, times_r1: tl.int64, times_r2: tl.int64, times_r3: tl.int64,
     product_r0: tl.int64, product_r1: tl.int64, product_r2: tl.int64, product_r3: tl.int64,
     spread_r0: tl.int64, spread_r1: tl.int64, spread_r2: tl.int64, spread_r3: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
@@ -173,13 +173,13 @@ def places_i_row(
     i_row = i_ptr + walk(row, (r3, r2, r1), (i_r3, i_r2, i_r1, i_r0), ROW_RANK, KINDS[5] == "across", VECTORS[5])
     j_row = j_ptr + walk(row, (r3, r2, r1), (j_r3, j_r2, j_r1, j_r0), ROW_RANK, KINDS[6] == "across", VECTORS[6])
     at_row = at_ptr + walk(row, (r3, r2, r1), (at_r3, at_r2, at_r1, at_r0), ROW_RANK, KINDS[7] == "across", VECTORS[7])
-    least__row = least__ptr + walk(row, (r3, r2, r1), (least__r3, least__r2, least__r1, least__r0), ROW_RANK, KINDS[8] == "across", VECTORS[8])
+    least_row = least_ptr + walk(row, (r3, r2, r1), (least_r3, least_r2, least_r1, least_r0), ROW_RANK, KINDS[8] == "across", VECTORS[8])
     most_row = most_ptr + walk(row, (r3, r2, r1), (most_r3, most_r2, most_r1, most_r0), ROW_RANK, KINDS[9] == "across", VECTORS[9])
     deep_row = deep_ptr + walk(row, (r3, r2, r1), (deep_r3, deep_r2, deep_r1, deep_r0), ROW_RANK, KINDS[10] == "across", VECTORS[10])
     every_row = every_ptr + walk(row, (r3, r2, r1), (every_r3, every_r2, every_r1, every_r0), ROW_RANK, KINDS[11] == "across", VECTORS[11])
     some_row = some_ptr + walk(row, (r3, r2, r1), (some_r3, some_r2, some_r1, some_r0), ROW_RANK, KINDS[12] == "across", VECTORS[12])
     total_row = total_ptr + walk(row, (r3, r2, r1), (total_r3, total_r2, total_r1, total_r0), ROW_RANK, KINDS[13] == "across", VECTORS[13])
-    times__row = times__ptr + walk(row, (r3, r2, r1), (times__r3, times__r2, times__r1, times__r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
+    times_row = times_ptr + walk(row, (r3, r2, r1), (times_r3, times_r2, times_r1, times_r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
     product_row = product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
     spread_row = spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
     x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
@@ -220,13 +220,13 @@ def places_i_row(
     tl.store(i_row, i, present)
     tl.store(j_row, j, present)
     tl.store(at_row, at, present)
-    tl.store(least__row, least_, present)
+    tl.store(least_row, least_, present)
     tl.store(most_row, most, present)
     tl.store(deep_row, deep, present)
     tl.store(every_row, every, present)
     tl.store(some_row, some, present)
     tl.store(total_row, total, present)
-    tl.store(times__row, times_, present)
+    tl.store(times_row, times_, present)
     tl.store(product_row, product, present)
     tl.store(spread_row, spread, present)
 
@@ -244,13 +244,13 @@ def places_i_reading_1(
     j_tile = tl.full([ROWS, BLOCK], 9223372036854775807, tl.int64)
     at_best_tile = tl.full([ROWS, BLOCK], -9223372036854775808, tl.int64)
     at_tile = tl.full([ROWS, BLOCK], 9223372036854775807, tl.int64)
-    least__tile = tl.full([ROWS, BLOCK], 32767, tl.int16)
+    least_tile = tl.full([ROWS, BLOCK], 32767, tl.int16)
     most_tile = tl.full([ROWS, BLOCK], 0, tl.uint8)
     deep_tile = tl.full([ROWS, BLOCK], -9223372036854775808, tl.int64)
     every_tile = tl.full([ROWS, BLOCK], True, tl.int1)
     some_tile = tl.full([ROWS, BLOCK], False, tl.int1)
     total_tile = tl.full([ROWS, BLOCK], 0, tl.int64)
-    times__tile = tl.full([ROWS, BLOCK], 1, tl.int64)
+    times_tile = tl.full([ROWS, BLOCK], 1, tl.int64)
     product_tile = tl.full([ROWS, BLOCK], 1.0, tl.float32)
     max_N_tile = tl.full([ROWS, BLOCK], float("-inf"), F)
     first = tl.cast(segment, INDEX) * SEGMENT
@@ -277,25 +277,25 @@ def places_i_reading_1(
         i_best_tile, i_tile = first_greatest(i_best_tile, i_tile, tl.where(inside, x, float("-inf")), tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
         j_best_tile, j_tile = first_least(j_best_tile, j_tile, tl.where(inside, k, tl.full([], 32767, tl.int16)), tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
         at_best_tile, at_tile = first_greatest(at_best_tile, at_tile, tl.where(inside, t0 * t0, tl.full([], -9223372036854775808, tl.int64)), tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
-        least__tile = least(least__tile, tl.where(inside, k, tl.full([], 32767, tl.int16)))
+        least_tile = least(least_tile, tl.where(inside, k, tl.full([], 32767, tl.int16)))
         most_tile = greatest(most_tile, tl.where(inside, h, tl.full([], 0, tl.uint8)))
         deep_tile = greatest(deep_tile, tl.where(inside, h.to(tl.int64) - t0, tl.full([], -9223372036854775808, tl.int64)))
         every_tile = both(every_tile, tl.where(inside, flag, tl.full([], True, tl.int1)))
         some_tile = either(some_tile, tl.where(inside, (x > 0.0) & flag, tl.full([], False, tl.int1)))
         total_tile += tl.where(inside, t0, 0)
-        times__tile = times(times__tile, tl.where(inside, h.to(tl.int32).to(tl.int64), 1))
+        times_tile = times(times_tile, tl.where(inside, h.to(tl.int32).to(tl.int64), 1))
         product_tile = times(product_tile, tl.where(inside, x.to(tl.float32), 1.0))
         max_N_tile = greatest(max_N_tile, tl.where(inside, x, float("-inf")))
     i_best, i = tl.reduce((i_best_tile, i_tile), 1, first_greatest, keep_dims=True)
     j_best, j = tl.reduce((j_best_tile, j_tile), 1, first_least, keep_dims=True)
     at_best, at = tl.reduce((at_best_tile, at_tile), 1, first_greatest, keep_dims=True)
-    least_ = tl.reduce(least__tile, 1, least, keep_dims=True)
+    least_ = tl.reduce(least_tile, 1, least, keep_dims=True)
     most = tl.reduce(most_tile, 1, greatest, keep_dims=True)
     deep = tl.reduce(deep_tile, 1, greatest, keep_dims=True)
     every = tl.reduce(every_tile, 1, both, keep_dims=True)
     some = tl.reduce(some_tile, 1, either, keep_dims=True)
     total = tl.reduce(total_tile, 1, plus, keep_dims=True)
-    times_ = tl.reduce(times__tile, 1, times, keep_dims=True)
+    times_ = tl.reduce(times_tile, 1, times, keep_dims=True)
     product = tl.reduce(product_tile, 1, times, keep_dims=True)
     max_N = tl.reduce(max_N_tile, 1, greatest, keep_dims=True)
     return i_best, i, j_best, j, at_best, at, least_, most, deep, every, some, total, times_, product, max_N
@@ -322,7 +322,7 @@ def places_i_reading_2(
 
 @triton.jit(do_not_specialize=range(16, 90))
 def places_i_loop(
-    x_ptr, k_ptr, h_ptr, flag_ptr, i_ptr, j_ptr, at_ptr, least__ptr, most_ptr, deep_ptr, every_ptr, some_ptr, total_ptr, times__ptr, product_ptr, spread_ptr,
+    x_ptr, k_ptr, h_ptr, flag_ptr, i_ptr, j_ptr, at_ptr, least_ptr, most_ptr, deep_ptr, every_ptr, some_ptr, total_ptr, times_ptr, product_ptr, spread_ptr,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     k_r0: tl.int64, k_r1: tl.int64, k_r2: tl.int64, k_r3: tl.int64, k_n0: tl.int64,
@@ -332,13 +332,13 @@ def places_i_loop(
     i_r0: tl.int64, i_r1: tl.int64, i_r2: tl.int64, i_r3: tl.int64,
     j_r0: tl.int64, j_r1: tl.int64, j_r2: tl.int64, j_r3: tl.int64,
     at_r0: tl.int64, at_r1: tl.int64, at_r2: tl.int64, at_r3: tl.int64,
-    least__r0: tl.int64, least__r1: tl.int64, least__r2: tl.int64, least__r3: tl.int64,
+    least_r0: tl.int64, least_r1: tl.int64, least_r2: tl.int64, least_r3: tl.int64,
     most_r0: tl.int64, most_r1: tl.int64, most_r2: tl.int64, most_r3: tl.int64,
     deep_r0: tl.int64, deep_r1: tl.int64, deep_r2: tl.int64, deep_r3: tl.int64,
     every_r0: tl.int64, every_r1: tl.int64, every_r2: tl.int64, every_r3: tl.int64,
     some_r0: tl.int64, some_r1: tl.int64, some_r2: tl.int64, some_r3: tl.int64,
     total_r0: tl.int64, total_r1: tl.int64, total_r2: tl.int64, total_r3: tl.int64,
-    times__r0: tl.int64, times__r1: tl.int64, times__r2: tl.int64, times__r3: tl.int64,
+    times_r0: tl.int64, times_r1: tl.int64, times_r2: tl.int64, times_r3: tl.int64,
     product_r0: tl.int64, product_r1: tl.int64, product_r2: tl.int64, product_r3: tl.int64,
     spread_r0: tl.int64, spread_r1: tl.int64, spread_r2: tl.int64, spread_r3: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
@@ -363,13 +363,13 @@ def places_i_loop(
     i_row = i_ptr + walk(row, (r3, r2, r1), (i_r3, i_r2, i_r1, i_r0), ROW_RANK, KINDS[5] == "across", VECTORS[5])
     j_row = j_ptr + walk(row, (r3, r2, r1), (j_r3, j_r2, j_r1, j_r0), ROW_RANK, KINDS[6] == "across", VECTORS[6])
     at_row = at_ptr + walk(row, (r3, r2, r1), (at_r3, at_r2, at_r1, at_r0), ROW_RANK, KINDS[7] == "across", VECTORS[7])
-    least__row = least__ptr + walk(row, (r3, r2, r1), (least__r3, least__r2, least__r1, least__r0), ROW_RANK, KINDS[8] == "across", VECTORS[8])
+    least_row = least_ptr + walk(row, (r3, r2, r1), (least_r3, least_r2, least_r1, least_r0), ROW_RANK, KINDS[8] == "across", VECTORS[8])
     most_row = most_ptr + walk(row, (r3, r2, r1), (most_r3, most_r2, most_r1, most_r0), ROW_RANK, KINDS[9] == "across", VECTORS[9])
     deep_row = deep_ptr + walk(row, (r3, r2, r1), (deep_r3, deep_r2, deep_r1, deep_r0), ROW_RANK, KINDS[10] == "across", VECTORS[10])
     every_row = every_ptr + walk(row, (r3, r2, r1), (every_r3, every_r2, every_r1, every_r0), ROW_RANK, KINDS[11] == "across", VECTORS[11])
     some_row = some_ptr + walk(row, (r3, r2, r1), (some_r3, some_r2, some_r1, some_r0), ROW_RANK, KINDS[12] == "across", VECTORS[12])
     total_row = total_ptr + walk(row, (r3, r2, r1), (total_r3, total_r2, total_r1, total_r0), ROW_RANK, KINDS[13] == "across", VECTORS[13])
-    times__row = times__ptr + walk(row, (r3, r2, r1), (times__r3, times__r2, times__r1, times__r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
+    times_row = times_ptr + walk(row, (r3, r2, r1), (times_r3, times_r2, times_r1, times_r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
     product_row = product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
     spread_row = spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
     i_best = tl.full([ROWS, 1], float("-inf"), F)
@@ -388,20 +388,20 @@ def places_i_loop(
     product = tl.full([ROWS, 1], 1.0, tl.float32)
     max_N = tl.full([ROWS, 1], float("-inf"), F)
     for segment in range(0, segments):
-        i_best_part, i_part, j_best_part, j_part, at_best_part, at_part, least__part, most_part, deep_part, every_part, some_part, total_part, times__part, product_part, max_N_part = places_i_reading_1(
+        i_best_part, i_part, j_best_part, j_part, at_best_part, at_part, least_part, most_part, deep_part, every_part, some_part, total_part, times_part, product_part, max_N_part = places_i_reading_1(
             x_row, k_row, h_row, flag_row, segment, present, length, x_steps, k_steps, h_steps, flag_steps, index_N_steps, KINDS,
             VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
         )
         i_best, i = first_greatest(i_best, i, i_best_part, i_part)
         j_best, j = first_least(j_best, j, j_best_part, j_part)
         at_best, at = first_greatest(at_best, at, at_best_part, at_part)
-        least_ = least(least_, least__part)
+        least_ = least(least_, least_part)
         most = greatest(most, most_part)
         deep = greatest(deep, deep_part)
         every = both(every, every_part)
         some = either(some, some_part)
         total += total_part
-        times_ = times(times_, times__part)
+        times_ = times(times_, times_part)
         product = times(product, product_part)
         max_N = greatest(max_N, max_N_part)
     spread = tl.full([ROWS, 1], 0.0, F)
@@ -413,21 +413,21 @@ def places_i_loop(
     tl.store(i_row, i, present)
     tl.store(j_row, j, present)
     tl.store(at_row, at, present)
-    tl.store(least__row, least_, present)
+    tl.store(least_row, least_, present)
     tl.store(most_row, most, present)
     tl.store(deep_row, deep, present)
     tl.store(every_row, every, present)
     tl.store(some_row, some, present)
     tl.store(total_row, total, present)
-    tl.store(times__row, times_, present)
+    tl.store(times_row, times_, present)
     tl.store(product_row, product, present)
     tl.store(spread_row, spread, present)
 
 
 @triton.jit(do_not_specialize=range(32, 106))
 def places_i_split(
-    x_ptr, k_ptr, h_ptr, flag_ptr, i_ptr, j_ptr, at_ptr, least__ptr, most_ptr, deep_ptr, every_ptr, some_ptr, total_ptr, times__ptr, product_ptr, spread_ptr,
-    i_best_parts, i_parts, j_best_parts, j_parts, at_best_parts, at_parts, least__parts, most_parts, deep_parts, every_parts, some_parts, total_parts, times__parts, product_parts, max_N_parts, spread_parts,
+    x_ptr, k_ptr, h_ptr, flag_ptr, i_ptr, j_ptr, at_ptr, least_ptr, most_ptr, deep_ptr, every_ptr, some_ptr, total_ptr, times_ptr, product_ptr, spread_ptr,
+    i_best_parts, i_parts, j_best_parts, j_parts, at_best_parts, at_parts, least_parts, most_parts, deep_parts, every_parts, some_parts, total_parts, times_parts, product_parts, max_N_parts, spread_parts,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     k_r0: tl.int64, k_r1: tl.int64, k_r2: tl.int64, k_r3: tl.int64, k_n0: tl.int64,
@@ -437,13 +437,13 @@ def places_i_split(
     i_r0: tl.int64, i_r1: tl.int64, i_r2: tl.int64, i_r3: tl.int64,
     j_r0: tl.int64, j_r1: tl.int64, j_r2: tl.int64, j_r3: tl.int64,
     at_r0: tl.int64, at_r1: tl.int64, at_r2: tl.int64, at_r3: tl.int64,
-    least__r0: tl.int64, least__r1: tl.int64, least__r2: tl.int64, least__r3: tl.int64,
+    least_r0: tl.int64, least_r1: tl.int64, least_r2: tl.int64, least_r3: tl.int64,
     most_r0: tl.int64, most_r1: tl.int64, most_r2: tl.int64, most_r3: tl.int64,
     deep_r0: tl.int64, deep_r1: tl.int64, deep_r2: tl.int64, deep_r3: tl.int64,
     every_r0: tl.int64, every_r1: tl.int64, every_r2: tl.int64, every_r3: tl.int64,
     some_r0: tl.int64, some_r1: tl.int64, some_r2: tl.int64, some_r3: tl.int64,
     total_r0: tl.int64, total_r1: tl.int64, total_r2: tl.int64, total_r3: tl.int64,
-    times__r0: tl.int64, times__r1: tl.int64, times__r2: tl.int64, times__r3: tl.int64,
+    times_r0: tl.int64, times_r1: tl.int64, times_r2: tl.int64, times_r3: tl.int64,
     product_r0: tl.int64, product_r1: tl.int64, product_r2: tl.int64, product_r3: tl.int64,
     spread_r0: tl.int64, spread_r1: tl.int64, spread_r2: tl.int64, spread_r3: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
@@ -470,13 +470,13 @@ def places_i_split(
     i_row = i_ptr + walk(row, (r3, r2, r1), (i_r3, i_r2, i_r1, i_r0), ROW_RANK, KINDS[5] == "across", VECTORS[5])
     j_row = j_ptr + walk(row, (r3, r2, r1), (j_r3, j_r2, j_r1, j_r0), ROW_RANK, KINDS[6] == "across", VECTORS[6])
     at_row = at_ptr + walk(row, (r3, r2, r1), (at_r3, at_r2, at_r1, at_r0), ROW_RANK, KINDS[7] == "across", VECTORS[7])
-    least__row = least__ptr + walk(row, (r3, r2, r1), (least__r3, least__r2, least__r1, least__r0), ROW_RANK, KINDS[8] == "across", VECTORS[8])
+    least_row = least_ptr + walk(row, (r3, r2, r1), (least_r3, least_r2, least_r1, least_r0), ROW_RANK, KINDS[8] == "across", VECTORS[8])
     most_row = most_ptr + walk(row, (r3, r2, r1), (most_r3, most_r2, most_r1, most_r0), ROW_RANK, KINDS[9] == "across", VECTORS[9])
     deep_row = deep_ptr + walk(row, (r3, r2, r1), (deep_r3, deep_r2, deep_r1, deep_r0), ROW_RANK, KINDS[10] == "across", VECTORS[10])
     every_row = every_ptr + walk(row, (r3, r2, r1), (every_r3, every_r2, every_r1, every_r0), ROW_RANK, KINDS[11] == "across", VECTORS[11])
     some_row = some_ptr + walk(row, (r3, r2, r1), (some_r3, some_r2, some_r1, some_r0), ROW_RANK, KINDS[12] == "across", VECTORS[12])
     total_row = total_ptr + walk(row, (r3, r2, r1), (total_r3, total_r2, total_r1, total_r0), ROW_RANK, KINDS[13] == "across", VECTORS[13])
-    times__row = times__ptr + walk(row, (r3, r2, r1), (times__r3, times__r2, times__r1, times__r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
+    times_row = times_ptr + walk(row, (r3, r2, r1), (times_r3, times_r2, times_r1, times_r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
     product_row = product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
     spread_row = spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
     if READING == 1:
@@ -490,13 +490,13 @@ def places_i_split(
         tl.store(j_parts + row * segments + segment, j, present)
         tl.store(at_best_parts + row * segments + segment, at_best, present)
         tl.store(at_parts + row * segments + segment, at, present)
-        tl.store(least__parts + row * segments + segment, least_, present)
+        tl.store(least_parts + row * segments + segment, least_, present)
         tl.store(most_parts + row * segments + segment, most, present)
         tl.store(deep_parts + row * segments + segment, deep, present)
         tl.store(every_parts + row * segments + segment, every, present)
         tl.store(some_parts + row * segments + segment, some, present)
         tl.store(total_parts + row * segments + segment, total, present)
-        tl.store(times__parts + row * segments + segment, times_, present)
+        tl.store(times_parts + row * segments + segment, times_, present)
         tl.store(product_parts + row * segments + segment, product, present)
         tl.store(max_N_parts + row * segments + segment, max_N, present)
     if READING > 1:
@@ -506,13 +506,13 @@ def places_i_split(
         j_all = tl.full([ROWS, PARTS], 9223372036854775807, tl.int64)
         at_best_all = tl.full([ROWS, PARTS], -9223372036854775808, tl.int64)
         at_all = tl.full([ROWS, PARTS], 9223372036854775807, tl.int64)
-        least__all = tl.full([ROWS, PARTS], 32767, tl.int16)
+        least_all = tl.full([ROWS, PARTS], 32767, tl.int16)
         most_all = tl.full([ROWS, PARTS], 0, tl.uint8)
         deep_all = tl.full([ROWS, PARTS], -9223372036854775808, tl.int64)
         every_all = tl.full([ROWS, PARTS], True, tl.int1)
         some_all = tl.full([ROWS, PARTS], False, tl.int1)
         total_all = tl.full([ROWS, PARTS], 0, tl.int64)
-        times__all = tl.full([ROWS, PARTS], 1, tl.int64)
+        times_all = tl.full([ROWS, PARTS], 1, tl.int64)
         product_all = tl.full([ROWS, PARTS], 1.0, tl.float32)
         max_N_all = tl.full([ROWS, PARTS], float("-inf"), F)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
@@ -520,25 +520,25 @@ def places_i_split(
             i_best_all, i_all = first_greatest(i_best_all, i_all, tl.load(i_best_parts + row * segments + lane, present & (lane < segments), float("-inf")), tl.load(i_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
             j_best_all, j_all = first_least(j_best_all, j_all, tl.load(j_best_parts + row * segments + lane, present & (lane < segments), tl.full([], 32767, tl.int16)), tl.load(j_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
             at_best_all, at_all = first_greatest(at_best_all, at_all, tl.load(at_best_parts + row * segments + lane, present & (lane < segments), tl.full([], -9223372036854775808, tl.int64)), tl.load(at_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
-            least__all = least(least__all, tl.load(least__parts + row * segments + lane, present & (lane < segments), tl.full([], 32767, tl.int16)))
+            least_all = least(least_all, tl.load(least_parts + row * segments + lane, present & (lane < segments), tl.full([], 32767, tl.int16)))
             most_all = greatest(most_all, tl.load(most_parts + row * segments + lane, present & (lane < segments), tl.full([], 0, tl.uint8)))
             deep_all = greatest(deep_all, tl.load(deep_parts + row * segments + lane, present & (lane < segments), tl.full([], -9223372036854775808, tl.int64)))
             every_all = both(every_all, tl.load(every_parts + row * segments + lane, present & (lane < segments), tl.full([], True, tl.int1)))
             some_all = either(some_all, tl.load(some_parts + row * segments + lane, present & (lane < segments), tl.full([], False, tl.int1)))
             total_all += tl.load(total_parts + row * segments + lane, present & (lane < segments), 0)
-            times__all = times(times__all, tl.load(times__parts + row * segments + lane, present & (lane < segments), 1))
+            times_all = times(times_all, tl.load(times_parts + row * segments + lane, present & (lane < segments), 1))
             product_all = times(product_all, tl.load(product_parts + row * segments + lane, present & (lane < segments), 1.0))
             max_N_all = greatest(max_N_all, tl.load(max_N_parts + row * segments + lane, present & (lane < segments), float("-inf")))
         i_best, i = tl.reduce((i_best_all, i_all), 1, first_greatest, keep_dims=True)
         j_best, j = tl.reduce((j_best_all, j_all), 1, first_least, keep_dims=True)
         at_best, at = tl.reduce((at_best_all, at_all), 1, first_greatest, keep_dims=True)
-        least_ = tl.reduce(least__all, 1, least, keep_dims=True)
+        least_ = tl.reduce(least_all, 1, least, keep_dims=True)
         most = tl.reduce(most_all, 1, greatest, keep_dims=True)
         deep = tl.reduce(deep_all, 1, greatest, keep_dims=True)
         every = tl.reduce(every_all, 1, both, keep_dims=True)
         some = tl.reduce(some_all, 1, either, keep_dims=True)
         total = tl.reduce(total_all, 1, plus, keep_dims=True)
-        times_ = tl.reduce(times__all, 1, times, keep_dims=True)
+        times_ = tl.reduce(times_all, 1, times, keep_dims=True)
         product = tl.reduce(product_all, 1, times, keep_dims=True)
         max_N = tl.reduce(max_N_all, 1, greatest, keep_dims=True)
     if READING == 2:
@@ -554,20 +554,20 @@ def places_i_split(
         tl.store(i_row, i, present)
         tl.store(j_row, j, present)
         tl.store(at_row, at, present)
-        tl.store(least__row, least_, present)
+        tl.store(least_row, least_, present)
         tl.store(most_row, most, present)
         tl.store(deep_row, deep, present)
         tl.store(every_row, every, present)
         tl.store(some_row, some, present)
         tl.store(total_row, total, present)
-        tl.store(times__row, times_, present)
+        tl.store(times_row, times_, present)
         tl.store(product_row, product, present)
         tl.store(spread_row, spread, present)
 
 
 @triton.jit(do_not_specialize=range(2, 24))
 def places_first_row(
-    x_ptr, first__ptr,
+    x_ptr, first_ptr,
     N: tl.int64,
     rows: tl.int64, length: tl.int64, n1_: tl.int64, n2_: tl.int64, n3_: tl.int64, n4: tl.int64,
     x_n0: tl.int64, x_n1: tl.int64, x_n2: tl.int64, x_n3: tl.int64, x_n4: tl.int64,
@@ -593,9 +593,9 @@ def places_first_row(
     index_N_ = walk(column, sizes, index_N__steps, RANK, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
     index_all = walk(column, sizes, index_all_steps, RANK, KINDS[2] == "along", VECTORS[2]).to(tl.int64)
     # first = argmin[..., N](x)
-    first__best = tl.reduce(tl.where(inside, x, float("inf")), 1, least, keep_dims=True)
-    first_ = tl.reduce(tl.where(inside & alike(x, first__best), index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
-    tl.store(first__ptr + row, first_, present)
+    first_best = tl.reduce(tl.where(inside, x, float("inf")), 1, least, keep_dims=True)
+    first_ = tl.reduce(tl.where(inside & alike(x, first_best), index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    tl.store(first_ptr + row, first_, present)
 
 
 @triton.jit
@@ -605,8 +605,8 @@ def places_first_reading_1(
     F: tl.constexpr
 ):
     """What a segment adds to first_."""
-    first__best_tile = tl.full([ROWS, BLOCK], float("inf"), F)
-    first__tile = tl.full([ROWS, BLOCK], 9223372036854775807, tl.int64)
+    first_best_tile = tl.full([ROWS, BLOCK], float("inf"), F)
+    first_tile = tl.full([ROWS, BLOCK], 9223372036854775807, tl.int64)
     first = tl.cast(segment, INDEX) * SEGMENT
     for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
         column = start + tl.arange(0, BLOCK)[None, :]
@@ -615,14 +615,14 @@ def places_first_reading_1(
         index_N_ = walk(column, sizes, index_N__steps, RANK, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
         index_all = walk(column, sizes, index_all_steps, RANK, KINDS[2] == "along", VECTORS[2]).to(tl.int64)
         # first = argmin[..., N](x)
-        first__best_tile, first__tile = first_least(first__best_tile, first__tile, tl.where(inside, x, float("inf")), tl.where(inside, index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)))
-    first__best, first_ = tl.reduce((first__best_tile, first__tile), 1, first_least, keep_dims=True)
-    return first__best, first_
+        first_best_tile, first_tile = first_least(first_best_tile, first_tile, tl.where(inside, x, float("inf")), tl.where(inside, index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)))
+    first_best, first_ = tl.reduce((first_best_tile, first_tile), 1, first_least, keep_dims=True)
+    return first_best, first_
 
 
 @triton.jit(do_not_specialize=range(2, 24))
 def places_first_loop(
-    x_ptr, first__ptr,
+    x_ptr, first_ptr,
     N: tl.int64,
     rows: tl.int64, length: tl.int64, n1_: tl.int64, n2_: tl.int64, n3_: tl.int64, n4: tl.int64,
     x_n0: tl.int64, x_n1: tl.int64, x_n2: tl.int64, x_n3: tl.int64, x_n4: tl.int64,
@@ -643,21 +643,21 @@ def places_first_loop(
     x_steps = (x_n4, x_n3, x_n2, x_n1, x_n0)
     index_N__steps = (index_N__n4, index_N__n3, index_N__n2, index_N__n1, index_N__n0)
     index_all_steps = (index_all_n4, index_all_n3, index_all_n2, index_all_n1, index_all_n0)
-    first__best = tl.full([ROWS, 1], float("inf"), F)
+    first_best = tl.full([ROWS, 1], float("inf"), F)
     first_ = tl.full([ROWS, 1], 9223372036854775807, tl.int64)
     for segment in range(0, segments):
-        first__best_part, first__part = places_first_reading_1(
+        first_best_part, first_part = places_first_reading_1(
             x_ptr, N, segment, present, length, sizes, x_steps, index_N__steps, index_all_steps, KINDS, VECTORS, RANK, ROWS, BLOCK,
             SEGMENT, INDEX, F
         )
-        first__best, first_ = first_least(first__best, first_, first__best_part, first__part)
-    tl.store(first__ptr + row, first_, present)
+        first_best, first_ = first_least(first_best, first_, first_best_part, first_part)
+    tl.store(first_ptr + row, first_, present)
 
 
 @triton.jit(do_not_specialize=range(4, 26))
 def places_first_split(
-    x_ptr, first__ptr,
-    first__best_parts, first__parts,
+    x_ptr, first_ptr,
+    first_best_parts, first_parts,
     N: tl.int64,
     rows: tl.int64, length: tl.int64, n1_: tl.int64, n2_: tl.int64, n3_: tl.int64, n4: tl.int64,
     x_n0: tl.int64, x_n1: tl.int64, x_n2: tl.int64, x_n3: tl.int64, x_n4: tl.int64,
@@ -681,21 +681,21 @@ def places_first_split(
     index_N__steps = (index_N__n4, index_N__n3, index_N__n2, index_N__n1, index_N__n0)
     index_all_steps = (index_all_n4, index_all_n3, index_all_n2, index_all_n1, index_all_n0)
     if READING == 1:
-        first__best, first_ = places_first_reading_1(
+        first_best, first_ = places_first_reading_1(
             x_ptr, N, segment, present, length, sizes, x_steps, index_N__steps, index_all_steps, KINDS, VECTORS, RANK, ROWS, BLOCK,
             SEGMENT, INDEX, F
         )
-        tl.store(first__best_parts + row * segments + segment, first__best, present)
-        tl.store(first__parts + row * segments + segment, first_, present)
+        tl.store(first_best_parts + row * segments + segment, first_best, present)
+        tl.store(first_parts + row * segments + segment, first_, present)
     if READING > 1:
-        first__best_all = tl.full([ROWS, PARTS], float("inf"), F)
-        first__all = tl.full([ROWS, PARTS], 9223372036854775807, tl.int64)
+        first_best_all = tl.full([ROWS, PARTS], float("inf"), F)
+        first_all = tl.full([ROWS, PARTS], 9223372036854775807, tl.int64)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            first__best_all, first__all = first_least(first__best_all, first__all, tl.load(first__best_parts + row * segments + lane, present & (lane < segments), float("inf")), tl.load(first__parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
-        first__best, first_ = tl.reduce((first__best_all, first__all), 1, first_least, keep_dims=True)
+            first_best_all, first_all = first_least(first_best_all, first_all, tl.load(first_best_parts + row * segments + lane, present & (lane < segments), float("inf")), tl.load(first_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
+        first_best, first_ = tl.reduce((first_best_all, first_all), 1, first_least, keep_dims=True)
     if READING == 2:
-        tl.store(first__ptr + row, first_, present)
+        tl.store(first_ptr + row, first_, present)
 
 
 def check(given):

@@ -274,7 +274,7 @@ template <typename T, int64_t W> struct Parts {
 template <typename T, typename U>
 void steps_run(
     int rank, int inner_rank, const int64_t* size, T* p, const int64_t* p_stride, const U* g, const int64_t* g_stride,
-    float* s_, const int64_t* s__stride, compute<T>* seen, const int64_t* seen_stride, U* n_, const int64_t* n__stride,
+    float* s_, const int64_t* s_stride, compute<T>* seen, const int64_t* seen_stride, U* n_, const int64_t* n_stride,
     compute<U> N_given, float lr_given, T lr_f32_given, compute<T> decay_given, f16 decay_f16_given) {
     using F = compute<T>;
     using G = compute<U>;
@@ -284,8 +284,8 @@ void steps_run(
     index_N_stride[rank - 1] = 1;
     int64_t index_M_stride[64] = {};
     index_M_stride[outer - 1] = 1;
-    const Loop<7> rows(outer, size, {g_stride, s__stride, seen_stride, n__stride, index_N_stride, index_M_stride, p_stride});
-    const Loop<7> inner(inner_rank, size + outer, {g_stride + outer, s__stride + outer, seen_stride + outer, n__stride + outer, index_N_stride + outer, index_M_stride + outer, p_stride + outer});
+    const Loop<7> rows(outer, size, {g_stride, s_stride, seen_stride, n_stride, index_N_stride, index_M_stride, p_stride});
+    const Loop<7> inner(inner_rank, size + outer, {g_stride + outer, s_stride + outer, seen_stride + outer, n_stride + outer, index_N_stride + outer, index_M_stride + outer, p_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -294,7 +294,7 @@ void steps_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_N_combine = [](G a, G b) { return G(a + b); };
+        const auto sum_N_combine = [](G first, G next) { return G(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const G N = N_given;
@@ -305,11 +305,11 @@ void steps_run(
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] T* p_row = p + (ACROSS ? 0 : rows.offset(6, row));
             [[maybe_unused]] const U* g_row = g + (ACROSS ? 0 : rows.offset(0, row));
-            [[maybe_unused]] float* s__row = s_ + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* s_row = s_ + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] F* seen_row = seen + (ACROSS ? 0 : rows.offset(2, row));
-            [[maybe_unused]] U* n__row = n_ + (ACROSS ? 0 : rows.offset(3, row));
-            float s__held[WIDTH];
-            const float* s__here = ACROSS ? rows.load(1, s_, row, width, s__held, padded) : s__row;
+            [[maybe_unused]] U* n_row = n_ + (ACROSS ? 0 : rows.offset(3, row));
+            float s_held[WIDTH];
+            const float* s_here = ACROSS ? rows.load(1, s_, row, width, s_held, padded) : s_row;
             F seen_held[WIDTH];
             const F* seen_here = ACROSS ? rows.load(2, seen, row, width, seen_held, padded) : seen_row;
             int64_t index_M_here[WIDTH];
@@ -322,7 +322,7 @@ void steps_run(
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float s_ = float(s__here[j + l]);
+                    const float s_ = float(s_here[j + l]);
                     const F seen = F(seen_here[j + l]);
                     const int64_t index_M = index_M_here[j + l];
                     // step = lr / (1 + s)
@@ -369,7 +369,7 @@ void steps_run(
             G norm_rows[WIDTH];
             H cast_row_4_rows[WIDTH];
             float s_next_held[WIDTH];
-            U n__held[WIDTH];
+            U n_held[WIDTH];
             F seen_next_held[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
@@ -389,12 +389,12 @@ void steps_run(
                     norm_rows[j + l] = norm;
                     cast_row_4_rows[j + l] = H(cast_row_2 * norm);
                     s_next_held[j + l] = s_next;
-                    n__held[j + l] = n_;
+                    n_held[j + l] = n_;
                     seen_next_held[j + l] = seen_next;
                 }
             }
             rows.store(1, s_, row, width, s_next_held);
-            rows.store(3, n_, row, width, n__held);
+            rows.store(3, n_, row, width, n_held);
             rows.store(2, seen, row, width, seen_next_held);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
@@ -453,193 +453,193 @@ void steps_run(
 
 extern "C" void steps_f32_f32(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, float* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_f16(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride, float* seen, const int64_t* seen_stride,
-    f16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_bf16(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, bf16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_f64(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, double* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f32(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, float* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f16(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride, float* seen, const int64_t* seen_stride,
-    f16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_bf16(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, bf16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f64(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, double* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f32(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, float* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f16(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride, float* seen, const int64_t* seen_stride,
-    f16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_bf16(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, bf16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f64(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    float* seen, const int64_t* seen_stride, double* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f32(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    double* seen, const int64_t* seen_stride, float* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    double* seen, const int64_t* seen_stride, float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f16(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    double* seen, const int64_t* seen_stride, f16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
+    f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_bf16(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    double* seen, const int64_t* seen_stride, bf16* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
+    bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f64(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s__stride,
-    double* seen, const int64_t* seen_stride, double* n_, const int64_t* n__stride, double lr, double decay, int64_t N) {
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    double* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s__stride, seen, seen_stride, n_, n__stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }

@@ -210,12 +210,12 @@ template <typename T, int64_t W> struct Parts {
 
 void whiten_y_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    float* run_, const int64_t* run__stride, const float* scale, const int64_t* scale_stride,
+    float* run_, const int64_t* run_stride, const float* scale, const int64_t* scale_stride,
     float* mu_kept, const int64_t* mu_kept_stride, float* inv_kept, const int64_t* inv_kept_stride,
     float* y, const int64_t* y_stride, float s0_given, float eps_given, float s1_given, float rate_given) {
     const int outer = rank - inner_rank;
-    const Loop<6> rows(outer, size, {run__stride, scale_stride, mu_kept_stride, inv_kept_stride, y_stride, x_stride});
-    const Loop<6> inner(inner_rank, size + outer, {run__stride + outer, scale_stride + outer, mu_kept_stride + outer, inv_kept_stride + outer, y_stride + outer, x_stride + outer});
+    const Loop<6> rows(outer, size, {run_stride, scale_stride, mu_kept_stride, inv_kept_stride, y_stride, x_stride});
+    const Loop<6> inner(inner_rank, size + outer, {run_stride + outer, scale_stride + outer, mu_kept_stride + outer, inv_kept_stride + outer, y_stride + outer, x_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -224,8 +224,8 @@ void whiten_y_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_B_S_combine = [](float a, float b) { return float(a + b); };
-        const auto sum_B_S__combine = [](float a, float b) { return float(a + b); };
+        const auto sum_B_S_combine = [](float first, float next) { return float(first + next); };
+        const auto sum_B_S__combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const float s0 = s0_given;
@@ -234,13 +234,13 @@ void whiten_y_run(
             [[maybe_unused]] const float rate = rate_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(5, row));
-            [[maybe_unused]] float* run__row = run_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* run_row = run_ + (ACROSS ? 0 : rows.offset(0, row));
             [[maybe_unused]] const float* scale_row = scale + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] float* mu_kept_row = mu_kept + (ACROSS ? 0 : rows.offset(2, row));
             [[maybe_unused]] float* inv_kept_row = inv_kept + (ACROSS ? 0 : rows.offset(3, row));
             [[maybe_unused]] float* y_row = y + (ACROSS ? 0 : rows.offset(4, row));
-            float run__held[WIDTH];
-            const float* run__here = ACROSS ? rows.load(0, run_, row, width, run__held, padded) : run__row;
+            float run_held[WIDTH];
+            const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
             float scale_held[WIDTH];
             const float* scale_here = ACROSS ? rows.load(1, scale, row, width, scale_held, padded) : scale_row;
             float scale_rows[WIDTH];
@@ -248,7 +248,7 @@ void whiten_y_run(
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float run_ = float(run__here[j + l]);
+                    const float run_ = float(run_here[j + l]);
                     const float scale = float(scale_here[j + l]);
                     scale_rows[j + l] = scale;
                     mul_row_rows[j + l] = run_ * s1;
@@ -418,7 +418,7 @@ void whiten_sum_S_kept_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto sum_S_combine = [](float a, float b) { return float(a + b); };
+        const auto sum_S_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -497,10 +497,10 @@ void whiten_sum_S_kept_run(
 
 void whiten_far_run(
     int rank, int inner_rank, const int64_t* size, const float* sum_S_kept, const int64_t* sum_S_kept_stride,
-    float* far_, const int64_t* far__stride, float* far_kept, const int64_t* far_kept_stride) {
+    float* far_, const int64_t* far_stride, float* far_kept, const int64_t* far_kept_stride) {
     const int outer = rank - inner_rank;
-    const Loop<3> rows(outer, size, {far__stride, far_kept_stride, sum_S_kept_stride});
-    const Loop<3> inner(inner_rank, size + outer, {far__stride + outer, far_kept_stride + outer, sum_S_kept_stride + outer});
+    const Loop<3> rows(outer, size, {far_stride, far_kept_stride, sum_S_kept_stride});
+    const Loop<3> inner(inner_rank, size + outer, {far_stride + outer, far_kept_stride + outer, sum_S_kept_stride + outer});
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -509,33 +509,33 @@ void whiten_far_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto far__combine = [](float a, float b) { return float(maximum(a, b)); };
+        const auto far_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* sum_S_kept_row = sum_S_kept + (ACROSS ? 0 : rows.offset(2, row));
-            [[maybe_unused]] float* far__row = far_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* far_row = far_ + (ACROSS ? 0 : rows.offset(0, row));
             [[maybe_unused]] float* far_kept_row = far_kept + (ACROSS ? 0 : rows.offset(1, row));
-            Parts<float, WIDTH> far__parts(segments, width);
+            Parts<float, WIDTH> far_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(far__combine)> far__part(float(-INFINITY), padded, far__combine);
+                Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(far_combine)> far_part(float(-INFINITY), padded, far_combine);
                 for (int64_t i = s * SEGMENT; i < end; i += span) {
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float sum_S_kept_buffer[LANES];
                     const float* sum_S_kept_tile =
                         lanes.load(2, ACROSS ? sum_S_kept + inner.offset(2, i) : sum_S_kept_row, first, count, sum_S_kept_buffer, filled);
-                    [[maybe_unused]] float far__held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(far__part.now, GROUP, far__held);
+                    [[maybe_unused]] float far_held[GROUP];  // in registers, along a tile of one row
+                    if (!ACROSS) std::copy_n(far_part.now, GROUP, far_held);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* far__now = ACROSS ? far__part.now + j : far__held;
+                        float* far_now = ACROSS ? far_part.now + j : far_held;
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float sum_S_kept = float(sum_S_kept_tile[j + l]);
                             // far = max[B, C](sum[S](abs(c * inv)))
-                            far__now[l] = far__combine(far__now[l], decltype(whole)::value || l < left ? float(sum_S_kept) : float(-INFINITY));
+                            far_now[l] = far_combine(far_now[l], decltype(whole)::value || l < left ? float(sum_S_kept) : float(-INFINITY));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -543,23 +543,23 @@ void whiten_far_run(
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if (!ACROSS) std::copy_n(far__held, GROUP, far__part.now);
-                    far__part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
+                    if (!ACROSS) std::copy_n(far_held, GROUP, far_part.now);
+                    far_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                 }
-                far__parts.put(s, far__part.template finish<!ACROSS>());
+                far_parts.put(s, far_part.template finish<!ACROSS>());
             });
-            [[maybe_unused]] const float* far__rows = far__parts.finish(far__combine);
-            float far__held[WIDTH];
+            [[maybe_unused]] const float* far_rows = far_parts.finish(far_combine);
+            float far_held[WIDTH];
             float far_kept_held[WIDTH];
             for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
                 for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float far_ = far__rows[j + l];
-                    far__held[j + l] = far_;
+                    const float far_ = far_rows[j + l];
+                    far_held[j + l] = far_;
                     far_kept_held[j + l] = far_;
                 }
             }
-            rows.store(0, far_, row, width, far__held);
+            rows.store(0, far_, row, width, far_held);
             rows.store(1, far_kept, row, width, far_kept_held);
         });
     };
@@ -582,7 +582,7 @@ void whiten_kinds_run(
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto kinds_combine = [](int64_t a, int64_t b) { return int64_t(a + b); };
+        const auto kinds_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -654,11 +654,11 @@ void whiten_kinds_run(
 
 extern "C" void whiten_y(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
-    float* run_, const int64_t* run__stride, const float* scale, const int64_t* scale_stride,
+    float* run_, const int64_t* run_stride, const float* scale, const int64_t* scale_stride,
     float* mu_kept, const int64_t* mu_kept_stride, float* inv_kept, const int64_t* inv_kept_stride,
     float* y, const int64_t* y_stride, double rate, double eps, int64_t B, int64_t S) {
     whiten_y_run(
-    rank, inner_rank, size, x, x_stride, run_, run__stride, scale, scale_stride, mu_kept, mu_kept_stride, inv_kept,
+    rank, inner_rank, size, x, x_stride, run_, run_stride, scale, scale_stride, mu_kept, mu_kept_stride, inv_kept,
     inv_kept_stride, y, y_stride, float(B * S), float(eps), float(1.0 - rate), float(rate));
 }
 extern "C" void whiten_sum_S_kept(
@@ -671,8 +671,8 @@ extern "C" void whiten_sum_S_kept(
 }
 extern "C" void whiten_far(
     int rank, int inner_rank, const int64_t* size, const float* sum_S_kept, const int64_t* sum_S_kept_stride,
-    float* far_, const int64_t* far__stride, float* far_kept, const int64_t* far_kept_stride) {
-    whiten_far_run(rank, inner_rank, size, sum_S_kept, sum_S_kept_stride, far_, far__stride, far_kept, far_kept_stride);
+    float* far_, const int64_t* far_stride, float* far_kept, const int64_t* far_kept_stride) {
+    whiten_far_run(rank, inner_rank, size, sum_S_kept, sum_S_kept_stride, far_, far_stride, far_kept, far_kept_stride);
 }
 extern "C" void whiten_kinds(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,

@@ -551,11 +551,11 @@ struct Walk {
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 whiten_y_kernel(
-    const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* run__ptr, const float* scale_ptr,
+    const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* run_ptr, const float* scale_ptr,
     float* mu_kept_ptr, float* inv_kept_ptr, float* y_ptr, float s0, float eps, float s1, float rate) {
     Walk walk(rows);
     walk.start();
-    const float run_ = float(*walk.template at<1>(run__ptr));
+    const float run_ = float(*walk.template at<1>(run_ptr));
     const float scale = float(*walk.template at<2>(scale_ptr));
     auto x_row = walk.template keep<0>(x_ptr);
 
@@ -592,7 +592,7 @@ whiten_y_kernel(
     // inv = rsqrt(mean[B, S](c^2) + eps)
     const float inv = rsqrt(sum_B_S_ / s0 + eps);
     if (walk.leader()) {
-        *walk.template at<1>(run__ptr) = run_next;
+        *walk.template at<1>(run_ptr) = run_next;
         *walk.template at<3>(mu_kept_ptr) = mu;
         *walk.template at<4>(inv_kept_ptr) = inv;
     }
@@ -640,8 +640,7 @@ whiten_sum_S_kept_kernel(
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 whiten_far_kernel(
-    const __grid_constant__ typename Walk::Layout rows, const float* sum_S_kept_ptr, float* far__ptr,
-    float* far_kept_ptr) {
+    const __grid_constant__ typename Walk::Layout rows, const float* sum_S_kept_ptr, float* far_ptr, float* far_kept_ptr) {
     Walk walk(rows);
     auto sum_S_kept_row = walk.template input<0>(sum_S_kept_ptr);
 
@@ -657,7 +656,7 @@ whiten_far_kernel(
     if (walk.stops(0)) return;
     const float far_ = first.far_;
     if (walk.leader()) {
-        *walk.template at<1>(far__ptr) = far_;
+        *walk.template at<1>(far_ptr) = far_;
         *walk.template at<2>(far_kept_ptr) = far_;
     }
 }
@@ -815,7 +814,7 @@ cudaError_t launch_rows(void (*kernel)(Rows<RR, RI, K, G, Index>, P...), const R
 }
 
 cudaError_t whiten_y_run(
-    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run__stride,
+    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run_stride,
     const float* scale, const i64* scale_stride, float* mu_kept, const i64* mu_kept_stride,
     float* inv_kept, const i64* inv_kept_stride, float* y, const i64* y_stride, double rate, double eps, i64 B, i64 S,
     cudaStream_t stream) {
@@ -826,7 +825,7 @@ cudaError_t whiten_y_run(
     constexpr u64 WIDE = 33;  // the operands that have the last dim of a row
     const RowOperand operands[] = {
         {x, x_stride, int(sizeof(float)), true},
-        {run_, run__stride, int(sizeof(float)), false},
+        {run_, run_stride, int(sizeof(float)), false},
         {scale, scale_stride, int(sizeof(float)), false},
         {mu_kept, mu_kept_stride, int(sizeof(float)), false},
         {inv_kept, inv_kept_stride, int(sizeof(float)), false},
@@ -938,13 +937,13 @@ cudaError_t whiten_sum_S_kept_run(
 
 cudaError_t whiten_far_run(
     int rank, int outer, const i64* size, const float* sum_S_kept, const i64* sum_S_kept_stride,
-    float* far_, const i64* far__stride, float* far_kept, const i64* far_kept_stride, cudaStream_t stream) {
+    float* far_, const i64* far_stride, float* far_kept, const i64* far_kept_stride, cudaStream_t stream) {
     constexpr int OPERANDS = 3, GATHERS = 1, MAIN = 0;
     constexpr int VEC = 16 / 4;
     constexpr u64 WIDE = 1;  // the operands that have the last dim of a row
     const RowOperand operands[] = {
         {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), true},
-        {far_, far__stride, int(sizeof(float)), false},
+        {far_, far_stride, int(sizeof(float)), false},
         {far_kept, far_kept_stride, int(sizeof(float)), false},
     };
     RowPlan<OPERANDS> plan(rank, outer, size, operands, MAIN);
@@ -1059,12 +1058,12 @@ cudaError_t whiten_kinds_run(
 // `outer` of the `rank` dims are the rows'. What a pass leaves for the next is an argument of both; work space of its own comes
 // from cudaMallocAsync.
 extern "C" cudaError_t whiten_y(
-    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run__stride,
+    int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run_, const i64* run_stride,
     const float* scale, const i64* scale_stride, float* mu_kept, const i64* mu_kept_stride,
     float* inv_kept, const i64* inv_kept_stride, float* y, const i64* y_stride, double rate, double eps, i64 B, i64 S,
     cudaStream_t stream) {
     return host::whiten_y_run(
-        rank, outer, size, x, x_stride, run_, run__stride, scale, scale_stride, mu_kept, mu_kept_stride,
+        rank, outer, size, x, x_stride, run_, run_stride, scale, scale_stride, mu_kept, mu_kept_stride,
         inv_kept, inv_kept_stride, y, y_stride, rate, eps, B, S, stream);
 }
 extern "C" cudaError_t whiten_sum_S_kept(
@@ -1077,9 +1076,9 @@ extern "C" cudaError_t whiten_sum_S_kept(
 }
 extern "C" cudaError_t whiten_far(
     int rank, int outer, const i64* size, const float* sum_S_kept, const i64* sum_S_kept_stride,
-    float* far_, const i64* far__stride, float* far_kept, const i64* far_kept_stride, cudaStream_t stream) {
+    float* far_, const i64* far_stride, float* far_kept, const i64* far_kept_stride, cudaStream_t stream) {
     return host::whiten_far_run(
-        rank, outer, size, sum_S_kept, sum_S_kept_stride, far_, far__stride, far_kept, far_kept_stride, stream);
+        rank, outer, size, sum_S_kept, sum_S_kept_stride, far_, far_stride, far_kept, far_kept_stride, stream);
 }
 extern "C" cudaError_t whiten_kinds(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride,

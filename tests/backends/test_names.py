@@ -1,0 +1,170 @@
+"""Names cannot capture: kernels whose parameters, numbers, equations, results, dims and own names are the generator's names compile.
+
+The names come from all that kgen writes: its templates, their functions, the reviewed sources.  A kernel takes some fifty at a time.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import kgen
+from kgen.backends import backend
+from kgen.backends.names import CLOSE, OPEN
+from kgen.check import Kernel
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.runtime import arguments, driver, nvrtc
+from kgen.types import DTYPES
+from tests.conftest import ROOT
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+LANGUAGE = {*OPS, *REDUCTIONS, *DTYPES, *CONSTANTS, "float", "int", "index", "size", "pick", "if", "else", "and", "or", "not", "pos", "true",
+            "false", "stop"}  # fmt: skip
+PRELUDE = set(re.findall(r"^(\w+)(?:\[\w+\])?\(", (ROOT / "kgen" / "prelude.k").read_text(), flags=re.M))
+EACH, LOCALS, NUMBERS = 10, 8, 6  # sums, equations of elements and numbers of a kernel
+
+
+@cache
+def pool() -> tuple[str, ...]:
+    """Every name in what kgen writes that a spec may use; of what the printers make, first what captured before."""
+    texts = [p.read_text() for p in (ROOT / "templates").rglob("*") if p.is_file()]
+    texts += [p.read_text() for p in (ROOT / "tests" / "golden").rglob("*.*") if p.suffix in (".cu", ".cpp", ".py")]
+    found = {name for text in texts for name in re.findall(r"(?<![\w.])[A-Za-z]\w*", text)}
+    found |= {"top", "more", "part", "other", "rise", "meet", "gather", "add", "follow", "few", "walk", "first_part", "place", "rows"}
+    found = {n for n in found if len(n) <= 40 and n not in LANGUAGE | PRELUDE and not re.fullmatch(r"[A-Z](32)?", n)}
+    return tuple(sorted(found))
+
+
+def rows(names: list[str]) -> str:
+    """A kernel of every kind of phase: sums about a maximum, a place, a gather, sums of those, elements stored."""
+    take = iter(names).__next__
+    kernel, x, w, t, dim = take(), take(), take(), take(), take().capitalize()
+    numbers, elements, sums = [[take() for _ in range(n)] for n in (NUMBERS, LOCALS, EACH)]
+    top, e, off, at, picked, y, row, found = (take() for _ in range(8))
+    params = [f"{x}: T[..., {dim}]", f"{w}: T[{dim}]", f"{t}: i64[...]", *(f"{n}: float" for n in numbers)]
+    lines = [f"{top} = max[{dim}]({x})", f"{e} = sum[{dim}](exp({x} - {top}))", f"{off} = sum[{dim}]({x} - {top})"]
+    lines += [f"{at} = argmax[{dim}]({x})", f"{picked} = pick[{dim}]({w}, {t})"]
+    lines += [f"{n} = {x} * {numbers[k % NUMBERS]} + {w}" for k, n in enumerate(elements)]
+    lines += [f"{n} = sum[{dim}]({elements[k % LOCALS]} * {e if k % 2 else 3})" for k, n in enumerate(sums)]
+    lines += [f"{row} = {' + '.join([*sums, off, picked])}", f"{found} = {at} + 1"]
+    lines += [f"{y} = {' + '.join(elements)} / {e}"]
+    return f"{kernel}({', '.join(params)}) -> ({y}: T[..., {dim}], {row}: T[...], {found}: i64[...])\n\n" + "\n".join(lines)
+
+
+def maps(names: list[str]) -> str:
+    """Two passes over elements, with a state, a position and numbers of the host."""
+    take = iter(names).__next__
+    kernel, x, s, n, dim = take(), take(), take(), take(), take().capitalize()
+    numbers, elements, results = [[take() for _ in range(k)] for k in (NUMBERS, 2 * LOCALS, EACH)]
+    params = [f"{x}: T[..., {dim}]", f"{s}: f32[..., {dim}]", f"{n}: int", *(f"{k}: float" for k in numbers)]
+    lines = [f"{e} = {x} * ({numbers[k % NUMBERS]} * 2 + 1) + {s} + relu({x})" for k, e in enumerate(elements)]
+    lines += [f"{r} = {elements[k % len(elements)]} + {elements[-1 - k % LOCALS]} * index[{dim}]" for k, r in enumerate(results)]
+    lines += [f"{s}' = {s} * {n} + {' + '.join(elements)}"]
+    heads = [f"{r}: {'T' if k % 2 else 'f32'}[..., {dim}]" for k, r in enumerate(results)]
+    return f"{kernel}({', '.join(params)}) -> ({', '.join([*heads, f'{s}{chr(39)}: f32[..., {dim}]'])})\n\n" + "\n".join(lines)
+
+
+@cache
+def texts() -> tuple[str, ...]:
+    """Kernels that together have every name of the pool, each of both kinds."""
+    names, made = list(pool()), []
+    for write, each in ((rows, 5 + NUMBERS + LOCALS + EACH + 8), (maps, 5 + NUMBERS + 2 * LOCALS + EACH)):
+        fill = iter(f"v{k}" for k in range(10_000))
+        for k in range(0, len(names), each):
+            own = list(dict.fromkeys(names[k : k + each]))
+            own += [next(fill) for _ in range(each - len(own))]
+            dim = own[4].capitalize()  # a dim's name begins with a capital: it may be another name's, or none
+            if dim in own or not dim[0].isupper() or dim in LANGUAGE | PRELUDE or re.fullmatch(r"[A-Z](32)?", dim):
+                own[4] = f"q{k}"
+            made.append(write(own))
+    return tuple(made)
+
+
+#: The names of the sums about a maximum, and everything else that captured.
+CAPTURED = rows(["add_", "x", "w", "t", "n", *"abcdef", "joined", "rides", "follow", "team", "all", "load", "k", "v", "top", "more", "other", "part",
+                 "few", "whole", "words", "at", "rise", "meet", "gather", "add", "top_part", "count", "first", "second_", "lane", "y"])  # fmt: skip
+QUICK = [CAPTURED, *texts()[20::90]]
+
+
+def call(kernel: Kernel, shape: tuple[int, ...] = (3, 40)) -> arguments.Call:
+    given = []
+    for p in kernel.params:
+        if not p.is_tensor:
+            given.append(1 if p.dtype == "int" else 0.5)
+        elif "..." in (p.dims or ()):
+            size = shape if len(p.dims or ()) > 1 else shape[:1]
+            given.append(torch.zeros(size, dtype=torch.int64 if p.dtype == "i64" else torch.float32))
+        else:
+            given.append(torch.zeros(shape[1:]))
+    return arguments.bind(kernel, tuple(given), {}, None)
+
+
+def cuda(text: str) -> None:
+    """As a call would have it compiled, to PTX."""
+    kernel = kgen.loads(text).kernel
+    source = backend("cuda").render(kernel)
+    assert not {OPEN, CLOSE} & set(source)
+    names = nvrtc.expressions(kernel, call(kernel), "sm_90")
+    driver.compile_cubin(source, names, "compute_90", nvrtc.OPTIONS)
+
+
+def cpp(text: str, folder: Path) -> None:
+    source = backend("cpp").render(kgen.loads(text).kernel, {"T": "f32"})
+    assert not {OPEN, CLOSE} & set(source)
+    (folder / "names.cpp").write_text(source)
+    done = subprocess.run(["g++", "-std=c++17", "-fsyntax-only", "-fopenmp", str(folder / "names.cpp")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
+
+
+def triton(text: str) -> None:
+    """Each function's names are its parameters, its own, or the module's; none stands for two things."""
+    source = backend("triton").render(kgen.loads(text).kernel)
+    assert not {OPEN, CLOSE} & set(source)
+    module = ast.parse(source)
+    for function in (n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)):
+        params = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
+        assert len(set(params)) == len(params), function.name
+    compile(source, "names.py", "exec")
+
+
+@pytest.mark.skipif(driver.nvrtc_path() is None, reason="NVRTC is not installed")
+@pytest.mark.parametrize("text", QUICK, ids=range(len(QUICK)))
+def test_names_of_the_generator_compile_in_cuda(text: str) -> None:
+    cuda(text)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("text", QUICK, ids=range(len(QUICK)))
+def test_names_of_the_generator_compile_in_cpp(text: str, tmp_path: Path) -> None:
+    cpp(text, tmp_path)
+
+
+def test_names_of_the_generator_stand_for_one_thing_in_triton() -> None:
+    for text in QUICK:
+        triton(text)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(driver.nvrtc_path() is None or shutil.which("g++") is None, reason="NVRTC or g++ is not installed")
+def test_every_name_of_the_generator_compiles(tmp_path: Path) -> None:
+    for text in texts():
+        cuda(text)
+        cpp(text, tmp_path)
+        triton(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [CAPTURED, *texts()[::12]], ids=range(1 + len(texts()[::12])))
+def test_names_of_the_generator_compile_in_triton(text: str) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from kgen.runtime.toolchain import listing
+
+    kernel = kgen.loads(text).kernel
+    assert ".entry" in listing(kernel, backend("triton").render(kernel), "ptx", "triton", kernel.bindings()[0], "sm_90")
