@@ -24,6 +24,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.runtime import nvrtc, rows, tuned
 from kgen.runtime.arguments import bind
+from kgen.runtime.limits import MAX_CLUSTER
 from kgen.runtime.samples import arguments
 from kgen.runtime.tuned import Step
 
@@ -69,7 +70,7 @@ def candidates(kind: str, vectors: int, clusters: bool = True) -> list[Step]:
         fits = min(rows.MAX_SHARED // (16 * threads * each), 2048 // threads)
         add(threads, 0, each, (b for b in (1, 2, 3) if b <= fits), "shared")
     for threads, each in ((256, 4), (256, 8), (512, 4), (512, 8)) if clusters else ():
-        if 1 < -(-vectors // (threads * each)) <= rows.MAX_CLUSTER and vectors >= 2048:
+        if 1 < -(-vectors // (threads * each)) <= MAX_CLUSTER and vectors >= 2048:
             fits = min(rows.MAX_SHARED // (16 * threads * each), 2048 // threads)
             add(threads, threads, each, (b for b in (2, 3, 4, 6) if b <= fits), "cluster")
     return found

@@ -21,11 +21,13 @@ from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
 from kgen.runtime import driver, rows, tuned
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
+from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
+from kgen.runtime.verified import verify_map
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
-UINT_MAX, MAX_GRID = 2**32 - 1, 2**31 - 1
+UINT_MAX = 2**32 - 1
 
 # ---------------------------------------------------------------------------------------------------------------- plan
 
@@ -88,7 +90,9 @@ def plan(sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequ
     if vec == 1:
         splat = 0
     wide = n > UINT_MAX - THREADS * vec or any(sum((size - 1) * s for size, s in zip(shape, row, strict=True)) > UINT_MAX for row in rows)
-    return Plan(Variant(len(shape), vec, wide, splat), n, shape, rows)
+    made = Plan(Variant(len(shape), vec, wide, splat), n, shape, rows)
+    verify_map(made, sizes, strides, itemsizes, addresses)
+    return made
 
 
 _plan = lru_cache(4096)(plan)  # by place within 16 bytes: no more of an address counts
@@ -236,7 +240,7 @@ class CudaLauncher:
         )
         planned = rows.cached(
             row_sizes, inner_sizes, places, len(gathers), unit.reductions, unit.stores, unit.words,
-            int(arch[3:]) >= 90 and unit.reductions <= 16, not (unit.rereads and unit.stores),
+            limits(arch) if unit.reductions <= 16 else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
             tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions),
         )  # fmt: skip
         if planned is None:

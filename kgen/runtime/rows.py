@@ -10,17 +10,19 @@ from the row's length, its strides and its alignment; how many rows there are de
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 
+from kgen.runtime.limits import MAX_STATIC, Limits
 from kgen.runtime.tuned import Step
+from kgen.runtime.verified import verify_rows
 
-UINT_MAX, MAX_GRID = 2**32 - 1, 2**31 - 1
-#: Shared memory that a block may use for rows, and blocks that a cluster may have.
-MAX_SHARED, HALF_SHARED, MAX_CLUSTER = 200 * 1024, 104 * 1024, 16
+UINT_MAX = 2**32 - 1
+#: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
+MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
 #: With fewer rows than this, several blocks share a long row.
 FEW_ROWS = 528
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
@@ -103,6 +105,20 @@ class Team:
     cluster: int = 0
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
 
+    def static(self, words: int, readings: int) -> int:
+        """The bytes at most of the kernel's own shared memory: rows.cu.jinja's `parts` and `barriers`, for each reading's result."""
+        threads, size = self.most or self.threads, 0
+        if self.across and self.team > 1 or not self.across and not 0 < self.team <= 32:
+            slots = threads if self.across else max(2, 1 << (threads // 32 - 1).bit_length())
+            size += max(slots * words, min(2 * slots * words, 4096))
+        if self.cluster:
+            size += 16 * (threads // 32) * words + 2
+        return 4 * size * readings
+
+    def dynamic(self, size: int) -> int:
+        """The bytes of the rows that a block holds in shared memory, where a vector takes `size`."""
+        return self.threads * self.vectors * size if self.keep == 2 else 0
+
 
 def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand."""
@@ -125,14 +141,14 @@ def plan(
     reductions: int,
     stores: bool,
     words: int,
-    clusters: bool,
+    limits: Limits,
     splits: bool,
     ladder: tuple[Step, ...] = (),
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
-    `clusters` says whether blocks of the device can share memory, `splits` whether blocks may share a row through several
-    launches; `ladder` has the steps measured for the device (`tuned.py`), none where it was not.
+    `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
+    for the device (`tuned.py`), none where it was not.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -156,12 +172,20 @@ def plan(
     read = [operands[k].itemsize for k in memory if operands[k].read]
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
     known = ladder if vec > 1 and len(held) <= 1 and (held or len(read) == 1) and rowed else ()
-    found = None if apart else _step(known, chunks, edges, vec * sum(held), clusters and reductions > 0)
-    team = found or (_across(n, rows, held) if apart else _along(chunks, vec, held, read, clusters and reductions > 0))
+    size, most = vec * sum(held), limits.cluster if reductions else 0
+    teams = _across(n, held) if apart else _along(known, chunks, vec, edges, held, read, most)
+
+    def fits(team: Team) -> bool:
+        """Whether the device has the memory and the clusters that a team asks for."""
+        static, dynamic = team.static(words, reductions), team.dynamic(size)
+        allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
+        return allowed and (not team.cluster or 2 <= team.cluster <= most)
+
+    team = next(filter(fits, teams))
+    if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
+        team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
-    if (not team.span or team.cluster) and chunks - (segments - 1) * span > (team.team or team.threads) * team.vectors:
-        team = replace(team, vectors=team.vectors + 1)
     last = 0
     for a, b in zip(strides, outer, strict=True):
         last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
@@ -171,16 +195,18 @@ def plan(
         bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
         len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
     )  # fmt: skip
-    teams = team.threads // (team.team or team.threads)
-    groups = -(-rows // teams)
+    groups = -(-rows // (team.threads // (team.team or team.threads)))
     misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
-    made = RowPlan(((walk, groups),), rows, n, segments, span, misaligned, outer_sizes, sizes, outer, strides, team.threads)
-    if team.keep == 2:
-        shared = team.threads * team.vectors * vec * sum(held)
-        return replace(made, steps=((walk, groups * segments),), shared=shared)
-    if segments > 1 and groups < FEW_ROWS and reductions and splits:
+    steps, work = [(walk, groups)], 0
+    if team.cluster:
+        steps = [(walk, groups * segments)]
+    elif segments > 1 and groups < FEW_ROWS and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * reductions + stores)]
-        return replace(made, steps=tuple(steps), work=4 * words * rows * (segments + reductions))
+        work = 4 * words * rows * (segments + reductions)
+    made = RowPlan(
+        tuple(steps), rows, n, segments, span, misaligned, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
+    )  # fmt: skip
+    verify_rows(made, operands, team.static(words, reductions), limits, reductions, stores, splits)
     return made
 
 
@@ -215,7 +241,7 @@ def _vectors(
     return vec, edges, wide
 
 
-def _step(steps: tuple[Step, ...], chunks: int, edges: bool, size: int, clusters: bool) -> Team | None:
+def _step(steps: tuple[Step, ...], chunks: int, edges: bool, size: int, clusters: int) -> Team | None:
     """The team that the first step gives that is long enough for `chunks` vectors of a row, each taking `size` bytes where it is held; None
     where none is."""
     step = next((s for s in steps if chunks <= s.longest and (clusters or s.where != "cluster")), None)
@@ -227,54 +253,58 @@ def _step(steps: tuple[Step, ...], chunks: int, edges: bool, size: int, clusters
         span = min(chunks, 16384)  # a row that much longer is shared by blocks where rows are few
         return Team(step.threads, step.blocks, step.team, step.vectors, 0, span)
     if step.where == "cluster":
-        blocks = -(-chunks // (step.threads * step.vectors))
-        if blocks > MAX_CLUSTER or step.threads * step.vectors * size > MAX_SHARED:
-            return None
-        span = -(-chunks // (32 * blocks)) * 32
-        most = min(step.blocks, MAX_SHARED // (step.threads * step.vectors * size))
+        team = _cluster(chunks, step.threads, step.vectors, step.blocks, size)
         if edges:  # as few threads as have all their vectors
-            threads = -(-span // (32 * step.vectors)) * 32
-            return Team(threads, most, 0, step.vectors, 2, span, cluster=blocks, most=step.threads)
-        return Team(step.threads, most, step.threads, step.vectors, 2, span, cluster=blocks)
+            threads = -(-team.span // (32 * step.vectors)) * 32
+            return Team(threads, team.blocks, 0, step.vectors, 2, team.span, cluster=team.cluster, most=step.threads)
+        return team
     if step.team:
         return Team(step.threads, step.blocks, step.team, step.vectors, 1)
     vectors = 1 if edges and chunks <= 128 else step.vectors
     threads = max(2, -(-chunks // (32 * vectors))) * 32
     if step.where == "shared":
-        return Team(threads, step.blocks, 0, vectors, 2, most=step.threads) if step.threads * vectors * size <= MAX_SHARED else None
+        return Team(threads, step.blocks, 0, vectors, 2, most=step.threads)
     most = 1 << (threads - 1).bit_length()
     return Team(threads, max(1, step.blocks * step.threads // most), 0, vectors, 1, most=most)
 
 
-def _along(chunks: int, vec: int, held: Sequence[int], read: Sequence[int], clusters: bool) -> Team:
-    """A team for a row whose elements are neighbours: `chunks` vectors, of which those of `held` (bytes an element) stay on the chip;
-    of `read` where none does."""
+def _cluster(chunks: int, threads: int, vectors: int, most: int, size: int) -> Team:
+    """Blocks of `threads` with up to `vectors` vectors a thread that share a row: at least two, for there is no cluster of one."""
+    blocks = max(2, -(-chunks // (threads * vectors)))
+    span = -(-chunks // (32 * blocks)) * 32
+    room = MAX_SHARED // max(1, threads * vectors * size)
+    return Team(threads, max(1, min(most, room)), threads, vectors, 2, span, cluster=-(-chunks // span))
+
+
+def _along(
+    steps: tuple[Step, ...], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int], clusters: int
+) -> Iterator[Team]:
+    """Teams for a row whose elements are neighbours, the better first, the last within the limits of every device: `chunks` vectors, of
+    which those of `held` (bytes an element) stay on the chip; of `read` where none does."""
+    size = vec * sum(held)
+    if (found := _step(steps, chunks, edges, size, clusters)) is not None:
+        yield found
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     keep = 1 if held else 0
     if chunks <= 32:
-        team = 1 << max(0, chunks - 1).bit_length()
-        return Team(128, 8, team, 1, keep)
+        yield Team(128, 8, 1 << max(0, chunks - 1).bit_length(), 1, keep)
     if chunks <= 128 and registers <= 4:
-        return Team(128, 8, 32, 2 if chunks <= 64 else 4, keep)
+        yield Team(128, 8, 32, 2 if chunks <= 64 else 4, keep)
     vectors = 2 if registers > 4 else 4 if chunks <= 2048 or not held else 8
     if registers <= (8 if held else 16) and chunks <= vectors * 512:
-        return _block(chunks, vectors, keep, 1024 if held or vec > 4 else 1536)
+        yield _block(chunks, vectors, keep, 1024 if held or vec > 4 else 1536)
     if vec == 1 and registers <= 1 and chunks <= 16384:
-        return Team(1024, 1, 1024, 8 if chunks <= 8192 else 16, keep)
+        yield Team(1024, 1, 1024, 8 if chunks <= 8192 else 16, keep)
     if held:
-        size = vec * sum(held)
         if chunks <= 10 * 736 and chunks * size <= HALF_SHARED:  # two blocks of a multiprocessor
-            return Team(-(-chunks // 320) * 32, 2, 0, 10, 2, most=768)
-        for threads, vectors in ((256, 8), (512, 8)) if clusters else ():
-            blocks = -(-chunks // (threads * vectors))
-            if blocks <= MAX_CLUSTER and threads * (vectors + 1) * size <= MAX_SHARED:
-                span = -(-chunks // (32 * blocks)) * 32
-                most = min(1536 // threads, MAX_SHARED // (threads * vectors * size))
-                return Team(threads, max(1, most), threads, vectors, 2, span, cluster=blocks)
+            yield Team(-(-chunks // 320) * 32, 2, 0, 10, 2, most=768)
+        for threads in (256, 512) if clusters else ():
+            yield _cluster(chunks, threads, 4 if chunks <= 8 * threads else 8, 1536 // threads, size)
     span = 1024
     while span < 16384 and span * 4096 <= chunks:
         span *= 2
-    return Team(256, 3 if held or vec > 4 else 4, 256, 4, 0, span)
+    yield Team(256, 3 if held or vec > 4 else 4, 256, 4, 0, span)
+    yield Team(128, 4, 32, 4, 0, span)  # whose threads need no memory to put their parts together
 
 
 def _block(chunks: int, vectors: int, keep: int, most_threads: int) -> Team:
@@ -284,17 +314,16 @@ def _block(chunks: int, vectors: int, keep: int, most_threads: int) -> Team:
     return Team(threads, max(1, most_threads // most), 0, vectors, keep, most=most)
 
 
-def _across(n: int, rows: int, held: Sequence[int]) -> Team:
-    """A team for a row whose elements lie apart: neighbouring threads take neighbouring rows."""
+def _across(n: int, held: Sequence[int]) -> Iterator[Team]:
+    """Teams for a row whose elements lie apart, as `_along` gives them: neighbouring threads take neighbouring rows."""
     keep = 1 if held else 0
     if n <= 16:
-        return Team(128, 8, 1, max(1, 1 << max(0, n - 1).bit_length()), keep, across=True)
-    side = 32
-    while side > 1 and side // 2 >= rows:
-        side //= 2
-    if n <= 128 and len(held) <= 2:
-        return Team(side * 8, 4, 8, 8 if n <= 64 else 16, keep, across=True)
-    return Team(side * 8, 3 if held else 6, 8, 8, 0, 512, across=True)
+        yield Team(128, 8, 1, max(1, 1 << max(0, n - 1).bit_length()), keep, across=True)
+    for side in (32, 16, 8, 4):
+        if n <= 128 and len(held) <= 2:
+            yield Team(side * 8, 4, 8, 8 if n <= 64 else 16, keep, across=True)
+        yield Team(side * 8, 3 if held else 6, 8, 8, 0, 512, across=True)
+    yield Team(128, 4, 1, 8, 0, 512, across=True)
 
 
 cached = lru_cache(4096)(plan)

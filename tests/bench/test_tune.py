@@ -16,6 +16,7 @@ from kgen.bench import timing, tune
 from kgen.cli import main
 from kgen.errors import KgenError
 from kgen.runtime import nvrtc, rows, tuned
+from kgen.runtime.limits import MAX_CLUSTER, limits
 from kgen.runtime.rows import RowOperandPlace
 from kgen.runtime.tuned import Step
 
@@ -45,7 +46,7 @@ def planned(kind: str, n: int, step: Step, address: int = 0, count: int = 1000) 
     y = RowOperandPlace((n,), (1,), 4, address, True, False, False, 1)
     reductions = 2 if kind == "again" else 1
     operands = (x,) if kind == "read" else (x, y)
-    made = rows.plan((count,), (n,), operands, 0, reductions, kind != "read", 4, True, True, (step,))
+    made = rows.plan((count,), (n,), operands, 0, reductions, kind != "read", 4, limits("sm_90"), True, (step,))
     assert made is not None
     return made
 
@@ -57,7 +58,7 @@ def assert_covers(made: rows.RowPlan, n: int) -> None:
     assert made.threads <= walk.threads <= 1024 and made.threads % 32 == 0 and 1 <= walk.blocks <= 32
     assert made.shared <= rows.MAX_SHARED
     if walk.cluster:
-        assert 1 <= made.segments <= rows.MAX_CLUSTER and made.segments * made.span >= chunks > (made.segments - 1) * made.span
+        assert 2 <= made.segments <= MAX_CLUSTER and made.segments * made.span >= chunks > (made.segments - 1) * made.span
         assert team * walk.vectors >= made.span
     elif walk.segments:
         assert made.segments * made.span >= chunks

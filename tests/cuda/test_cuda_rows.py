@@ -16,6 +16,7 @@ from kgen.backends import backend
 from kgen.backends.cuda import RowLayout
 from kgen.grad import backward
 from kgen.runtime import rows
+from kgen.runtime.limits import limits
 from kgen.runtime.nvrtc import _index_strides
 from tests.cuda.test_cuda_source import SPECS, fewer_variants, kernel, needs_nvcc, nvcc, source
 
@@ -102,13 +103,15 @@ def test_launchers_compile_whole(name, tmp_path):
 
 # ----------------------------------------------------------------------------------------------------------------- plan
 
+H200 = limits("sm_90")
+
 
 def place(row_strides, strides, itemsize=4, address=0, kept=True) -> rows.RowOperandPlace:
     return rows.RowOperandPlace(tuple(row_strides), tuple(strides), itemsize, address, True, kept)
 
 
 def planned(row_sizes, sizes, *operands, reductions=2, stores=True, splits=True) -> rows.RowPlan:
-    made = rows.plan(tuple(row_sizes), tuple(sizes), operands, 0, reductions, stores, 4, True, splits)
+    made = rows.plan(tuple(row_sizes), tuple(sizes), operands, 0, reductions, stores, 4, H200, splits)
     assert made is not None
     return made
 
@@ -210,10 +213,10 @@ def test_schedules():
     assert way(10, 2**21, 2) == (256, 0, False, 5)
     assert way(100_000, 2**21, 2) == (256, 0, False, 1)
     assert way(10, 2**21, 2, splits=False) == (256, 0, False, 1)
-    assert rows.plan((0, 3), (5,), (place([15, 5], [1]),), 0, 1, False, 2, True, True) is None
+    assert rows.plan((0, 3), (5,), (place([15, 5], [1]),), 0, 1, False, 2, H200, True) is None
     wide = planned([3], [2**32 + 8], place([2**32 + 8], [1], 2)).steps[0][0]
     assert wide.index64 and wide.text().endswith("u64>") and wide.wide == 1
-    gathered = rows.plan((7,), (), (rows.RowOperandPlace((1,), (), 2, 0, False),), 1, 0, False, 0, True, True)
+    gathered = rows.plan((7,), (), (rows.RowOperandPlace((1,), (), 2, 0, False),), 1, 0, False, 0, H200, True)
     assert gathered is not None and gathered.steps[0][0].team == 1 and gathered.steps[0][1] == 1
 
 
@@ -229,7 +232,7 @@ def test_a_pass_follows_the_operand_that_moves_most() -> None:
     rstd = rows.RowOperandPlace((0,), (1,), 4, 0, True)
     dy = rows.RowOperandPlace((1,), (4096,), 2, 0, True, row_dims=1)
     dw = rows.RowOperandPlace((1,), (0,), 2, 0, False, read=False, row_dims=1)
-    planned = rows.plan((4096,), (8192,), (rstd, dy, dw), 0, 1, False, 1, True, True)
+    planned = rows.plan((4096,), (8192,), (rstd, dy, dw), 0, 1, False, 1, H200, True)
     assert planned is not None and planned.steps[0][0].main == 1 and planned.steps[0][0].across
 
 
@@ -241,8 +244,8 @@ def test_one_row_is_walked_as_each_of_many() -> None:
     y = rows.RowOperandPlace((1000,), (1,), 4, 0, True, read=False, row_dims=1)
     for strides in ((2,), (1,), (7,)):
         x = rows.RowOperandPlace((2000,), strides, 4, 0, True, True, row_dims=1)
-        many = rows.plan((7,), (1000,), (x, w, y), 0, 1, True, 1, True, True)
-        one = rows.plan((1,), (1000,), (x._replace(row_strides=(0,)), w, y._replace(row_strides=(0,))), 0, 1, True, 1, True, True)
+        many = rows.plan((7,), (1000,), (x, w, y), 0, 1, True, 1, H200, True)
+        one = rows.plan((1,), (1000,), (x._replace(row_strides=(0,)), w, y._replace(row_strides=(0,))), 0, 1, True, 1, H200, True)
         assert many is not None and one is not None
         assert many.steps[0][0]._replace(index64=False) == one.steps[0][0]._replace(index64=False)
 

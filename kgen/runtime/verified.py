@@ -1,0 +1,129 @@
+"""Plans of launches, held to their rules where they are made: what breaks one is a bug of kgen's, and raises `Broken`.
+
+A launch that no device takes, or that leaves out an element, is found here, on any machine.  Plans are kept, so this runs once for each;
+it looks at the plan's few numbers, never at elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from kgen.ir import Broken
+from kgen.runtime.limits import MAX_STATIC, MAX_THREADS, Limits
+
+if TYPE_CHECKING:
+    from kgen.runtime.nvrtc import Plan
+    from kgen.runtime.rows import RowOperandPlace, RowPlan
+
+UINT_MAX = 2**32 - 1
+
+
+def verify_rows(
+    plan: RowPlan, operands: Sequence[RowOperandPlace], static: int, limits: Limits, reductions: int, stores: bool, splits: bool
+) -> None:
+    """Hold a pass over rows to its rules, each of them one line below.  `static` is the kernel's own shared memory in bytes; `splits`
+    whether what a launch writes is read by none after it."""
+    walk = plan.steps[0][0]
+    threads, team = plan.threads, walk.team or plan.threads
+
+    def hold(ok: bool, rule: str) -> None:
+        if not ok:
+            raise Broken(f"{rule}\n{plan}\n{operands}")
+
+    # What the device takes.
+    whole = threads % 32 == 0 or walk.across
+    hold(whole and 0 < threads <= walk.threads <= MAX_THREADS, "a block has whole warps, no more than it is compiled for")
+    hold(1 <= walk.blocks <= 32 and walk.blocks * walk.threads <= 2048, "a multiprocessor has room for the blocks that are promised")
+    cluster = plan.segments if walk.cluster else 1
+    hold(not walk.cluster or 2 <= cluster <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
+    hold(static <= MAX_STATIC and static + plan.shared <= limits.shared, "a block's shared memory is no more than the device has")
+    held = sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
+    needed = threads * walk.vectors * walk.vec * held if walk.keep == 2 else 0
+    hold(plan.shared == needed, "a row's vectors have the shared memory that they take")
+    # Who takes a row.
+    hold(team & (team - 1) == 0 or walk.team == 0, "a team is a power of two, or a block")
+    hold(threads % team == 0 and (walk.across or team <= 32 or team == threads), "a team beyond a warp is a block")
+    hold(walk.team == 0 or walk.across or threads == walk.threads, "only a team that is a block of any size has fewer threads")
+    hold(not (walk.keep and walk.segments) and not (walk.cluster and walk.segments), "what stays on the chip is one piece a block")
+    hold(walk.keep in (0, 1, 2) and (not walk.cluster or walk.keep == 2), "a cluster holds a row in shared memory")
+    # Each element once.
+    chunks = plan.n // walk.vec
+    hold(plan.n == prod(plan.sizes) and plan.rows == prod(plan.row_sizes), "merged dims have all elements")
+    if walk.segments or walk.cluster:
+        hold(plan.span > 0 and plan.segments * plan.span >= chunks, "segments have all vectors")
+        hold(plan.segments == 1 or (plan.segments - 1) * plan.span < chunks, "no segment is empty")
+    else:
+        hold(plan.segments == 1 and plan.span >= chunks, "a row in one piece is one segment")
+    hold(walk.segments or min(plan.span, chunks) <= team * walk.vectors, "a team takes all vectors of a piece")
+    loose = 0 if not walk.edges else 1 if walk.team == 0 else (2 * walk.vec - 3 + team) // team
+    hold(loose * team >= min(plan.n, 2 * walk.vec - 2) or not walk.edges, "a team takes the elements outside of whole vectors")
+    hold(walk.edges or plan.n % walk.vec == 0, "a row without edges is whole vectors")
+    groups = -(-plan.rows // (threads // team))
+    steps = [w.step for w, _ in plan.steps]
+    pieces = [1 if step % 2 and step > 0 or step < 0 and not walk.cluster else plan.segments for step in steps]
+    hold([grid for _, grid in plan.steps] == [groups * n for n in pieces], "a launch has blocks for each group of rows")
+    # Launches after one another.
+    split = len(plan.steps) > 1 or steps[0] >= 0
+    hold(not split or splits and reductions > 0, "a row is split where no launch reads what one before it wrote")
+    wanted = list(range(2 * reductions + stores)) if split else [-1]
+    hold(steps == wanted, "a split row takes a launch for each reading, and more")
+    hold(all(w._replace(step=-1) == walk._replace(step=-1) for w, _ in plan.steps), "the launches of a row walk it alike")
+    hold((plan.work > 0) == split, "the launches of a split row have work space")
+    _verify_memory(plan, walk, operands, hold)
+
+
+def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace], hold: Any) -> None:
+    """Indices are wide enough, and vectors whole and aligned."""
+    far = [plan.rows, plan.n, plan.rows * plan.segments]
+    for inner, outer in zip(plan.strides, plan.row_strides, strict=True):
+        far.append(sum((n - 1) * s for n, s in (*zip(plan.sizes, inner, strict=True), *zip(plan.row_sizes, outer, strict=True))))
+    hold(walk.index64 or max(far) + 2**17 <= UINT_MAX, "an index has the bits for every place")
+    hold(walk.vec == 1 or walk.vec in (2, 4, 8, 16) and walk.wide >> walk.main & 1 == 1, "the main operand moves in vectors")
+
+    def place(k: int) -> int:
+        return operands[k].address // operands[k].itemsize
+
+    main = walk.main
+    if operands and operands[main].element and operands[main].itemsize:
+        hold(plan.misaligned == place(main) % walk.vec, "a row's vectors begin where the operand's do")
+    for k, o in enumerate(operands):
+        if walk.vec == 1 or not walk.wide >> k & 1:
+            continue
+        hold(o.element and 0 < o.itemsize * walk.vec <= 16, "16 bytes at most move at once")
+        hold(plan.strides[k][-1] == 1 and not any(s % walk.vec for s in plan.strides[k][:-1]), "a vector's elements are neighbours")
+        hold(walk.rank == 1 or plan.sizes[-1] % walk.vec == 0, "a vector lies in one run of elements")
+        apart = [place(k) - place(main), *(a - b for a, b in zip(plan.row_strides[k], plan.row_strides[main], strict=True))]
+        hold(not any(s % walk.vec for s in apart), "operands in vectors are aligned alike")
+    if not walk.edges and walk.vec > 1:
+        begins = (place(main), *plan.row_strides[main])
+        hold(not any(at % walk.vec for at in begins), "a row begins with a vector")
+
+
+def verify_map(
+    plan: Plan, sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]
+) -> None:
+    """Hold a pass over elements to its rules: each of them once, in aligned vectors, by indices that are wide enough."""
+    rank, vec, wide, splat = plan.variant
+
+    def hold(ok: bool, rule: str) -> None:
+        if not ok:
+            raise Broken(f"{rule}\n{plan}\n{list(zip(strides, itemsizes, addresses, strict=True))}")
+
+    last = [sum((n - 1) * s for n, s in zip(plan.sizes, own, strict=True)) for own in plan.strides]
+    hold(plan.n == prod(plan.sizes) == prod(sizes) and rank == len(plan.sizes), "merged dims have all elements")
+    ends = [sum((n - 1) * s for n, s in zip(sizes, own, strict=True)) for own in strides]
+    hold(last == ends, "merged dims end where the dims do")
+    hold(wide or max(plan.n + 128 * vec, *last) <= UINT_MAX + 1, "an index has the bits for every place")
+    hold(vec & (vec - 1) == 0 and vec * max(1, *itemsizes) <= 16, "16 bytes at most move at once")
+    hold(vec == 1 or rank == 1 or plan.sizes[-1] % vec == 0, "a vector lies in one run of elements")
+    for k, (own, itemsize, address) in enumerate(zip(plan.strides, itemsizes, addresses, strict=True)):
+        if vec == 1:
+            break
+        hold(own[-1] in (0, 1) and bool(splat >> k & 1) == (own[-1] == 0), "an operand moves by one along a vector, or stands still")
+        if own[-1] == 1 and itemsize:
+            hold(address % (vec * itemsize) == 0 and not any(s % vec for s in own[:-1]), "a vector is aligned")
+
+
+__all__ = ["verify_map", "verify_rows"]
