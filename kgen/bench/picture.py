@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from kgen.errors import KgenError
+from kgen.errors import KgenError, printed
 
 #: A colour for each target and peer, the same in every picture; kgen's lines are thick.
 COLOURS = {"cuda": "#1b7837", "triton": "#5aae61", "cpp": "#1b7837", "eager": "#8c8c8c", "formula": "#bdbdbd", "torch": "#d6604d",
@@ -22,6 +24,16 @@ def needs_matplotlib() -> None:
 
     if find_spec("matplotlib") is None:
         raise KgenError("--plot needs matplotlib", help="pip install 'kgen[plot]'")
+
+
+def drawable(path: str) -> None:
+    """Raise `KgenError` where matplotlib is missing, or draws no files of a path's kind: before figures are made, not after."""
+    needs_matplotlib()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if Path(path).suffix[1:].lower() not in kinds:
+        raise KgenError(f"--plot draws no {printed(Path(path).suffix or path, '')}", help=f"it draws {', '.join(sorted(kinds))}")
 
 
 def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
@@ -65,9 +77,13 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     figure.tight_layout(rect=(0, 0.35 / (0.7 + 3.3 * down), 1, 1))
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=min(len(handles), 3 * across), frameon=False)
+    place = Path(path)
+    temporary = place.with_name(f".{place.name[:50]}-{os.getpid()}{place.suffix}")
     try:
-        figure.savefig(path, dpi=150)
+        figure.savefig(temporary, dpi=150)
+        os.replace(temporary, place)
     except (OSError, ValueError) as error:
         raise KgenError(f"cannot write {path}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
     finally:
+        temporary.unlink(missing_ok=True)
         pyplot.close(figure)

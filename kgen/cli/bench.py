@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from kgen.cli.group import Fail, coloured, each, failing, load_spec, main, target_option
-from kgen.cli.output import Lines, write_all
+from kgen.cli.group import INTERRUPTED, Fail, coloured, each, failing, load_spec, main, target_option
+from kgen.cli.output import Lines, writable, write_all
 from kgen.cli.sizes import elements_of, fraction
 from kgen.errors import KgenError, printed
 
@@ -85,7 +85,8 @@ def bench(
         if plot:
             from kgen.bench import picture
 
-            picture.needs_matplotlib()
+            picture.drawable(plot)
+        writable(json_file, plot)
         able, left_out = checks.targets(None if target in (None, "all") else target)
     for name, why in left_out.items():
         click.echo(f"left out {name}: {why}", err=True)
@@ -111,26 +112,19 @@ def bench(
             add, lambda text: click.echo(text, err=True), fail, click.echo, lambda label: checks.shown_progress(label, sys.stderr.isatty())
         )
 
-    if kernelbench:
-        from kgen.bench import kernelbench as tasks
+    def measure() -> None:
+        if kernelbench:
+            from kgen.bench import kernelbench as tasks
 
-        extra = able if target else []
-        known = tuple(p for p in peers if p in ("eager", "compile"))
-        try:
-            with failing():
-                command.kernelbench(kernelbench, extra, known, fraction(scale), device, out(tasks.heads(extra), 1))
-        finally:
-            if kept.rows:
-                click.echo(tasks.summary(kept.rows))
-    else:
-        loaded: list[Any] = []
-
-        def load(spec: str) -> None:
-            from kgen.runtime.kernel import read_spec
-
-            loaded.append((*read_spec(spec), load_spec(spec)))
-
-        each(specs, load)
+            extra = able if target else []
+            known = tuple(p for p in peers if p in ("eager", "compile"))
+            try:
+                with failing():
+                    command.kernelbench(kernelbench, extra, known, fraction(scale), device, out(tasks.heads(extra), 1))
+            finally:
+                if kept.rows:
+                    click.echo(tasks.summary(kept.rows))
+            return
         kernels = [kernel for _, _, kernel in loaded]
         if call:
             from kgen.bench import calls
@@ -152,9 +146,28 @@ def bench(
 
                 heads = (*timing.HEADS, *(f"vs {p}" for p in found))
                 command.timings(kernels, able, found, sizes, device, backward, out(heads, 5))
-        if plot and kept.rows:
-            with failing():
-                picture.draw(kept.rows, plot)
+
+    loaded: list[Any] = []
+
+    def load(spec: str) -> None:
+        from kgen.runtime.kernel import read_spec
+
+        loaded.append((*read_spec(spec), load_spec(spec)))
+
+    each(specs, load)
+    interrupted = False
+    try:
+        measure()
+    except KeyboardInterrupt:
+        interrupted = True
+    if plot and kept.rows:
+        with failing():
+            picture.draw(kept.rows, plot)
+    if interrupted:
+        files = " and ".join(file for file in (json_file, plot) if file) if kept.rows else ""
+        figures = f"{len(kept.rows)} figures were measured" + (f" and are in {printed(files, '')}" if files else "")
+        click.echo(f"interrupted; {figures}", err=True)
+        raise SystemExit(INTERRUPTED)
     if failed:
         raise SystemExit(1)
 
@@ -168,6 +181,9 @@ def _show_kept(given: tuple[str, ...], plot: str | None) -> None:
     rows: list[Any] = []
     names = [name for name in given if not name.endswith(".json")]
     with failing():
+        if plot:
+            picture.drawable(plot)
+            writable(plot)
         for file in (file for file in given if file.endswith(".json")):
             try:
                 found = json.loads(Path(file).read_text(encoding="utf-8"))

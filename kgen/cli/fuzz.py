@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from kgen.cli.group import TARGETS, Fail, coloured, main
-from kgen.cli.output import print_table
+from kgen.cli.group import INTERRUPTED, TARGETS, Fail, coloured, failing, main
+from kgen.cli.output import print_table, writable
 
 
 @main.command("fuzz")
@@ -30,7 +30,8 @@ def fuzz_(minutes: float, wanted: str | None, seed: int, jobs: int, keep: str, r
 
     able: list[str] = []
     for name in names or ("torch", *TARGETS):
-        runs, left_out = checks.targets(name)
+        with failing():
+            runs, left_out = checks.targets(name)
         able += runs
         for other, why in left_out.items():
             click.echo(f"left out {other}: {why}", err=True)
@@ -42,7 +43,10 @@ def fuzz_(minutes: float, wanted: str | None, seed: int, jobs: int, keep: str, r
             click.echo(coloured(f"error: {failure.broken} {failure.target}: {failure.message}\n{failure.text}"), err=True)
         click.echo(f"{len(replay)} files, {len(found)} failures")
         raise SystemExit(1 if found else 0)
-    campaign = fuzz.Campaign(fuzz.Plan(seed, tuple(able), Path(keep)), jobs)
+    plan = fuzz.Plan(seed, tuple(able), Path(keep))
+    with failing():
+        writable(fuzz.State.path(plan))
+    campaign = fuzz.Campaign(plan, jobs)
     with _told(minutes) as tell:
         state = campaign.run(minutes, tell)
     if state.counts:
@@ -50,6 +54,9 @@ def fuzz_(minutes: float, wanted: str | None, seed: int, jobs: int, keep: str, r
     click.echo(fuzz.summary(state))
     for name in state.failures:
         click.echo(f"kept {Path(keep) / name}", err=True)
+    if campaign.interrupted:
+        click.echo(f"interrupted; the same command goes on from what {Path(keep)} keeps", err=True)
+        raise SystemExit(INTERRUPTED)
     if state.failed:
         raise SystemExit(1)
 

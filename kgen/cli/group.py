@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kgen.check import Kernel
 
 TARGETS = ("triton", "cuda", "cpp")
+INTERRUPTED = 130  # the exit code of what Ctrl-C ended: 128 and SIGINT's number
 
 spec_argument = click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 target_option = click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target.")
@@ -85,6 +86,20 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in ("compile", "check", "fuzz", "show", "bench", "tune", "fmt", "list") if name in self.commands]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command.  Without torch one that needs it says so; one that is interrupted exits as a shell has it."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] != "torch":
+                raise
+            raise Fail(
+                f"error: `kgen {ctx.invoked_subcommand}` needs PyTorch, which is not installed\n  = help: pip install torch"
+            ) from None
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            raise SystemExit(INTERRUPTED) from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kgen.errors import KgenError
+from kgen.errors import KgenError, printed
 
 
 def write_all(files: dict[Path, str]) -> list[Path]:
@@ -32,6 +32,17 @@ def write_all(files: dict[Path, str]) -> list[Path]:
                 f"cannot write {path}: {(error.strerror or str(error)).lower()}", help="choose another folder with -o"
             ) from None
     return list(files)
+
+
+def writable(*paths: str | Path | None) -> None:
+    """Raise `KgenError` where a file cannot be written, before there is anything to write; its folder is made."""
+    for path in (Path(p) for p in paths if p is not None):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:50]}-"):
+                pass
+        except OSError as error:
+            raise KgenError(f"cannot write {printed(str(path), '')}: {(error.strerror or str(error)).lower()}") from None
 
 
 def _umask() -> int:

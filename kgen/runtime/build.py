@@ -15,7 +15,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from kgen.errors import KgenError
+from kgen.errors import KgenError, printed
 from kgen.runtime import cache as disk
 
 #: Without -ftree-pre: g++ would share tests for NaN among branches, and no longer see a loop that it can vectorise.
@@ -33,11 +33,36 @@ class NoCompiler(KgenError):
 
 @cache
 def compiler() -> str:
-    """The C++ compiler: `CXX`, else the first of c++, g++, clang++ on the path.  Raises `NoCompiler`."""
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        if name and (found := shutil.which(name)):
+    """The C++ compiler: `CXX`, else the first of c++, g++, clang++ on the path.  Raises `NoCompiler`; `KgenError` where CXX names none."""
+    if wanted := os.environ.get("CXX"):
+        if found := shutil.which(wanted):
+            return found
+        raise KgenError(f"CXX names {printed(wanted, '')}, and there is no such program", help="name a C++ compiler, or unset CXX")
+    for name in ("c++", "g++", "clang++"):
+        if found := shutil.which(name):
             return found
     raise NoCompiler("there is no C++ compiler", help="install g++ or clang++, or name one in CXX")
+
+
+@cache
+def prove() -> None:
+    """Raise `NoCompiler` where there is no C++ compiler, `KgenError` with its words where it builds not even a function: what fails then is
+    no kernel's fault."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+            place = Path(folder) / "nothing.cpp"
+            place.write_text('extern "C" int nothing() { return 0; }\n', encoding="utf-8")
+            command = [compiler(), "-std=c++17", "-fPIC", "-shared", str(place), "-o", str(place.with_suffix(".so"))]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+            if not done.returncode and place.with_suffix(".so").exists():
+                return
+    except OSError as error:
+        raise KgenError(f"the C++ compiler {compiler()} does not run: {error.strerror or error}", help=_OTHER) from None
+    said = "\n".join((done.stderr or done.stdout).strip().splitlines()[:8]) or "it said nothing"
+    raise KgenError(f"the C++ compiler {compiler()} fails on an empty function (exit code {done.returncode}): {printed(said)}", help=_OTHER)
+
+
+_OTHER = "name another compiler in CXX"
 
 
 @cache

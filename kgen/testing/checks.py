@@ -165,7 +165,8 @@ def _ulps(x: float) -> str:
 
 
 def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
-    """The targets that run on this machine, and for each other one the reason why it does not."""
+    """The targets that run on this machine, and for each other one the reason why it does not.  Raises `KgenError` where the C++
+    compiler is there and does not work."""
     import importlib.util
 
     import torch
@@ -176,10 +177,10 @@ def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
         if target == "torch":
             pass  # the evaluator: it checks the formula, and the bounds themselves
         elif target == "cpp":
-            from kgen.runtime.build import NoCompiler, compiler
+            from kgen.runtime.build import NoCompiler, prove
 
             try:
-                compiler()
+                prove()
             except NoCompiler:
                 why = "there is no C++ compiler"
         elif not torch.cuda.is_available():

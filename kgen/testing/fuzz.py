@@ -483,6 +483,7 @@ class Campaign:
         self.hands: list[_Hand] = []
         self.waiting: list[tuple[int, set[int]]] = []  # blocks to look at once more
         self.given = {*self.state.done}
+        self.interrupted = False
 
     def run(self, minutes: float, tell: Callable[[State], None] = lambda state: None) -> State:
         """Go on for some minutes; `tell` is called about once a second.  Ctrl-C ends it too; what is not finished is left for the next
@@ -508,7 +509,7 @@ class Campaign:
                 if time.monotonic() > until + self.plan.limit:
                     break
         except KeyboardInterrupt:
-            pass
+            self.interrupted = True
         finally:
             with _undisturbed():
                 for hand in self.hands:

@@ -14,7 +14,7 @@ import torch
 from click.testing import CliRunner, Result
 
 import kgen
-from kgen.bench import calls, first, kernelbench, libraries, profiles, reference, table, timing
+from kgen.bench import calls, first, kernelbench, libraries, picture, profiles, reference, table, timing
 from kgen.cli import main
 from kgen.errors import KgenError
 from kgen.runtime.evaluate import Evaluator
@@ -258,8 +258,38 @@ def test_figures_of_an_interrupted_run_are_kept(monkeypatch: pytest.MonkeyPatch)
         return true(*args, **named)
 
     monkeypatch.setattr(timing, "bench", bench)
-    assert run("gelu", "--against", "none", "--elements", "64,128", "--json", "kept.json").exit_code != 0
-    assert [r["elements"] for r in json.loads(Path("kept.json").read_text())] == [64]
+    drawn: list[Any] = []
+    monkeypatch.setattr(picture, "draw", lambda rows, path: drawn.append((len(rows), path)))
+    done = run("gelu", "--against", "none", "--elements", "64,128", "--json", "kept.json", "--plot", "kept.svg")
+    assert done.exit_code == 130 and "interrupted; 1 figures were measured and are in kept.json and kept.svg" in done.stderr
+    assert [r["elements"] for r in json.loads(Path("kept.json").read_text())] == [64] and drawn == [(1, "kept.svg")]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [(("--json", "taken/x.json"), "cannot write taken/x.json: "), (("--plot", "here"), "--plot draws no here"),
+     (("--plot", "taken/x.png"), "cannot write taken/x.png: ")],
+)  # fmt: skip
+def test_what_cannot_be_written_is_said_before_anything_is_timed(option: tuple[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("taken").write_text("a file")
+    monkeypatch.setattr(timing, "bench", lambda *_: pytest.fail("it is timed"))
+    done = run("gelu", *option)
+    assert done.exit_code == 1 and message in done.stderr and not done.stdout
+    assert [p.name for p in Path().iterdir()] == ["taken"]
+
+
+def test_a_plot_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    def half(self: Any, path: Any, **_: Any) -> None:
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    Path("x.svg").write_text("before")
+    monkeypatch.setattr(Figure, "savefig", half)
+    with pytest.raises(KgenError, match="cannot write x.svg: no space left"):
+        picture.draw(KEPT, "x.svg")
+    assert [p.name for p in Path().iterdir()] == ["x.svg"] and Path("x.svg").read_text() == "before"
 
 
 def test_peers_by_default_are_those_there_are_and_by_name_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,8 +410,8 @@ def test_a_picture_has_a_panel_a_kernel_and_dtype() -> None:
     Path("kept.json").write_text(json.dumps(KEPT))
     assert run("--table", "kept.json", "--plot", "p.png").exit_code == 0
     assert Path("p.png").read_bytes()[:4] == b"\x89PNG"
-    done = run("--table", "kept.json", "--plot", "nowhere/p.png")
-    assert done.exit_code == 1 and "cannot write nowhere/p.png" in done.stderr
+    done = run("--table", "kept.json", "--plot", "kept.json/p.png")
+    assert done.exit_code == 1 and "cannot write kept.json/p.png" in done.stderr
 
 
 def test_without_matplotlib_a_plot_is_refused_before_anything_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:

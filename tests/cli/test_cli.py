@@ -8,6 +8,7 @@ import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,81 @@ def test_compile_loads_neither_torch_nor_triton_and_takes_little_more_than_its_i
 def test_importing_kgen_loads_nothing_heavy() -> None:
     code = "import kgen, sys; print(sorted({'torch', 'triton', 'sympy', 'lark', 'jinja2', 'click'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", [("check", "gelu"), ("fuzz", "--minutes", "0"), ("bench", "gelu"), ("tune", "gelu"), ("show", "gelu", "--stage", "ptx")])
+def test_a_command_that_needs_torch_says_so_without_it(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("kgen.testing", "kgen.bench"))]:
+        monkeypatch.delitem(sys.modules, name)  # as in a process that imports them now
+    monkeypatch.setitem(sys.modules, "torch", None)
+    done = kgen(*command)
+    assert done.exit_code == 1 and f"error: `kgen {command[0]}` needs PyTorch, which is not installed" in done.stderr, done.stderr
+    assert "pip install torch" in done.stderr and "Traceback" not in done.output and not done.stdout
+
+
+def _compilers_anew() -> None:
+    from kgen.runtime import build
+
+    build.compiler.cache_clear()
+    build.prove.cache_clear()
+
+
+@pytest.fixture
+def compilers() -> Iterator[None]:
+    """The compiler is looked for anew, in the test and after it."""
+    _compilers_anew()
+    yield
+    _compilers_anew()
+
+
+@pytest.mark.parametrize("command", [("check", "gelu", "--target", "cpp"), ("fuzz", "--target", "cpp", "--minutes", "0"), ("bench", "gelu", "--target", "cpp")])
+@pytest.mark.parametrize(
+    ("named", "said"), [("nope", "CXX names nope, and there is no such program"), ("false", "fails on an empty function (exit code 1): it said nothing")]
+)
+def test_a_compiler_that_does_not_work_is_named(command: tuple[str, ...], named: str, said: str, compilers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", named)
+    done = kgen(*command)
+    assert done.exit_code == 1 and said in done.stderr and named in done.stderr and not done.stdout, done.output
+
+
+def test_a_compiler_that_fails_is_quoted(compilers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("broken").write_text("#!/bin/sh\necho 'internal error: out of patience' >&2\nexit 3\n")
+    Path("broken").chmod(0o755)
+    monkeypatch.setenv("CXX", str(Path("broken").resolve()))
+    done = kgen("check", "gelu", "--target", "cpp")
+    assert done.exit_code == 1 and "(exit code 3): internal error: out of patience" in done.stderr
+    import kgen as package
+
+    with pytest.raises(package.KgenError, match="does not build"):  # a call does not fall back in silence
+        import torch
+
+        package.loads("f(x: T[...]) -> y: T[...]\ny = x * 0.12345")(torch.ones(3))
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_what_is_interrupted_exits_with_130(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen.cli import check, show
+
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    for module in (check, show):
+        monkeypatch.setattr(module, "load_spec", interrupted)
+    done = kgen(command, "gelu")
+    assert done.exit_code == 130 and "interrupted" in done.stderr
+
+
+def test_an_interrupted_campaign_keeps_what_it_found_and_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen.testing import fuzz
+
+    def run(self: fuzz.Campaign, *_: object) -> fuzz.State:
+        self.interrupted = True
+        self.state.programs, self.state.failures = 7, ["agrees-1.k"]
+        return self.state
+
+    monkeypatch.setattr(fuzz.Campaign, "run", run)
+    done = kgen("fuzz", "--target", "torch", "--keep", "here")
+    assert done.exit_code == 130 and "7 programs" in done.stdout and "kept here/agrees-1.k" in done.stderr and "interrupted" in done.stderr
+    Path("taken").write_text("a file")
+    done = kgen("fuzz", "--target", "torch", "--keep", "taken/here")
+    assert done.exit_code == 1 and "cannot write taken/here/seed-0-torch.json" in done.stderr
