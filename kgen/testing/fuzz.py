@@ -34,6 +34,7 @@ from kgen import syntax
 from kgen.errors import KgenError
 from kgen.testing import checks, programs, properties, trees
 from kgen.testing.checks import Report
+from kgen.testing.holding import few_long_rows
 from kgen.testing.properties import ALONE, ON_TARGET, Violation
 from kgen.testing.trees import Program
 
@@ -94,6 +95,7 @@ class Subject:
         self.kernel = checker.check(syntax.parse(text, "<program>"))
         self.runnable = Runnable(self.kernel)
         self.numbers = _numbers(self.kernel, seed, cases)
+        self.long = few_long_rows(self.kernel, seed) if seed % 2 == 0 else None
         self.saving: checks.Saving | None = None
         self.wants_gradients = gradients
 
@@ -128,9 +130,11 @@ class Subject:
         if name == "gradients_agree":
             if self.saving is None:
                 return Report(self.kernel.name, target)
-            return properties.gradients_agree(self.kernel, target, self.seed, self.numbers[:2], self.saving)
+            return properties.gradients_agree(self.kernel, target, self.seed, self.numbers[:2], self.saving, self.long)
         if name == "agrees":
-            return properties.agrees(self.kernel, target, self.seed, self.numbers, self.runnable)
+            return properties.agrees(self.kernel, target, self.seed, self.numbers, self.runnable, self.long)
+        if name == "in_place":
+            return properties.in_place(self.kernel, target, self.seed, self.numbers[0], self.runnable, self.long)
         if name == "rows_alone":
             return properties.rows_alone(self.kernel, target, self.seed, self.numbers[0], None if target == "torch" else self.runnable)
         return ALONE[name](self.kernel) if name in ("prints_and_parses", "renders") else ALONE[name](self.kernel, self.seed)

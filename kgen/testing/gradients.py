@@ -16,8 +16,9 @@ from kgen.check import Kernel
 from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import Apply, Expr, Header
 from kgen.testing import checks
+from kgen.testing.cases import Limits
 from kgen.testing.checks import Report, Trial
-from kgen.testing.holding import hold, judged, rough
+from kgen.testing.holding import ended, hold, judged, rough
 from kgen.types import DTYPES, ELLIPSIS, Float, is_variable
 
 
@@ -185,8 +186,12 @@ def _gradients_differ(got: dict[str, Any], want: dict[str, Any], moved: list[dic
     return ""
 
 
-def gradients_agree(kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterable[int] = range(2), saving: Any = None) -> Report:
-    """The gradients as training has them on a target, within the bound of the backward that computes all anew."""
+def gradients_agree(
+    kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterable[int] = range(2), saving: Any = None,
+    long: Limits | None = None,
+) -> Report:  # fmt: skip
+    """The gradients as training has them on a target, within the bound of the backward that computes all anew; `long` are the limits of
+    the last case."""
     from kgen import grad
 
     report = Report(f"{kernel.name}_backward", target)
@@ -194,6 +199,9 @@ def gradients_agree(kernel: Kernel, target: str = "torch", seed: int = 0, number
         return report
     saving = saving or checks.Saving(kernel)
     trial = Trial(saving.anew.kernel, target, saving)
-    for number in numbers:
-        judged(trial, seed, number, report)
+    dims = {d for p in trial.kernel.params for d in p.dims or ()}
+    if long is not None:  # it may read nothing that has those dims
+        long = replace(long, sizes={d: n for d, n in (long.sizes or {}).items() if d in dims})
+    for number, last in ended(numbers):
+        judged(trial, seed, number, report, long if last else None)
     return report

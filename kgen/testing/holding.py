@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
 from typing import Any
 
 from kgen.check import Kernel
+from kgen.ops import REDUCTIONS
 from kgen.testing import checks
+from kgen.testing.cases import Draw, Limits
 from kgen.testing.checks import Report, Trial
+from kgen.types import ELLIPSIS
 
 
 class Violation(AssertionError):
@@ -46,16 +51,36 @@ def differing(got: Any, want: Any) -> str:
     return f"{got[at].item()!r} at {list(at)}, not {want[at].item()!r} ({int(bad.sum())} of {bad.numel()})"
 
 
-def drawn(kernel: Kernel, seed: int, number: int) -> tuple[Any, dict[str, Any]]:
+def drawn(kernel: Kernel, seed: int, number: int, limits: Limits | None = None) -> tuple[Any, dict[str, Any]]:
     """A case of `cases.Draw` and its arguments."""
-    from kgen.testing.cases import Draw
-
-    draw = Draw(kernel, seed, number)
+    draw = Draw(kernel, seed, number, limits)
     return draw, draw.written(draw.arguments())
 
 
-def judged(trial: Trial, seed: int, number: int, report: Report) -> None:
+#: Lengths of rows that GPUs share out among blocks where they are few; each side of what fits into one, and of what fits nowhere.
+LONG_ROWS = (4097, 10_007, 13_400, 16_383, 28_001, 40_003)
+
+
+def few_long_rows(kernel: Kernel, seed: int) -> Limits | None:
+    """Limits of cases that have few rows, which are long; None for a kernel that reduces over no dim with a name."""
+    over = {d for v in kernel.values if v.op in REDUCTIONS and v.attr for d in v.attr if d != ELLIPSIS}
+    rnd = random.Random(f"long rows {seed}")
+    if not over:
+        return None
+    sizes: dict[str, Any] = {sorted(over)[0]: rnd.choice(LONG_ROWS)}
+    if any(ELLIPSIS in (p.dims or ()) for p in kernel.params):
+        sizes[ELLIPSIS] = rnd.choice(((), (1,), (2,), (3,)))
+    return Limits(sizes=sizes, max_elements=3 * LONG_ROWS[-1])
+
+
+def judged(trial: Trial, seed: int, number: int, report: Report, limits: Limits | None = None) -> None:
     """Hold a case of `kgen check`."""
-    findings, arguments = trial.drawn(seed, number, None, report)
+    findings, arguments = trial.drawn(seed, number, limits, report)
     if findings:
         raise Violation("\n".join(str(checks.Failure(trial, number, seed, arguments, f)) for f in findings[:3]))
+
+
+def ended(numbers: Iterable[int]) -> list[tuple[int, bool]]:
+    """Numbers, each with whether it is the last one."""
+    given = list(numbers)
+    return [(number, k == len(given) - 1) for k, number in enumerate(given)]

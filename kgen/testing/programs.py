@@ -23,7 +23,10 @@ from kgen.types import DTYPES, ELLIPSIS, variable_of
 #: Names that sources have uses of their own for, or that mean something in a language they are written in.
 AWKWARD = (
     "size rank index i lambda double None sin exp sum x_stride tl std torch triton half out target self pass int64_t row "
-    "inner threadIdx element auto main y_tile warp _ __x_ tid class T1 x_ block smem is_ range min_ uint print F_"
+    "inner threadIdx element auto main y_tile warp _ __x_ tid class T1 x_ block smem is_ range min_ uint print F_ "
+    "top walk First rise fall ride part finish reduce add keep_dims do_not_specialize offset lanes begin n k maximum exp_below step "
+    "result layout blockIdx gridDim asm float32 cudaError_t def is None yield async global register volatile template typename new "
+    "this operator namespace switch union bf32 wide words value place Index Walk segment again stride operands maybe_unused"
 ).split()
 AWKWARD_DIMS = "Size None True INFINITY TILE PARALLEL BLOCK Lead1 INT_MAX NAN_ N_ Self Warp BLOCKS Row Inner".split()
 _PARAMS = "x y w a b p t s g v dy c n d0 h_ mean_N".split()
@@ -35,6 +38,7 @@ _LITERALS = "2 0.5 1 1.5 3 0.25 0 0.1 pi 1e-3 .5 4. 1e4 0x10 1E-8 6.1e-5 88 6550
 _COMPARE = ("lt", "gt", "le", "ge", "eq", "ne")
 _UNARY = tuple(row.name for row in OPS.values() if row.arity == 1 and row.rule in ("float", "same"))
 _ACTIVATIONS = "silu softplus gelu gelu_tanh mish hardsigmoid hardswish softsign square".split()
+_COMPUTED = ("tanh", "sin", "sigmoid", "cos", "erf", "exp", "atan")
 _SPREAD = ("softmax", "log_softmax", "center")
 
 
@@ -252,9 +256,46 @@ class _Maker:
         way = self.chosen((
             (1, lambda d: self.float_leaf()), (6, self.binary), (4, self.unary), (5, self.reduction), (2, self.where), (2, self.activation),
             (1, self.cast), (1, self.spread), (1, self.mixed), (1, self.three), (1, self.picked), (1, self.helper),
-            (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))),
+            (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))), (3, self.extreme),
         ))  # fmt: skip
         return way(depth - 1)
+
+    def extreme(self, depth: int) -> Term:
+        """The greatest or least of what is computed, which others compute anew: gradients ask for equality with it."""
+        h = self.computed(depth)
+        dims = self.dims_in(h)
+        if not dims:
+            return h
+        op, rest = self.rnd.choice(("max", "max", "min")), h.dims - set(dims)
+        extreme = Term(applied(op, h.node, dims=dims), "float", rest)
+        way = self.rnd.choice(("alone", "alone", "apart", "softmax", "spread", "nested", "equal", "picked"))
+        if way == "apart":
+            return self.joined("sub", h, extreme)
+        if way == "softmax":
+            e = self.joined("exp", self.joined("sub", h, extreme))
+            return self.joined("div", e, Term(applied("sum", e.node, dims=dims), "float", rest))
+        if way == "spread":
+            other = self.computed(0)
+            least = Term(applied("min", other.node, dims=[d for d in dims if d in other.dims]), "float", other.dims - set(dims))
+            return self.joined("sub", extreme, least if {*dims} & other.dims else other)
+        if way == "nested" and (left := [d for d in self.dims if d in rest]):
+            outer = self.joined(self.rnd.choice(_COMPUTED), extreme)
+            return Term(applied(self.rnd.choice(("sum", "mean", "max")), outer.node, dims=left[:1]), "float", rest - {left[0]})
+        if way == "equal":
+            return self.joined("where", self.joined("eq", h, extreme, kind="bool"), h, Term(Num("0.5", NOWHERE), "float", frozenset()))
+        if way == "picked" and not self.inside and dims[0] != ELLIPSIS:
+            place = applied(self.rnd.choice(("argmax", "argmin")), h.node, dims=dims[:1])
+            x = self.named("float", tensor=True)
+            x = x if x is not None and dims[0] in x.dims else h
+            return Term(applied("pick", x.node, place, dims=dims[:1]), "float", (x.dims | h.dims) - {dims[0]})
+        return extreme
+
+    def computed(self, depth: int) -> Term:
+        """A function, difference or product of tensors: rounded, and with values near one another."""
+        x = self.floats(depth) if self.chance(0.3) else self.float_leaf()
+        if self.chance(0.6):
+            return self.joined(self.rnd.choice(_COMPUTED), x)
+        return self.joined(self.rnd.choice(("sub", "mul")), x, self.float_leaf())
 
     def float_leaf(self) -> Term:
         if self.chance(0.25):

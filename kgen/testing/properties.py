@@ -13,6 +13,7 @@ for the kernel.
     backward_agrees     the derived backward, saved and computed anew, is autograd's of the formula in float64
     gradients_agree     the backward's kernels on a target are within the derived bound
     rows_alone          a row alone, in a batch and in a larger one has the same bits
+    in_place            a result that is written over a parameter has the same bits
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from kgen.errors import KgenError
 from kgen.ops import OPS, REDUCTIONS, TARGETS
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import checks
+from kgen.testing.cases import Limits
 from kgen.testing.checks import Report, Trial
 from kgen.testing.gradients import backward_agrees, gradients_agree
-from kgen.testing.holding import Violation, differing, drawn, hold, judged, rough, same_bits
+from kgen.testing.holding import Violation, differing, drawn, ended, hold, judged, rough, same_bits
 from kgen.testing.textual import prints_and_parses, renames, renders
 from kgen.types import ELLIPSIS, FLOAT, Float, boolean, is_float
 
@@ -135,9 +137,13 @@ def is_exact(kernel: Kernel) -> bool:
 EITHER_ZERO = ("max", "min", "clamp")
 
 
-def agrees(kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterable[int] = range(4), runnable: Any = None) -> Report:
+def agrees(
+    kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterable[int] = range(4), runnable: Any = None,
+    long: Limits | None = None,
+) -> Report:  # fmt: skip
     """A target's results within the derived bound of the exact ones, special values as eager has them; where every operator is exact
-    bit for bit what the formula's reading on the CPU gives (but for the sign of a zero that EITHER_ZERO may choose)."""
+    bit for bit what the formula's reading on the CPU gives (but for the sign of a zero that EITHER_ZERO may choose).  `long` are the
+    limits of the last case."""
     trial = Trial(kernel, target, runnable)
     report = Report(kernel.name, target)
     if target in ("cuda", "triton") and not any(p.is_tensor for p in kernel.params):
@@ -146,10 +152,11 @@ def agrees(kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterab
     zeros = any(v.op in EITHER_ZERO for v in kernel.values)
     if target == "torch" and rough(kernel):
         return report
-    for number in numbers:
-        judged(trial, seed, number, report)
+    for number, last in ended(numbers):
+        limits = long if last else None
+        judged(trial, seed, number, report, limits)
         if exact:
-            got, arguments = results_of(trial.runnable, kernel, target, seed, number)
+            got, arguments = results_of(trial.runnable, kernel, target, drawn(kernel, seed, number, limits)[1])
             if got is not None:
                 for r, a, b in zip(kernel.results, got, Evaluator(kernel, arguments).run(), strict=True):
                     if zeros and a.is_floating_point():
@@ -158,21 +165,60 @@ def agrees(kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterab
     return report
 
 
-def results_of(runnable: Any, kernel: Kernel, target: str, seed: int, number: int) -> tuple[list | None, dict[str, Any]]:
-    """A target's results in a case (None where it has none to give), and the case's arguments."""
+def results_of(
+    runnable: Any, kernel: Kernel, target: str, arguments: dict[str, Any], into: dict[str, str] | None = None
+) -> tuple[list | None, dict[str, Any]]:
+    """A target's results for arguments (None where it has none to give), and the arguments.
+
+    `into` says which parameter's memory a result is written to; it then has none to give where kgen refuses that.
+    """
     import torch
 
-    _, arguments = drawn(kernel, seed, number)
     device = "cpu" if target in ("cpp", "torch") else "cuda"
-    written = [r.state for r in kernel.results if r.state]
+    written = {*(r.state for r in kernel.results if r.state), *(into or {}).values()}
     given = {k: checks._same_layout(a, device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     try:
         with torch.no_grad():
-            returned = runnable._run((), given, None, target)
+            out = None
+            if into:
+                made = zip(kernel.results, Evaluator(kernel, arguments).run(), strict=True)
+                shaped = {r.name: torch.empty(y.shape, dtype=y.dtype, device=device) for r, y in made if not r.state}
+                out = tuple(given[into[name]] if name in into else memory for name, memory in shaped.items())
+            returned = runnable._run((), given, out, target)
     except KgenError:
         return None, arguments
     fresh = list(returned) if isinstance(returned, tuple) else [returned]
     return [(given[r.state] if r.state else fresh.pop(0)).cpu() for r in kernel.results], arguments
+
+
+def in_place(
+    kernel: Kernel, target: str = "torch", seed: int = 0, number: int = 0, runnable: Any = None, long: Limits | None = None
+) -> Report:
+    """A result written over a parameter of its dims and dtype (`out=x`) has the bits that it has in memory of its own, for short rows and
+    for `long` ones."""
+    from kgen.runtime.kernel import Kernel as Runnable
+
+    report, runnable = Report(kernel.name, target), runnable or Runnable(kernel)
+    if target in ("cuda", "triton") and not any(p.is_tensor for p in kernel.params):
+        return report
+    for sizes in (Limits(), *((long,) if long else ())):
+        limits = replace(sizes, layouts=("dense",))
+        _, arguments = drawn(kernel, seed, number, limits)
+        expected, _ = results_of(runnable, kernel, target, arguments)
+        if expected is None:
+            continue
+        taken = {r.state for r in kernel.results}
+        for r, want in zip(kernel.results, expected, strict=True):
+            places = [p.name for p in kernel.params if p.is_tensor and p.name not in taken and p.dims == r.dims]
+            places = [n for n in places if arguments[n].dtype == want.dtype and arguments[n].shape == want.shape and want.numel()]
+            for name in places if not r.state else ():
+                got, _ = results_of(runnable, kernel, target, arguments, {r.name: name})
+                for other, a, b in zip(kernel.results, got or (), expected, strict=False):
+                    said = differing(a, b)
+                    hold(not said, f"{r.name} written over {name}, shape {list(want.shape)}: {other.name} is {said}")
+                    report.elements += a.numel()
+        report.cases += 1
+    return report
 
 
 def rows_alone(kernel: Kernel, target: str = "torch", seed: int = 0, number: int = 0, runnable: Any = None) -> Report:
@@ -251,9 +297,11 @@ ALONE: dict[str, Callable[..., Report]] = {
     "rules_keep": rules_keep,
     "backward_agrees": backward_agrees,
 }
-ON_TARGET: dict[str, Callable[..., Report]] = {"agrees": agrees, "gradients_agree": gradients_agree, "rows_alone": rows_alone}
+ON_TARGET: dict[str, Callable[..., Report]] = {
+    "agrees": agrees, "gradients_agree": gradients_agree, "rows_alone": rows_alone, "in_place": in_place,
+}  # fmt: skip
 
 __all__ = [
-    "ALONE", "ON_TARGET", "Interpreted", "Violation", "agrees", "backward_agrees", "gradients_agree", "prints_and_parses", "renames",
-    "renders", "rows_alone", "rules_keep", "same_bits",
+    "ALONE", "ON_TARGET", "Interpreted", "Violation", "agrees", "backward_agrees", "gradients_agree", "in_place", "prints_and_parses",
+    "renames", "renders", "rows_alone", "rules_keep", "same_bits",
 ]  # fmt: skip

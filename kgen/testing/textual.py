@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,12 @@ from kgen import check as checker
 from kgen import syntax, typeset
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import TARGETS
-from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name
+from kgen.ops import CONSTANTS, TARGETS
+from kgen.syntax import KEYWORDS, Apply, Equation, Expr, Header, Helper, Name
 from kgen.testing.checks import Report
 from kgen.testing.holding import Violation, hold
 from kgen.testing.programs import AWKWARD, AWKWARD_DIMS
-from kgen.types import ELLIPSIS, Float
+from kgen.types import DTYPES, ELLIPSIS, Float
 
 
 def prints_and_parses(kernel: Kernel) -> Report:
@@ -109,22 +110,59 @@ def structure(kernel: Kernel, names: dict[str, str] | None = None) -> list:
 
 def renames(kernel: Kernel, seed: int = 0) -> Report:
     """Under other names, awkward ones among them, the values are the same; under names that are as long as one another (a source breaks
-    its lines where they are long) the source for one of the targets is the same too, token by token, but for names."""
+    its lines where they are long) the source for one of the targets is the same too, token by token, but for names.  Under names that
+    this source has itself no two names become one within a function."""
     from kgen.backends import backend
 
-    other, names = renamed(kernel, random.Random(f"names {seed}"))
+    other, names = renamed(kernel, random.Random(f"names {seed}"), (AWKWARD, AWKWARD_DIMS))
     hold(structure(other, {new: old for old, new in names.items()}) == structure(kernel),
          f"renaming changes the values, with {names}:\n{other.file.source.text}")  # fmt: skip
     one, two = (renamed(kernel, letters)[0] for letters in ("vN", "uM"))
     for target in random.Random(f"target {seed}").sample(TARGETS, 1):
-        difference = _renamed_tokens(*(_tokens(backend(target).render(k), target) for k in (one, two)))
+        source = backend(target).render(one)
+        difference = _renamed_tokens(*(_tokens(text, target) for text in (source, backend(target).render(two))))
         hold(not difference, f"renaming changes the {target} source: {difference}\n{one.file.source.text}")
+        words = sorted({*_words(source, target)} - {*DTYPES, *CONSTANTS, *KEYWORDS, "int", "float"})
+        third, names = renamed(kernel, random.Random(f"words {seed}"), (words, [w for w in words if w[0].isupper()]))
+        said = _captured(source, backend(target).render(third), target)
+        hold(not said, f"a name is captured in the {target} source: {said}\n{third.file.source.text}")
     return Report(kernel.name, "")
 
 
-def renamed(kernel: Kernel, how: random.Random | str) -> tuple[Kernel, dict[str, str]]:
+def _words(source: str, target: str) -> list[str]:
+    """The identifiers of a source's functions that have names of `renamed` (plain ones), but for those and single capitals."""
+    found = [_tokens(part, target) for part in _parts(source, target)]
+    own = [part for part in found if any(_PLAIN.fullmatch(t) for t in part)]
+    return [w for part in own for w in part if _is_word(w) and len(w) > 1 and not _PLAIN.search(w)]
+
+
+def _parts(source: str, target: str) -> list[str]:
+    """A source cut where one function or struct ends and the next begins."""
+    return re.split(r"\n\n\n" if target == "triton" else r"(?m)^\}.*$", source)
+
+
+def _captured(plain: str, named: str, target: str) -> str:
+    """Where two names of a function of a source have become one in the same source under other names; "" where none have."""
+    for one, two in zip(_parts(plain, target), _parts(named, target), strict=False):
+        ours, theirs = _tokens(one, target), _tokens(two, target)
+        pairs = list(zip(ours, theirs, strict=False))
+        if len(ours) != len(theirs) or any(a != b and not (_is_word(a) and _is_word(b)) for a, b in pairs):
+            continue  # broken into lines in another way
+        stands: dict[str, str] = {}
+        for k, (a, b) in enumerate(pairs):
+            before = [t for t in ours[max(0, k - 3) : k] if t != "template"]
+            if not _is_word(a) or before[-1:] == ["."] or before[-2:] in (["-", ">"], [":", ":"], ["[", "["]):
+                continue  # a member or an attribute
+            if stands.setdefault(b, a) != a:
+                return f"`{b}` stands for `{stands[b]}` and for `{a}` in `{' '.join(theirs[max(0, k - 8) : k + 4])}`"
+    return ""
+
+
+def renamed(
+    kernel: Kernel, how: random.Random | str, pools: tuple[Sequence[str], Sequence[str]] = ((), ())
+) -> tuple[Kernel, dict[str, str]]:
     """The kernel under other names of its parameters, dims, results and equations, and which name became which: `how` is a source of
-    choices among awkward names, or two letters with which plain ones begin."""
+    choices among `pools` of names (of dims the second), or two letters with which plain ones begin."""
     header = next(s for s in kernel.file.statements if isinstance(s, Header))
     plain = [*(p.name.name for p in header.params), *(s.name.name for s in kernel.file.statements if isinstance(s, Equation))]
     dims = dict.fromkeys(d.name for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
@@ -135,8 +173,7 @@ def renamed(kernel: Kernel, how: random.Random | str) -> tuple[Kernel, dict[str,
         if isinstance(how, str):
             chosen = [f"{how[k]}{'qz'[k]}{j:02}" for j in range(len(wanted))]
         else:
-            pool = (AWKWARD, AWKWARD_DIMS)[k]
-            chosen = how.sample([n for n in (*pool, *(f"{'vN'[k]}_{j}" for j in range(len(wanted)))) if n not in taken], len(wanted))
+            chosen = how.sample([n for n in (*pools[k], *(f"{'vN'[k]}_{j}" for j in range(len(wanted)))) if n not in taken], len(wanted))
         names |= zip(wanted, chosen, strict=True)
         taken.update(chosen)
     names |= {f"{old}'": f"{new}'" for old, new in names.items()}
@@ -171,6 +208,8 @@ def renamed(kernel: Kernel, how: random.Random | str) -> tuple[Kernel, dict[str,
     return checker.check(syntax.parse(text, kernel.file.source.name)), names
 
 
+#: Plain names that `renamed` gives.
+_PLAIN = re.compile(r"[vuNM][qz]\d\d")
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<hash>\#[^\n]*)|(?P<string>\"[^\"\n]*\"|'[^'\n]*')|[A-Za-z_]\w*|\.?\d[\w.]*|\S",
     re.S,
