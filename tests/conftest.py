@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,15 +32,84 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [i for i in items if i in kept]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Workers take neighbours, which share builds in memory, and then from whoever has most left."""
+    if getattr(config.option, "numprocesses", None) and getattr(config.option, "dist", "") == "no":
+        config.option.dist = "worksteal"
+
+
+class _Failures:
+    """Tells of each failure as it happens: a run that is cut off has told all the same."""
+
+    def __init__(self, terminal: Any):
+        self.terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            lines = report.longreprtext.splitlines()
+            said = [line for line in lines if line.startswith("E ")] or lines
+            self.terminal.write_line("")
+            for line in (f"FAILED {report.nodeid} ({report.when})", *said[:6], *said[6:][-6:], *lines[-1:]):
+                self.terminal.write_line(line[:400])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(_Failures(terminal))
+
+
+def session_folder(factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of a run have in common."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _private_cache(tmp_path_factory: pytest.TempPathFactory):
     """Tests build into a cache of their own, unless one is named; the workers of a run share it."""
     if "KGEN_CACHE_DIR" not in os.environ:
-        base = tmp_path_factory.getbasetemp()
-        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kgen-cache"
+        folder = session_folder(tmp_path_factory) / "kgen-cache"
         folder.mkdir(mode=0o700, exist_ok=True)
         os.environ["KGEN_CACHE_DIR"] = str(folder)
+    os.environ.setdefault("TRITON_CACHE_DIR", str(Path(os.environ["KGEN_CACHE_DIR"]) / "triton"))
     yield
+
+
+#: What a test with much on the device may take of it, and what stays for all others.
+SHARE, OTHERS = 20 << 30, 40 << 30
+
+
+@pytest.fixture
+def much_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For tests that hold gigabytes on the device, which all processes of a run share: as many at a time as it has room for."""
+    import fcntl
+
+    import torch
+
+    room = torch.cuda.get_device_properties(0).total_memory
+    if room < SHARE:
+        pytest.skip(f"the device has {room >> 30} GiB, the test takes up to {SHARE >> 30}")
+    places = [session_folder(tmp_path_factory) / f"much-memory-{k}" for k in range(max(1, (room - OTHERS) // SHARE))]
+    with contextlib.ExitStack() as stack:
+        while not any(_locked(stack, fcntl, place) for place in places):
+            time.sleep(0.1)
+        yield
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _locked(stack: contextlib.ExitStack, fcntl: Any, place: Path) -> bool:
+    file = place.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return False
+    stack.callback(file.close)
+    return True
 
 
 @pytest.fixture
