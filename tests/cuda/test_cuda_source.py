@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from kgen import check, syntax
 from kgen.backends import backend
-from kgen.backends.cuda import RowLayout
 from kgen.ops import OPS
 from kgen.runtime import nvrtc
 
@@ -140,11 +139,9 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 
 @needs_nvcc
-def test_tricky_and_packaged_specs_compile(tmp_path):
-    specs = {p.stem: p.read_text() for p in SPECS}
-    rows = {name for name, text in specs.items() if any(isinstance(u, RowLayout) for u in backend("cuda").layout(kernel(text)))}
-    texts = {**TRICKY, **{name: text for name, text in specs.items() if name not in rows}}  # for those see test_cuda_rows.py
-    made = {n: source(x, f"{n}.k") if n in ("widths", "row_scale") else fewer_variants(source(x, f"{n}.k")) for n, x in texts.items()}
+def test_tricky_specs_compile(tmp_path):
+    """With the host's part; that of the packaged specs takes `-m slow`, and their kernels are in tests/backends/test_compiled.py."""
+    made = {n: source(x, f"{n}.k") if n in ("widths", "row_scale") else fewer_variants(source(x, f"{n}.k")) for n, x in TRICKY.items()}
 
     def build(part: int) -> str:
         path = tmp_path / f"{part}.cu"
@@ -162,8 +159,9 @@ def together(texts: dict[str, str]) -> str:
     return "\n".join([*includes, *(f"namespace spec_{n} {{\n{x}\n}}" for n, x in zip(texts, bodies, strict=True))])
 
 
+@pytest.mark.slow
 @needs_nvcc
-def test_every_operator_compiles(tmp_path):
+def test_every_operator_compiles_with_nvcc(tmp_path):
     text = source(every_operator())
     text = re.sub(r'extern "C" cudaError_t every_b?f16\(.*?\n\}\n', "", text, flags=re.S)
     path = tmp_path / "every.cu"
@@ -179,20 +177,6 @@ def test_compiles_whole(name, arch, tmp_path):
     path = tmp_path / f"{name}.cu"
     path.write_text(source(TRICKY.get(name) or next(p for p in SPECS if p.stem == name).read_text(), f"{name}.k"))
     assert nvcc(path, f"-arch={arch}", "-O3", "-c", "-o", str(tmp_path / "x.o")) == ""
-
-
-@pytest.mark.parametrize("name", TRICKY)
-def test_nvrtc_compiles_without_headers(name):
-    try:
-        nvrtc.version()
-    except Exception as error:  # no cuda.bindings, no libnvrtc: each says so in a way of its own
-        pytest.skip(f"NVRTC is not installed: {error}")
-    k = kernel(TRICKY[name])
-    for unit in backend("cuda").layout(k):
-        binding = dict(zip(unit.variables, ("bf16", "f64"), strict=False))
-        names = [unit.expression(binding, 1, 2, False, 0), unit.expression(binding, 3, 2, True, 1)]
-        cubin, lowered = nvrtc.compile_cubin(backend("cuda").render(k), names, "sm_90")
-        assert cubin and set(lowered) == set(names)
 
 
 def sass(path: Path) -> dict[str, str]:
