@@ -7,7 +7,10 @@ session, which its workers share; nothing is launched.
 
 from __future__ import annotations
 
-from functools import lru_cache
+import importlib.util
+import re
+import warnings
+from functools import cached_property, lru_cache
 from typing import Any
 from unittest import mock
 
@@ -34,33 +37,53 @@ class Compiled:
         pass
 
 
-class Absent:
-    """The launchers of one kernel for a device that is not here."""
+class Launchers:
+    """Those of one kernel, made when they are needed, for a device that is not here."""
 
     def __init__(self, kernel: kgen.Kernel):
-        self.cuda, self.triton = nvrtc.Launcher(kernel.kernel), _Triton(kernel.kernel)
-        self.cuda.run.arch = ARCH
+        self.kernel = kernel
+
+    @cached_property
+    def cuda(self) -> nvrtc.Launcher:
+        made = nvrtc.Launcher(self.kernel.kernel)
+        made.run.arch = ARCH
+        return made
+
+    @cached_property
+    def triton(self) -> _Triton:
+        return _Triton(self.kernel.kernel)
 
 
 @lru_cache(maxsize=64)
-def launchers(kernel: kgen.Kernel) -> Absent:
-    return Absent(kernel)
+def launchers(kernel: kgen.Kernel) -> Launchers:
+    return Launchers(kernel)
 
 
-def compile_call(kernel: kgen.Kernel, *args: Any, targets: tuple[str, ...] = TARGETS, **kwargs: Any) -> None:
-    """Build what the call `kernel(*args, **kwargs)` launches on each target, for tensors on the CPU.
+def compile_call(kernel: kgen.Kernel, given: dict[str, Any], targets: tuple[str, ...] = TARGETS, out: Any = None) -> None:
+    """Build what a call with the arguments `given`, by name, launches on each target, for tensors on the CPU.
 
-    Raises what the call would: `KgenError` with NVRTC's log, or Triton's own errors.
+    Raises what the call would: `KgenError` with NVRTC's log, or Triton's own errors; and `AssertionError` where ptxas may fuse what
+    Triton wrote, or flushes denormals that no approximation flushes.
     """
     assert driver.available(), "NVRTC is missing: pip install nvidia-cuda-nvrtc"
-    out = kwargs.pop("out", None)
     with torch.no_grad():
-        call = bind(kernel.kernel, args, kwargs, out, kernel._alone)
+        call = bind(kernel.kernel, (), dict(given), out, kernel._alone)
         if not any(t.numel() for t in call.results.values()):
             return
-        made = launchers(kernel)
         if "cuda" in targets:
             with mock.patch.object(nvrtc, "load", Compiled):
-                made.cuda.launch(call, 0, 0)
-        if "triton" in targets:
-            toolchain.triton_kernels(made.triton, call, ARCH)
+                launchers(kernel).cuda.launch(call, 0, 0)
+        if "triton" in targets and importlib.util.find_spec("triton"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                made = toolchain.triton_kernels(launchers(kernel).triton, call, ARCH)
+            for compiled in made.values():
+                ptx = compiled.asm["ptx"]
+                assert not re.findall(r"\b(?:mul|add|sub)\.f(?:32|64)\b", ptx), "these ptxas may fuse"
+                flushing = re.findall(r"\b[a-z0-9.]+\.ftz\.[a-z0-9.]+", ptx)
+                assert not [f for f in flushing if not re.match(r"(ex2|lg2|rcp|rsqrt)\.approx\.ftz", f)]
+
+
+def planned(kernel: kgen.Kernel, given: dict[str, Any]) -> list[str]:
+    """The C++ names of the kernels that a call launches on CUDA."""
+    return nvrtc.expressions(kernel.kernel, bind(kernel.kernel, (), dict(given), None, kernel._alone), ARCH)

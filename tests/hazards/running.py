@@ -1,4 +1,7 @@
-"""What the tests of hazards share: targets, and a kernel's results by name."""
+"""What the tests of hazards share: targets, and a kernel's results by name.
+
+Where there is no GPU, what a test on one would build is built all the same (`tests/compiled.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 import kgen
+from tests.compiled import compile_call
 
 INF, NAN = math.inf, math.nan
 on_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -84,11 +88,19 @@ def device(target: str) -> str:
 def run(text: str, target: str, *args: Any, **more: Any) -> dict[str, torch.Tensor]:
     """The results of a kernel on a target by name, on the CPU; arguments move to its device with their strides."""
     kernel = load(text)
-    moved = [there(a, target) for a in args]
-    got = kernel(*moved, target=target, **more)
+    got = call(text, target, *(there(a, target) for a in args), **more)
     fresh = [r for r in kernel.kernel.results if not r.state]
     found = dict(zip([r.name for r in fresh], got if isinstance(got, tuple) else (got,) if fresh else (), strict=True))
     return {name: t.cpu() for name, t in found.items()}
+
+
+def call(text: str, target: str, *args: Any, **more: Any) -> Any:
+    """A call of a kernel on a target, which the arguments are on."""
+    kernel = load(text)
+    got = kernel(*args, target=target, **more)
+    if device(target) == "cpu" and not torch.cuda.is_available():
+        compile_call(kernel, dict(zip((p.name for p in kernel.kernel.params), args)), **more)
+    return got
 
 
 def there(a: Any, target: str) -> Any:

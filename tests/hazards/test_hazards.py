@@ -15,7 +15,23 @@ from kgen import grad
 from kgen.ops import OPS, tree_depth
 from kgen.runtime import cache
 from kgen.testing import checks
-from tests.hazards.running import BYTES, GPU, INF, INTEGERS, NAN, POINTS, ROWS, bits, each_meaning, each_target, f32, load, run, same
+from tests.hazards.running import (
+    BYTES,
+    GPU,
+    INF,
+    INTEGERS,
+    NAN,
+    POINTS,
+    ROWS,
+    bits,
+    call,
+    each_meaning,
+    each_target,
+    f32,
+    load,
+    run,
+    same,  # fmt: skip
+)
 from tests.specs.cases import check_call
 
 # ---------------------------------------------------------------------- values
@@ -183,7 +199,7 @@ def test_addresses_beyond_2_31_are_not_cut(target: str) -> None:
     where = "cuda" if target in ("triton", "cuda") else "cpu"
     view = torch.empty(2**31 + 64, dtype=torch.int8, device=where)[:: 2**30]
     view.copy_(torch.tensor([1, 2, 3]))
-    got = load(BYTES)(view, target=target)
+    got = call(BYTES, target, view)
     assert got.tolist() == [2, 4, 6]
 
 

@@ -20,10 +20,10 @@ from tests.hazards.running import (
     POINTS,
     ROWS,
     bits,
+    call,
     each_meaning,
     each_target,
     f32,
-    load,
     run,
     same,  # fmt: skip
 )
@@ -221,7 +221,7 @@ def test_results_given_by_the_caller(target: str) -> None:
     fresh = run(BYTES, target, x)["y"]
     where = "cuda" if target in ("triton", "cuda") else "cpu"
     given, place = x.to(where), torch.full((400,), 77, dtype=torch.int8, device=where)
-    load(BYTES)(given, out=place[::2], target=target)
+    call(BYTES, target, given, out=place[::2])
     assert torch.equal(place[::2].cpu(), fresh) and bool((place[1::2] == 77).all()) and torch.equal(given.cpu(), x)
 
 
@@ -230,7 +230,7 @@ def test_few_elements_far_from_the_base(target: str) -> None:
     """179333: no thread of this number was found; HAZARDS.md counts it among the 32-bit addresses."""
     view = memory(target, BIG + 64)[BIG + 3 :][:5]
     view.copy_(torch.arange(5))
-    assert load(BYTES)(view, target=target).tolist() == [0, 2, 4, 6, 8]
+    assert call(BYTES, target, view).tolist() == [0, 2, 4, 6, 8]
 
 
 @each_target
@@ -238,7 +238,7 @@ def test_a_base_beyond_2_31_with_strides(target: str) -> None:
     """186057: of base + x0 + stride * x1 the constant is more than int32 holds."""
     view = memory(target, BIG + 64).as_strided((3,), (BIG // 2 - 1,), 62)
     view.copy_(torch.tensor([1, 2, 3]))
-    assert load(BYTES)(view, target=target).tolist() == [2, 4, 6]
+    assert call(BYTES, target, view).tolist() == [2, 4, 6]
     back = memory(target, BIG + 64).as_strided((2,), (40,), BIG + 10)
     back.copy_(torch.tensor([4, 5]))
-    assert load(BYTES)(back, target=target).tolist() == [8, 10]
+    assert call(BYTES, target, back).tolist() == [8, 10]

@@ -16,7 +16,22 @@ import torch
 import kgen
 from kgen.runtime import cache, toolchain
 from kgen.runtime.samples import arguments
-from tests.hazards.running import BYTES, GPU, INF, INTEGERS, NAN, POINTS, ROWS, each_meaning, each_target, f32, load, run, same  # fmt: skip
+from tests.hazards.running import (  # fmt: skip
+    BYTES,
+    GPU,
+    INF,
+    INTEGERS,
+    NAN,
+    POINTS,
+    ROWS,
+    call,
+    each_meaning,
+    each_target,
+    f32,
+    load,
+    run,
+    same,
+)
 
 on_devices = pytest.mark.parametrize("target", GPU)
 
@@ -46,7 +61,7 @@ def test_ceilings_of_negative_quotients(target: str) -> None:
 def test_more_than_2_31_elements(target: str) -> None:
     """832: int32 index computations overflow for large tensors."""
     x = torch.ones(2**31 + 1000, dtype=torch.int8, device="cuda")
-    y = load(BYTES)(x, target=target)
+    y = call(BYTES, target, x)
     assert y[-1000:].tolist() == [2] * 1000 and y[:1000].tolist() == [2] * 1000 and bool((y[:: 2**20] == 2).all())
 
 
@@ -57,8 +72,8 @@ def test_offsets_times_strides_beyond_2_31(target: str) -> None:
     base = torch.empty(2**31 + 64, dtype=torch.int8, device=where)
     view = base[7 : 2**31 : 2**28]
     view.copy_(torch.arange(8))
-    assert load(BYTES)(view, target=target).tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
-    load(BYTES)(view, out=view, target=target)
+    assert call(BYTES, target, view).tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    call(BYTES, target, view, out=view)
     assert view.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
 
 
