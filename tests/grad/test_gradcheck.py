@@ -50,8 +50,16 @@ def test_gradients_of_every_built_kernel_pass_torchs_numerical_checks(name: str)
     checked(name, "cpp")
 
 
+def by_turns() -> list:
+    """Every spec on both targets, on one of them slow."""
+    return [
+        pytest.param(name, target, marks=() if j == k % 2 else pytest.mark.slow)
+        for k, name in enumerate(SPECS)
+        for j, target in enumerate(("triton", "cuda"))
+    ]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("target", ["triton", "cuda"])
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(("name", "target"), by_turns())
 def test_gradients_on_a_gpu_pass_torchs_numerical_checks(name: str, target: str) -> None:
     checked(name, target, "cuda")

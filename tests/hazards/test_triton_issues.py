@@ -57,6 +57,7 @@ def test_ceilings_of_negative_quotients(target: str) -> None:
     assert got["k"].tolist() == [-7, -7, -7, 8] == got["y"].tolist()
 
 
+@pytest.mark.usefixtures("much_memory")
 @on_devices
 def test_more_than_2_31_elements(target: str) -> None:
     """832: int32 index computations overflow for large tensors."""

@@ -39,11 +39,11 @@ class Suite:
         self.seconds: Counter = Counter()
         self.asker = Asker()
 
-    def run(self, names: tuple[str, ...] = (), progress: bool = False, apart: int = 1) -> None:
-        """All operators, or those of these names; gradients and error inputs of one in `apart`."""
+    def run(self, names: tuple[str, ...] = (), progress: bool = False, apart: int = 1, part: tuple[int, int] = (0, 1)) -> None:
+        """All operators, or those of these names; gradients and error inputs of one in `apart`.  `part` (k, n): the k-th of n parts."""
         from torch.testing._internal.common_methods_invocations import op_db
 
-        chosen = [op for op in op_db if not names or op.name in names or label(op) in names]
+        chosen = [op for op in op_db if not names or op.name in names or label(op) in names][part[0] :: part[1]]
         from kgen.testing.checks import _progress
 
         with _progress(f"OpInfo on {self.target}", len(chosen), progress) as advance:
