@@ -71,6 +71,17 @@ def ulp(x: Any, dtype: str) -> Any:
     return torch.ldexp(torch.ones_like(x), torch.where(x == 0, least, exponent - 1).clamp(min=least) - digits)
 
 
+def row_scale(exact: Any, dtype: str) -> Any:
+    """The largest magnitude of each row (of the last dim) of a result, at least the least normal number of its float dtype; infinity for
+    a row of zeros, which has no scale."""
+    import torch
+
+    x = exact.double()
+    size = torch.where(torch.isfinite(x), x.abs(), 0.0)
+    largest = size.amax(-1, keepdim=True) if x.dim() and x.numel() else size
+    return torch.where(largest == 0, torch.inf, largest.clamp(min=2.0 ** FORMATS[dtype][1]))
+
+
 @dataclass(frozen=True)
 class Bounded:
     """A result: its exact value (float64, or integers), the bound on |result - exact|, and its dtype's name."""
@@ -102,6 +113,7 @@ class Analysis(Evaluator):
         self.target = target
         self.forms = _forms(kernel, tuple(self.binding.items())) if target in ("cuda", "triton") else {}
         self.floors: list[float] = []
+        self.steps: tuple[list, Any] | None = None  # of the value that was just looked at: its operands' errors, and its own rounding
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
         self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
 
@@ -179,6 +191,7 @@ class Analysis(Evaluator):
 
     def error(self, v: Value, x: Any, args: list, carried: list) -> Any:
         torch = self.torch
+        self.steps = None
         if isinstance(v.type, Number):
             return None
         zero = torch.zeros((), dtype=torch.float64)
@@ -214,6 +227,7 @@ class Analysis(Evaluator):
         if v.op == "cast":
             digits = resolve(str(v.attr), self.binding).name
             if digits in ("f16", "bf16") or self.keeps(v):
+                self.steps = entering, torch.zeros((), dtype=torch.float64)
                 return moved  # the ends of the interval were rounded too, or nothing is
             return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
@@ -254,6 +268,7 @@ class Analysis(Evaluator):
             terms = torch.maximum(torch.digamma(1 - args[0]).abs(), (torch.pi / torch.tan(torch.pi * args[0])).abs())
             terms = torch.where((args[0] < 0) & torch.isfinite(terms), terms, 1.0).clamp(min=1)
             local = slack * own * ulp(torch.maximum(x.abs(), terms), format_)
+        self.steps = entering, local
         total = moved + local
         biggest = FORMATS[format_][2]
         return torch.where(torch.isfinite(x) & (x.abs() + total > biggest), torch.inf, total)

@@ -22,10 +22,10 @@ FIGURES = ("error", "eager", "bound")
 #: Of a report's row.  `of bound` is the largest part of its bound that an error took in a random case; the figures of a dtype are those
 #: of plain data, as parts of the largest magnitude of the result's row: kgen's error, eager's, and the bound.
 HEADS = ("", "kernel", "target", "cases", "elements", "unbounded", "of bound", *(f"{d} {w}" for d in PLAIN for w in FIGURES))
-#: What a person who asks for more gets behind it: the random cases' worst error in units in the last place, its bound, and eager's.
-MORE_HEADS = ("worst ulp", "its bound", "eager ulp")
 #: A bound above this part of the largest magnitude of the result's row, on plain data, says little.
 LITTLE = 2.0**-7
+#: What a person who asks for more gets behind it: the random cases' worst error in units in the last place, its bound, and eager's.
+MORE_HEADS = ("worst ulp", "its bound", "eager ulp")
 
 
 class CheckFailed(KgenError, AssertionError):
@@ -83,13 +83,12 @@ class Plain:
         """Take the figures of a float result, `want` being its `bounds.Bounded`; elements that are NaN or infinite say nothing."""
         import torch
 
-        from kgen.testing.bounds import FORMATS
+        from kgen.testing.bounds import FORMATS, row_scale
 
         x = want.exact.double()
         if want.dtype not in FORMATS or not x.numel():
             return
-        size = torch.where(torch.isfinite(x), x.abs(), 0.0)
-        scale = (size.amax(-1, keepdim=True) if x.dim() else size).clamp(min=2.0 ** FORMATS[want.dtype][1])
+        scale = row_scale(x, want.dtype)
         known = torch.isfinite(x)
         self.elements += int(known.sum())
         for name, figures in (("error", (got.double() - x).abs()), ("eager", (eager.double() - x).abs()), ("bound", want.bound)):
@@ -322,14 +321,14 @@ class Trial:
         import torch
 
         from kgen.runtime.evaluate import Evaluator
-        from kgen.testing.bounds import Analysis
+        from kgen.testing.correlated import Correlated
 
         kernel = self.kernel
         written = [r.state for r in kernel.results if r.state]
         wanted = ""
         with torch.no_grad():
             try:
-                expected = Analysis(kernel, arguments, "cpp" if self.target == "torch" else self.target).results()
+                expected = Correlated(kernel, arguments, "cpp" if self.target == "torch" else self.target).results()
                 eager = Evaluator(kernel, arguments, "eager").run() if self.against is None else self.against.eager(arguments)
             except KgenError as error:  # a maximum of no elements: the kernel has to say the same
                 wanted = str(error)

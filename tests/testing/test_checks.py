@@ -149,7 +149,7 @@ def test_a_report_begins_with_its_verdict_and_says_where_the_bound_says_little()
     kernel = kgen.loads("f(x: T[..., N]) -> y: T[..., N]\ny = 1 / (x - x * 1.0000001)").kernel
     report = checks.check(kernel, "torch", examples=0, plain=True)
     row = dict(zip(checks.HEADS, report.row(), strict=True))
-    assert row[""] == "PASS" and set(report.plain) == {"f32", "bf16"} and report.plain["f32"].bound > checks.LITTLE
+    assert row[""] == "PASS" and set(report.plain) == {"f32", "bf16"} and report.plain["f32"].bound > 2.0**-7
     (f32, _) = report.doubts()
     assert f32.startswith("f on torch, f32: the derived bound says little")
     fine = checks.check(kgen.load("softmax").kernel, "torch", examples=0, plain=True)
