@@ -371,6 +371,8 @@ class _Checker(Expressions):
             was = t if isinstance(t, Number) else describe(v)
             self.error(f"`{name}` is {stored} but its value is {was}", span, help=f"write `{stored}(...)` around it")
             return None
+        if not self.fits(value, stored_type(stored), defined[name].body):
+            return None
         return ResultDecl(name, stored, dims, name[:-1] if r.primed else None, value, r.name.span)
 
     def leaf_with(self, value: int, dim: str) -> Value:

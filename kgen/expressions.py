@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from kgen import syntax
+from kgen import host, syntax
 from kgen.errors import Errors, Span, TooLong
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
 from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
@@ -21,6 +21,7 @@ from kgen.types import (
     FLOAT,
     INT,
     Dims,
+    DType,
     Float,
     Number,
     ValueType,
@@ -81,6 +82,7 @@ class Expressions:
     def __init__(self, file: File):
         self.file = file
         self.errors = Errors(file.source)
+        self.constants: dict[int, host.Value] = {}  # the values made of literals alone, integers exactly
         self.later: dict[str, Equation] = {}  # the first equation of each name
         self.equation: Equation | None = None  # the one at hand
         self.values: list[Value] = []
@@ -135,7 +137,10 @@ class Expressions:
         if not integer and exact(text) > MAX_FLOAT:
             self.error("this number is too large for an f64", node.span, help="infinity is `inf`")
             return None
-        return self.make("lit", (), str(int(text, 16)) if text.startswith("0x") else text, INT if integer else FLOAT, (), node.span)
+        shown = str(int(text, 16)) if text.startswith("0x") else text
+        made = self.make("lit", (), shown, INT if integer else FLOAT, (), node.span)
+        self.constants[made] = int(shown) if integer else float(exact(shown))
+        return made
 
     def lookup(self, node: Name, env: dict[str, int | None] | None, dims: dict[str, Dims] | None) -> int | None:
         name = node.name
@@ -354,8 +359,13 @@ class Expressions:
             return None
         if args[0] is None:
             return None
-        v = self.values[args[0]]
-        return self.make("cast", (args[0],), node.op, stored_type(node.op), v.dims, node.span)
+        v, t = self.values[args[0]], stored_type(node.op)
+        if not self.fits(args[0], t, node.args[0]):
+            return None
+        made = self.make("cast", (args[0],), node.op, t, v.dims, node.span)
+        if args[0] in self.constants and isinstance(t, DType):
+            self.constants[made] = host.to_dtype(self.constants[args[0]], t)
+        return made
 
     def reduce(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
         op = node.op
@@ -428,7 +438,53 @@ class Expressions:
             )
             return None
         t = self.result_type(row, node, values)
-        return None if t is None else self.make(row.name, tuple(args), "", t, union(*(v.dims for v in values)), node.span)
+        if t is None:
+            return None
+        common = promote([(v.type, bool(v.dims)) for v in values]) if row.rule == "compare" else t
+        if not all(self.fits(a, common, n, row.rule == "bits") for a, n in zip(args, node.args, strict=False)):
+            return None
+        made = self.make(row.name, tuple(args), "", t, union(*(v.dims for v in values)), node.span)
+        return made if self.folds(row.name, args, t, node, made) else None
+
+    def fits(self, a: int, t: ValueType, node: Expr, as_bits: bool = False) -> bool:
+        """Whether an integer made of literals alone can be had in the dtype `t`; an error if not."""
+        if self.values[a].type != INT or a not in self.constants or not isinstance(t, DType) or not t.is_int:
+            return True
+        return self.holds(self.constants[a], t, node, as_bits)
+
+    def holds(self, x: host.Value, t: DType, node: Expr, as_bits: bool = False) -> bool:
+        """Whether an integer dtype holds a number (`as_bits`: or a number with its bits); an error if not."""
+        low, high = host.limits(t)
+        if (-(2 ** (t.bits - 1)) if as_bits else low) <= x < (2**t.bits if as_bits else high + 1):
+            return True
+        help = f"{t} holds {low:,} to {high:,}"
+        help += "; write a number with a decimal point to compute in floats" if t is i64 else ""
+        self.error(f"this integer does not fit {'an' if t.name[0] == 'i' else 'a'} {t}", node.span, help=help)
+        return False
+
+    def folds(self, op: str, args: list[int], t: ValueType, node: Apply, made: int) -> bool:
+        """Compute what is made of literals alone, with integers as they are in mathematics; an error where its dtype cannot hold it."""
+        whole = t == INT or isinstance(t, DType) and t.is_int
+        if made in self.constants or not all(a in self.constants for a in args) or not (whole or isinstance(t, Number) or t is boolean):
+            return True
+        given = [self.constants[a] for a in args]
+        dtype = t if isinstance(t, DType) else i64
+        try:
+            value = host.constant(op, given, INT if whole else t if isinstance(t, Number) else BOOL)
+        except OverflowError:
+            value = 2**64  # more than any dtype holds
+        except ZeroDivisionError:
+            self.error("this divides by zero", node.args[-1].span if self.outside is None else node.span)
+            return False
+        except ValueError:
+            shift = op in ("shl", "shr")
+            self.error("this shifts by a negative number" if shift else "an integer to a negative power is no integer", node.span,
+                       help="" if shift else "write it with a decimal point, as in `2.0^-1`")  # fmt: skip
+            return False
+        if whole and not self.holds(value, dtype, node):
+            return False
+        self.constants[made] = value
+        return True
 
     def result_type(self, row: Op, node: Apply, values: list[Value]) -> ValueType | None:
         kinds = [(v.type, bool(v.dims)) for v in values]

@@ -237,12 +237,39 @@ def evaluate(op: str, args: list[Value], kind: Number) -> Value:
     return wrap(int(result)) if kind == INT else bool(result)
 
 
+def limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer that an integer dtype holds."""
+    return (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+
+
+def constant(op: str, args: list[Value], kind: Number) -> Value:
+    """As `evaluate`, of numbers that the writer wrote: an integer result is exact, however large.
+
+    Raises `ZeroDivisionError` for an integer division by zero, `ValueError` where no integer is meant (a negative power or shift)
+    and `OverflowError` for powers and shifts that no i64 holds, before computing them.
+    """
+    if kind != INT:
+        return evaluate(op, args, kind)
+    a, b = (*(int(x) for x in args), 0)[:2] if op in ("pow", "shl", "shr") else (0, 0)
+    if op in ("shl", "shr") and b < 0 or op == "pow" and b < 0 and abs(a) != 1:
+        raise ValueError
+    if op == "shl" and b > 64 and a or op == "pow" and b > 64 and abs(a) > 1:
+        raise OverflowError
+    if op in ("floordiv", "mod"):
+        return _INT[op](*args) if args[1] else args[0] // 0  # type: ignore[operator]
+    if op == "shl":
+        return a << b
+    if op == "pow":
+        return a**b if b >= 0 else a ** (b % 2)
+    return int((_INT.get(op) or _ANY[op])(*args))
+
+
 def to_dtype(x: Value, dtype: DType) -> Value:
     """A host number rounded once to `dtype` (floats to even; integers wrap, float to integer saturates, NaN to 0)."""
     if dtype.kind == "bool":
         return bool(x)
     if dtype.is_int:
-        low, high = (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+        low, high = limits(dtype)
         if isinstance(x, float):
             return 0 if x != x else low if x <= low else high if x >= high else int(x)
         return wrap(int(x), dtype.bits, dtype.kind == "int")

@@ -15,12 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kgen.check import Kernel
+from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.online import online
 from kgen.ops import OPS, RIDERS
 from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE, elements, forms
 from kgen.types import Dims, DType
+
+#: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
+MAX_NUMBER = 100
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,10 @@ class _Scheduler:
         self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
         self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
         self.spent = 0  # operations in the passes built so far
+        self.sizes: dict[str, int] = {}  # the operations of each number, written out
+        for let in program.lets:
+            if let.is_number:
+                self.sizes[let.name] = sum(self.sizes[o.name] for o in let.expr.operands) + bool(let.expr.operands)
 
     def where(self, holds: Callable[[Let], object]) -> int:
         return sum(1 << k for k, let in enumerate(self.program.lets) if holds(let))
@@ -408,6 +416,9 @@ class _Scheduler:
         scalars = []
         for let in values:
             if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
+                if self.sizes[number.name] > MAX_NUMBER:
+                    message = f"a number here takes more than {MAX_NUMBER} operations of numbers alone"
+                    raise TooLong(Diagnostic(message, let.span, help="pass it as a parameter"), self.program.source)
                 scalars.append(Scalar(let, number))
         indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
         common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))

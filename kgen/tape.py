@@ -75,24 +75,29 @@ class Tape(Expressions):
             return values[args[0]].args[0]
         if op == "where" and (holds := self.known(args[0])) is not None and values[args[1 if holds else 2]].type == t:
             return args[1 if holds else 2]
-        if t == INT and op in ("add", "sub", "mul") and (number := self.exact_of(op, args)) is not None and number >= 0:
+        if t == INT and op in ("add", "sub", "mul") and (number := self.exact_of(op, args)) is not None and 0 <= number < 2**63:
             return super().make("lit", (), str(int(number)), INT, (), span)
         return super().make(op, args, attr, t, dims, span)
 
     def known(self, v: int) -> Fraction | None:
         """The value of a number made of integer literals alone (1 or 0 for a comparison of them)."""
-        if v not in self.exact_values:
-            value = self.values[v]
-            found = None
-            if value.op == "lit":
-                found = Fraction(exact(str(value.attr)))
-            elif isinstance(value.type, Number):
+        todo = [v]
+        while todo:
+            value = self.values[todo[-1]]
+            missing = [a for a in value.args if a not in self.exact_values] if isinstance(value.type, Number) else []
+            if missing and todo[-1] not in self.exact_values:
+                todo += missing
+                continue
+            at = todo.pop()
+            found = Fraction(exact(str(value.attr))) if value.op == "lit" else None
+            if isinstance(value.type, Number) and value.args and at not in self.exact_values:
                 found = self.exact_of(value.op, value.args)
-            self.exact_values[v] = found
+            large = found is not None and max(abs(found.numerator), found.denominator).bit_length() > 4096
+            self.exact_values.setdefault(at, None if large else found)
         return self.exact_values[v]
 
     def exact_of(self, op: str, args: tuple[int, ...]) -> Fraction | None:
-        numbers = [self.known(a) for a in args]
+        numbers = [self.exact_values[a] if a in self.exact_values else self.known(a) for a in args]
         if not numbers or None in numbers:
             return None
         x, y = (*numbers, Fraction(0))[:2]

@@ -81,7 +81,7 @@ def test_dims_meet_by_name():
 TYPES = {
     "n + 1": "i32", "n / 2": "f32", "n * 0.5": "f32", "n + x": "T", "x * h": "T and f16", "u + i": "i16", "n < x": "bool", "sum[N](n)": "i64", "sum[N](b)": "i64",
     "any[N](x)": "bool", "argmax[N](x)": "i64", "max[N](n)": "i32", "i8(x)": "i8", "sqrt(n)": "f32", "index[N]": "i64", "index[N] / N": "f32",
-    "N": "an int number", "N / 2": "a float number", "2^-1": "an int number", "N < 3": "a bool number", "s * 2": "a float number", "x if b else n": "T", "isnan(x)": "bool",
+    "N": "an int number", "N / 2": "a float number", "2^3": "an int number", "N < 3": "a bool number", "s * 2": "a float number", "x if b else n": "T", "isnan(x)": "bool",
     "b and n == 1": "bool", "n & 1": "i32", "b | b": "bool", "d + s": "f64", "mean[N](h)": "f16", "-u": "u8", "relu(n)": "i32", "round(x)": "T",
 }  # fmt: skip
 
