@@ -131,8 +131,7 @@ def renames(kernel: Kernel, seed: int = 0) -> Report:
 
 def _words(source: str, target: str) -> list[str]:
     """The identifiers of a source's functions that have names of `renamed` (plain ones), but for those and single capitals."""
-    found = [_tokens(part, target) for part in _parts(source, target)]
-    own = [part for part in found if any(_PLAIN.fullmatch(t) for t in part)]
+    own = [_tokens(part, target) for part in _parts(source, target) if _PLAIN.search(part)]
     return [w for part in own for w in part if _is_word(w) and len(w) > 1 and not _PLAIN.search(w)]
 
 
@@ -144,6 +143,8 @@ def _parts(source: str, target: str) -> list[str]:
 def _captured(plain: str, named: str, target: str) -> str:
     """Where two names of a function of a source have become one in the same source under other names; "" where none have."""
     for one, two in zip(_parts(plain, target), _parts(named, target), strict=False):
+        if not _PLAIN.search(one):
+            continue
         ours, theirs = _tokens(one, target), _tokens(two, target)
         pairs = list(zip(ours, theirs, strict=False))
         if len(ours) != len(theirs) or any(a != b and not (_is_word(a) and _is_word(b)) for a, b in pairs):
