@@ -26,7 +26,7 @@ def fuzz_(minutes: float, wanted: str | None, seed: int, jobs: int, keep: str, r
     names = [name for name in (wanted or "").split(",") if name and name != "all"]
     if unknown := [name for name in names if name not in (*TARGETS, "torch")]:
         raise click.UsageError(f"there is no target {unknown[0]}; targets are {', '.join(TARGETS)}, torch")
-    from kgen.testing import checks, fuzz
+    from kgen.testing import campaigns, checks, fuzz
 
     able: list[str] = []
     for name in names or ("torch", *TARGETS):
@@ -43,15 +43,15 @@ def fuzz_(minutes: float, wanted: str | None, seed: int, jobs: int, keep: str, r
             click.echo(coloured(f"error: {failure.broken} {failure.target}: {failure.message}\n{failure.text}"), err=True)
         click.echo(f"{len(replay)} files, {len(found)} failures")
         raise SystemExit(1 if found else 0)
-    plan = fuzz.Plan(seed, tuple(able), Path(keep))
+    plan = campaigns.Plan(seed, tuple(able), Path(keep))
     with failing():
-        writable(fuzz.State.path(plan))
-    campaign = fuzz.Campaign(plan, jobs)
+        writable(campaigns.State.path(plan))
+    campaign = campaigns.Campaign(plan, jobs)
     with _told(minutes) as tell:
         state = campaign.run(minutes, tell)
     if state.counts:
-        print_table(fuzz.HEADS, state.rows(), right=tuple(range(2, len(fuzz.HEADS))))
-    click.echo(fuzz.summary(state))
+        print_table(campaigns.HEADS, state.rows(), right=tuple(range(2, len(campaigns.HEADS))))
+    click.echo(campaigns.summary(state))
     for name in state.failures:
         click.echo(f"kept {Path(keep) / name}", err=True)
     if campaign.interrupted:

@@ -288,14 +288,14 @@ def test_what_is_interrupted_exits_with_130(command: str, monkeypatch: pytest.Mo
 
 
 def test_an_interrupted_campaign_keeps_what_it_found_and_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kgen.testing import fuzz
+    from kgen.testing import campaigns
 
-    def run(self: fuzz.Campaign, *_: object) -> fuzz.State:
+    def run(self: campaigns.Campaign, *_: object) -> campaigns.State:
         self.interrupted = True
         self.state.programs, self.state.failures = 7, ["agrees-1.k"]
         return self.state
 
-    monkeypatch.setattr(fuzz.Campaign, "run", run)
+    monkeypatch.setattr(campaigns.Campaign, "run", run)
     done = kgen("fuzz", "--target", "torch", "--keep", "here")
     assert done.exit_code == 130 and "7 programs" in done.stdout and "kept here/agrees-1.k" in done.stderr and "interrupted" in done.stderr
     Path("taken").write_text("a file")

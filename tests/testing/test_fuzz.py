@@ -14,7 +14,7 @@ import pytest
 from kgen import grad, rewrite, syntax
 from kgen.check import check
 from kgen.ops import OPS
-from kgen.testing import checks, fuzz, properties, trees
+from kgen.testing import campaigns, checks, fuzz, properties, trees
 from kgen.testing.properties import Violation
 from tests.conftest import ROOT
 
@@ -47,8 +47,8 @@ def test_a_campaign_is_one_of_many(request: pytest.FixtureRequest, tmp_path: Pat
     """`--fuzz`: ten minutes on what runs here."""
     if not request.config.getoption("--fuzz"):
         pytest.skip("long: run with --fuzz")
-    plan = fuzz.Plan(random.randrange(10**6), ("torch", *checks.targets()[0]), tmp_path)
-    state = fuzz.Campaign(plan, max(1, (os.cpu_count() or 2) // 2)).run(10)
+    plan = campaigns.Plan(random.randrange(10**6), ("torch", *checks.targets()[0]), tmp_path)
+    state = campaigns.Campaign(plan, max(1, (os.cpu_count() or 2) // 2)).run(10)
     assert not state.failed, "\n\n".join((tmp_path / name).read_text() for name in state.failures)
 
 
@@ -135,12 +135,12 @@ def test_a_failure_is_shrunk_structurally() -> None:
 
 def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> None:
     """The state that is written says what is done: blocks that come back out of order, and what was counted."""
-    plan = fuzz.Plan(5, ("torch",), tmp_path)
-    state = fuzz.State.read(plan)
+    plan = campaigns.Plan(5, ("torch",), tmp_path)
+    state = campaigns.State.read(plan)
     for block in (1, 0, 3):
         state.finish(block, {"programs": 8, "refused": 0}, {"agrees torch": [8, 0, 32, 1000, 3, 0]})
     state.write(plan)
-    again = fuzz.Campaign(plan)
+    again = campaigns.Campaign(plan)
     assert (again.state.next, again.state.done, again.state.programs) == (2, [3], 24)
     assert [again.next_block()[0] for _ in range(3)] == [2, 4, 5]
     failure = fuzz.Failure("agrees", "torch", 7, "it is off", "f(x: T[]) -> y: T[]\n\ny = x\n")
@@ -148,9 +148,9 @@ def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> N
     again.keep(fuzz.Failure("agrees", "torch", 7, "it is off", "f() -> y: f32[]\n\ny = 2.\n"), instead_of=failure)
     (kept,) = tmp_path.glob("*.k")
     assert "# seed: 7\n# message: it is off\n\nf() -> y" in kept.read_text()
-    assert json.loads(fuzz.State.path(plan).read_text())["failures"] == [kept.name]
+    assert json.loads(campaigns.State.path(plan).read_text())["failures"] == [kept.name]
     (tmp_path / "seed-5-torch.json").write_text("{torn")
-    assert fuzz.State.read(plan).programs == 0
+    assert campaigns.State.read(plan).programs == 0
 
 
 def test_kernels_that_are_built_together_are_those_that_are_built_alone() -> None:
@@ -168,8 +168,8 @@ def test_kernels_that_are_built_together_are_those_that_are_built_alone() -> Non
 
 def test_lost_programs_are_kept(tmp_path: Path) -> None:
     """A worker that died or hangs: its program becomes a file, its block is given to another worker without it."""
-    plan = fuzz.Plan(5, ("torch",), tmp_path)
-    campaign = fuzz.Campaign(plan)
+    plan = campaigns.Plan(5, ("torch",), tmp_path)
+    campaign = campaigns.Campaign(plan)
 
     class Process:
         exitcode = -11

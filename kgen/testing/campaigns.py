@@ -1,0 +1,328 @@
+"""Campaigns of random programs: what `kgen fuzz` runs.
+
+In: a seed, targets, a folder.  Out: a `State` of counts, and in the folder a file for each failure, shrunk.  Worker processes take
+blocks of programs, so that a crash or a hang costs one.  The state is written after every block, and a campaign with the same seed,
+targets and folder goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from kgen.errors import KgenError
+from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at, program_of, shrunk
+from kgen.testing.properties import ALONE, ON_TARGET
+
+BLOCK = 8  # programs of a block, which share C++ builds
+LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
+ALIKE = 3  # failures with the same message but for numbers that are shrunk and kept
+RETIRES = 40  # blocks after which a worker makes room for a new one: libraries that were loaded stay in a process
+HEADS = ("property", "target", "programs", "refused", "cases", "elements", "unbounded", "failures")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign runs: its seed, targets, and the folder where it keeps what it found."""
+
+    seed: int
+    targets: tuple[str, ...]
+    keep: Path
+    limit: float = LIMIT
+
+
+
+# ------------------------------------------------------------------------------------------------ workers
+
+
+def _worker(connection: Any, plan: Plan, place: int) -> None:
+    """Take blocks and look at their programs; every step is told before it is taken."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign ends its workers itself
+    import warnings
+
+    import torch
+
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    if any(t in ("cuda", "triton") for t in plan.targets):
+        torch.cuda.set_device(place % torch.cuda.device_count())
+    alike: dict[str, int] = {}
+    while (task := connection.recv()) is not None:
+        block, skipped = task
+        counts: dict[str, list[int]] = {}
+        totals = {"programs": 0, "refused": 0}
+        subjects, numbers = [], []
+        for number in range(block * BLOCK, (block + 1) * BLOCK):
+            if number in skipped:
+                continue
+            connection.send(("at", number, "check", ""))
+            made = program_of(plan.seed, number)
+            totals["programs"] += 1
+            try:
+                subjects.append(Subject(made.text, case_seed(plan.seed, number), gradients=number % 4 == 0))
+                numbers.append(number)
+            except KgenError:
+                totals["refused"] += 1
+            except Exception as error:
+                connection.send(("failed", Failure("check", "", 0, repr(error), made.text), True))
+        tell = partial(_told, connection, numbers)
+        for k, name, target, what, said in looked_at(subjects, plan.targets, tell, "-O3" if block % 8 == 7 else "-O1"):
+            row = counts.setdefault(f"{name} {target}", [0] * 6)  # held, refused, cases, elements, unbounded, failed
+            row[{"held": 0, "refused": 1, "failed": 5}[what]] += 1
+            if what == "held":
+                row[2] += said.cases
+                row[3] += said.elements
+                row[4] += said.unbounded
+            elif what == "failed":
+                alike[said.kind] = alike.get(said.kind, 0) + 1
+                connection.send(("failed", said, alike[said.kind] <= ALIKE))
+                if alike[said.kind] <= ALIKE:
+                    connection.send(("at", numbers[k], f"{name} (shrinking)", target))
+                    connection.send(("shrunk", said, shrunk(said, min(SHRINKING, plan.limit / 2))))
+        connection.send(("done", block, totals, counts))
+
+
+def _told(connection: Any, numbers: list[int], k: int, name: str, target: str) -> None:
+    connection.send(("at", numbers[k], name, target))
+
+
+@dataclass
+class State:
+    """What a campaign has done: blocks below `next`, and those in `done` beyond; its counts; the failures' files."""
+
+    seed: int
+    targets: tuple[str, ...]
+    next: int = 0
+    done: list[int] = field(default_factory=list)
+    programs: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    failed: int = 0
+
+    @staticmethod
+    def path(plan: Plan) -> Path:
+        return plan.keep / f"seed-{plan.seed}-{'-'.join(plan.targets)}.json"
+
+    @classmethod
+    def read(cls, plan: Plan) -> State:
+        """The state of an earlier run with this plan, else a new one."""
+        try:
+            found = json.loads(cls.path(plan).read_text(encoding="utf-8"))
+            found["targets"] = tuple(found["targets"])
+            return cls(**found)
+        except (OSError, ValueError, TypeError, KeyError):
+            return cls(plan.seed, plan.targets)
+
+    def write(self, plan: Plan) -> None:
+        _write(self.path(plan), json.dumps(self.__dict__, indent=1))
+
+    def finish(self, block: int, totals: dict[str, int], counts: dict[str, list[int]]) -> None:
+        self.done.append(block)
+        self.programs += totals["programs"]
+        self.refused += totals["refused"]
+        for key, row in counts.items():
+            mine = self.counts.setdefault(key, [0] * 6)
+            self.counts[key] = [a + b for a, b in zip(mine, row, strict=True)]
+        self.failed += sum(row[5] for row in counts.values())
+        while self.next in self.done:
+            self.done.remove(self.next)
+            self.next += 1
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table: a row for each property and target."""
+        order = [*ALONE, *ON_TARGET]
+        rows = []
+        for key in sorted(self.counts, key=lambda k: (order.index(k.split()[0]) if k.split()[0] in order else 99, k)):
+            name, _, target = key.partition(" ")
+            held, refused, cases, elements, unbounded, failed = self.counts[key]
+            rows.append((name, target, *(f"{n:,}" for n in (held + failed, refused, cases, elements, unbounded, failed))))
+        return rows
+
+    @property
+    def cases(self) -> int:
+        return sum(row[2] for row in self.counts.values())
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What must be finished, whatever is pressed meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Hand:
+    """A worker process and what it is at."""
+
+    def __init__(self, plan: Plan, place: int):
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_worker, args=(theirs, plan, place), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.place, self.blocks = place, 0
+        self.block: int | None = None
+        self.skipped: set[int] = set()
+        self.number, self.stage, self.target = -1, "start", ""
+        self.since = time.monotonic()
+
+    def give(self, block: int, skipped: set[int]) -> None:
+        self.block, self.skipped, self.since = block, skipped, time.monotonic()
+        self.blocks += 1
+        self.connection.send((block, sorted(skipped)))
+
+    def end(self) -> None:
+        """Stop the process, whatever it is at."""
+        with contextlib.suppress(OSError, ValueError):
+            self.connection.send(None)
+        self.process.join(0.2 if self.block is not None else 5)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.connection.close()
+
+
+class Campaign:
+    """The programs of a plan, one block after another on `jobs` workers, until the time is over."""
+
+    def __init__(self, plan: Plan, jobs: int = 1):
+        self.plan, self.jobs = plan, jobs
+        self.state = State.read(plan)
+        self.hands: list[_Hand] = []
+        self.waiting: list[tuple[int, set[int]]] = []  # blocks to look at once more
+        self.given = {*self.state.done}
+        self.interrupted = False
+
+    def run(self, minutes: float, tell: Callable[[State], None] = lambda state: None) -> State:
+        """Go on for some minutes; `tell` is called about once a second.  Ctrl-C ends it too; what is not finished is left for the next
+        run."""
+        before, started = self.state.seconds, time.monotonic()
+        until = started + 60 * minutes
+        try:
+            self.hands = [_Hand(self.plan, k) for k in range(self.jobs)]
+            for hand in self.hands:
+                hand.give(*self.next_block())
+            while any(hand.block is not None for hand in self.hands):
+                for connection in wait([h.connection for h in self.hands if h.block is not None], timeout=1):
+                    hand = next(h for h in self.hands if h.connection is connection)
+                    try:
+                        self.hear(hand, hand.connection.recv(), until)
+                    except (EOFError, OSError):
+                        self.lost(hand, "the process died")
+                self.state.seconds = before + time.monotonic() - started
+                for hand in self.hands:
+                    if hand.block is not None and time.monotonic() - hand.since > self.plan.limit:
+                        self.lost(hand, f"no end in {self.plan.limit:.0f} seconds")
+                tell(self.state)
+                if time.monotonic() > until + self.plan.limit:
+                    break
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            with _undisturbed():
+                for hand in self.hands:
+                    hand.end()
+                self.state.write(self.plan)
+        return self.state
+
+    def next_block(self) -> tuple[int, set[int]]:
+        if self.waiting:
+            return self.waiting.pop()
+        block = self.state.next
+        while block in self.given or block in self.state.done:
+            block += 1
+        self.given.add(block)
+        return block, set()
+
+    def hear(self, hand: _Hand, message: tuple, until: float) -> None:
+        hand.since = time.monotonic()
+        if message[0] == "at":
+            _, hand.number, hand.stage, hand.target = message
+        elif message[0] == "failed":
+            if message[2]:
+                self.keep(message[1])
+        elif message[0] == "shrunk":
+            self.keep(message[2], instead_of=message[1])
+        else:
+            _, block, totals, counts = message
+            self.state.finish(block, totals, counts)
+            self.state.write(self.plan)
+            hand.block = None
+            if hand.blocks >= RETIRES:
+                hand.end()
+                hand = self.replace(hand)
+            if time.monotonic() < until:
+                hand.give(*self.next_block())
+
+    def replace(self, hand: _Hand) -> _Hand:
+        new = _Hand(self.plan, hand.place)
+        self.hands[self.hands.index(hand)] = new
+        return new
+
+    def lost(self, hand: _Hand, why: str) -> None:
+        """A worker that crashed or hangs: its program is a failure, the rest of its block is looked at once more without it."""
+        block, number, stage, target = hand.block, hand.number, hand.stage, hand.target
+        if hand.process.exitcode is None:
+            hand.process.join(1)
+        code = hand.process.exitcode
+        if code is not None and code < 0:
+            why = f"the process died of {signal.Signals(-code).name}"
+        hand.end()
+        assert block is not None
+        text = program_of(self.plan.seed, number).text if number >= 0 else ""
+        if "shrinking" not in stage:
+            self.keep(Failure(stage, target, case_seed(self.plan.seed, number), why, text))
+        self.state.failed += 1
+        self.replace(hand).give(block, {*hand.skipped, number})
+
+    def keep(self, failure: Failure, instead_of: Failure | None = None) -> None:
+        """Write a failure's file, and remove that of the program that it was shrunk from."""
+        if instead_of is not None and instead_of.name != failure.name:
+            (self.plan.keep / instead_of.name).unlink(missing_ok=True)
+            if instead_of.name in self.state.failures:
+                self.state.failures.remove(instead_of.name)
+        _write(self.plan.keep / failure.name, failure.file())
+        if failure.name not in self.state.failures:
+            self.state.failures.append(failure.name)
+        self.state.write(self.plan)
+
+
+def summary(state: State) -> str:
+    """One line: how many programs, and how fast."""
+    rate = state.programs / state.seconds * 60 if state.seconds else math.nan
+    return (
+        f"{state.programs:,} programs ({state.refused:,} refused with typed errors), {state.cases:,} cases, {state.failed:,} failures, "
+        f"{state.seconds / 60:.1f} minutes, {rate:.0f} programs a minute"
+    )
+
+
+__all__ = ["HEADS", "Campaign", "Plan", "State", "summary"]
