@@ -25,10 +25,12 @@ from typing import Any
 
 from kgen.errors import KgenError
 from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at, program_of, shrunk
-from kgen.testing.properties import ALONE, ON_TARGET
+from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
 
 BLOCK = 8  # programs of a block, which share C++ builds
 LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
+LEVELS = ("-O0", "-O0", "-O0", "-O3")  # at which blocks build C++ in turn: g++ takes most of the time, and makes vectors at the last alone
+GRACE = 20.0  # seconds that blocks may go on when the time is over
 ALIKE = 3  # failures with the same message but for numbers that are shrunk and kept
 RETIRES = 40  # blocks after which a worker makes room for a new one: libraries that were loaded stay in a process
 HEADS = ("property", "target", "programs", "refused", "cases", "elements", "unbounded", "failures")
@@ -36,12 +38,21 @@ HEADS = ("property", "target", "programs", "refused", "cases", "elements", "unbo
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign runs: its seed, targets, and the folder where it keeps what it found."""
+    """What a campaign runs: its seed, targets, and the folder where it keeps what it found; the first so many programs of the seed (whole
+    blocks; None: as many as there is time for); on targets that are not here (`compiled`) what is compiled without them."""
 
     seed: int
     targets: tuple[str, ...]
     keep: Path
     limit: float = LIMIT
+    programs: int | None = None
+    compiled: bool = False
+    shrinking: float = SHRINKING
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """The properties that run nothing: they hold whatever the target, and are left to campaigns on the CPU."""
+        return () if {*self.targets} <= {"cuda", "triton"} else tuple(ALONE)
 
 
 
@@ -57,7 +68,7 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
 
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    if any(t in ("cuda", "triton") for t in plan.targets):
+    if not plan.compiled and any(t in ("cuda", "triton") for t in plan.targets):
         torch.cuda.set_device(place % torch.cuda.device_count())
     alike: dict[str, int] = {}
     while (task := connection.recv()) is not None:
@@ -72,14 +83,15 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
             made = program_of(plan.seed, number)
             totals["programs"] += 1
             try:
-                subjects.append(Subject(made.text, case_seed(plan.seed, number), gradients=number % 4 == 0))
+                subjects.append(Subject(made.text, case_seed(plan.seed, number), gradients=number % 2 == 0))
                 numbers.append(number)
             except KgenError:
                 totals["refused"] += 1
             except Exception as error:
                 connection.send(("failed", Failure("check", "", 0, repr(error), made.text), True))
         tell = partial(_told, connection, numbers)
-        for k, name, target, what, said in looked_at(subjects, plan.targets, tell, "-O3" if block % 8 == 7 else "-O1"):
+        level, held = LEVELS[block % len(LEVELS)], COMPILED if plan.compiled else ON_TARGET
+        for k, name, target, what, said in looked_at(subjects, plan.targets, tell, level, plan.alone, held):
             row = counts.setdefault(f"{name} {target}", [0] * 6)  # held, refused, cases, elements, unbounded, failed
             row[{"held": 0, "refused": 1, "failed": 5}[what]] += 1
             if what == "held":
@@ -89,10 +101,24 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
             elif what == "failed":
                 alike[said.kind] = alike.get(said.kind, 0) + 1
                 connection.send(("failed", said, alike[said.kind] <= ALIKE))
-                if alike[said.kind] <= ALIKE:
+                if target in ("cuda", "triton") and not plan.compiled and not _alive():
+                    connection.send(("broken",))
+                    return
+                if alike[said.kind] <= ALIKE and plan.shrinking:
                     connection.send(("at", numbers[k], f"{name} (shrinking)", target))
-                    connection.send(("shrunk", said, shrunk(said, min(SHRINKING, plan.limit / 2))))
+                    connection.send(("shrunk", said, shrunk(said, min(plan.shrinking, plan.limit / 2))))
         connection.send(("done", block, totals, counts))
+
+
+def _alive() -> bool:
+    """Whether the GPU still takes work from this process: an illegal instruction ends that."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return False
+    return True
 
 
 def _told(connection: Any, numbers: list[int], k: int, name: str, target: str) -> None:
@@ -116,7 +142,7 @@ class State:
 
     @staticmethod
     def path(plan: Plan) -> Path:
-        return plan.keep / f"seed-{plan.seed}-{'-'.join(plan.targets)}.json"
+        return plan.keep / f"seed-{plan.seed}-{'-'.join(plan.targets)}{'-compiled' * plan.compiled}.json"
 
     @classmethod
     def read(cls, plan: Plan) -> State:
@@ -145,7 +171,7 @@ class State:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table: a row for each property and target."""
-        order = [*ALONE, *ON_TARGET]
+        order = [*ALONE, *ON_TARGET, *COMPILED]
         rows = []
         for key in sorted(self.counts, key=lambda k: (order.index(k.split()[0]) if k.split()[0] in order else 99, k)):
             name, _, target = key.partition(" ")
@@ -184,7 +210,8 @@ class _Hand:
     """A worker process and what it is at."""
 
     def __init__(self, plan: Plan, place: int):
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # which imports once for all workers
+        context.set_forkserver_preload(["torch", "kgen.testing.fuzz", "kgen.backends", "kgen.grad", "kgen.runtime.kernel"])
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_worker, args=(theirs, plan, place), daemon=True)
         self.process.start()
@@ -212,13 +239,13 @@ class _Hand:
 
 
 class Campaign:
-    """The programs of a plan, one block after another on `jobs` workers, until the time is over."""
+    """The programs of a plan, one block after another on `jobs` workers, until they are done or the time is over."""
 
-    def __init__(self, plan: Plan, jobs: int = 1):
-        self.plan, self.jobs = plan, jobs
+    def __init__(self, plan: Plan, jobs: int = 1, said: Callable[[Failure, Path], None] = lambda failure, path: None):
+        """`said` is told of each failure that is kept, when it is found and once more when it has become smaller."""
+        self.plan, self.jobs, self.said = plan, jobs, said
         self.state = State.read(plan)
         self.hands: list[_Hand] = []
-        self.waiting: list[tuple[int, set[int]]] = []  # blocks to look at once more
         self.given = {*self.state.done}
         self.interrupted = False
 
@@ -230,7 +257,7 @@ class Campaign:
         try:
             self.hands = [_Hand(self.plan, k) for k in range(self.jobs)]
             for hand in self.hands:
-                hand.give(*self.next_block())
+                self.occupy(hand)
             while any(hand.block is not None for hand in self.hands):
                 for connection in wait([h.connection for h in self.hands if h.block is not None], timeout=1):
                     hand = next(h for h in self.hands if h.connection is connection)
@@ -243,7 +270,7 @@ class Campaign:
                     if hand.block is not None and time.monotonic() - hand.since > self.plan.limit:
                         self.lost(hand, f"no end in {self.plan.limit:.0f} seconds")
                 tell(self.state)
-                if time.monotonic() > until + self.plan.limit:
+                if time.monotonic() > until + GRACE:
                     break
         except KeyboardInterrupt:
             self.interrupted = True
@@ -254,14 +281,18 @@ class Campaign:
                 self.state.write(self.plan)
         return self.state
 
-    def next_block(self) -> tuple[int, set[int]]:
-        if self.waiting:
-            return self.waiting.pop()
+    def next_block(self) -> int | None:
+        """The number of the next block that is to be looked at; None where no program is left."""
         block = self.state.next
         while block in self.given or block in self.state.done:
             block += 1
         self.given.add(block)
-        return block, set()
+        return block if self.plan.programs is None or block * BLOCK < self.plan.programs else None
+
+    def occupy(self, hand: _Hand) -> None:
+        """Give a hand what is next, if anything is left."""
+        if (block := self.next_block()) is not None:
+            hand.give(block, set())
 
     def hear(self, hand: _Hand, message: tuple, until: float) -> None:
         hand.since = time.monotonic()
@@ -270,6 +301,8 @@ class Campaign:
         elif message[0] == "failed":
             if message[2]:
                 self.keep(message[1])
+        elif message[0] == "broken":
+            self.again_without(hand)
         elif message[0] == "shrunk":
             self.keep(message[2], instead_of=message[1])
         else:
@@ -281,7 +314,7 @@ class Campaign:
                 hand.end()
                 hand = self.replace(hand)
             if time.monotonic() < until:
-                hand.give(*self.next_block())
+                self.occupy(hand)
 
     def replace(self, hand: _Hand) -> _Hand:
         new = _Hand(self.plan, hand.place)
@@ -290,17 +323,22 @@ class Campaign:
 
     def lost(self, hand: _Hand, why: str) -> None:
         """A worker that crashed or hangs: its program is a failure, the rest of its block is looked at once more without it."""
-        block, number, stage, target = hand.block, hand.number, hand.stage, hand.target
+        number, stage, target = hand.number, hand.stage, hand.target
         if hand.process.exitcode is None:
             hand.process.join(1)
         code = hand.process.exitcode
         if code is not None and code < 0:
             why = f"the process died of {signal.Signals(-code).name}"
-        hand.end()
-        assert block is not None
         text = program_of(self.plan.seed, number).text if number >= 0 else ""
         if "shrinking" not in stage:
             self.keep(Failure(stage, target, case_seed(self.plan.seed, number), why, text))
+        self.again_without(hand)
+
+    def again_without(self, hand: _Hand) -> None:
+        """Give the block of a hand that is of no use any more to another one, without the program that it was at."""
+        block, number = hand.block, hand.number
+        assert block is not None
+        hand.end()
         self.state.failed += 1
         self.replace(hand).give(block, {*hand.skipped, number})
 
@@ -314,6 +352,7 @@ class Campaign:
         if failure.name not in self.state.failures:
             self.state.failures.append(failure.name)
         self.state.write(self.plan)
+        self.said(failure, self.plan.keep / failure.name)
 
 
 def summary(state: State) -> str:
@@ -321,7 +360,7 @@ def summary(state: State) -> str:
     rate = state.programs / state.seconds * 60 if state.seconds else math.nan
     return (
         f"{state.programs:,} programs ({state.refused:,} refused with typed errors), {state.cases:,} cases, {state.failed:,} failures, "
-        f"{state.seconds / 60:.1f} minutes, {rate:.0f} programs a minute"
+        f"{state.seconds:,.0f} seconds, {rate:.0f} programs a minute"
     )
 
 

@@ -25,7 +25,7 @@ from kgen.errors import KgenError
 from kgen.testing import checks, programs, properties, trees
 from kgen.testing.checks import Report
 from kgen.testing.holding import few_long_rows
-from kgen.testing.properties import ALONE, ON_TARGET, Violation
+from kgen.testing.properties import ALONE, COMPILED, ON_TARGET, Violation
 from kgen.testing.trees import Program
 
 SHRINKING = 60.0  # seconds that a failure's shrinking takes at most
@@ -108,6 +108,8 @@ class Subject:
             return properties.gradients_agree(self.kernel, target, self.seed, self.numbers[:2], self.saving, self.long)
         if name == "agrees":
             return properties.agrees(self.kernel, target, self.seed, self.numbers, self.runnable, self.long)
+        if name == "compiles":
+            return properties.compiles(self.kernel, target, self.seed, self.numbers[-2:], self.saving, self.long)
         if name == "in_place":
             return properties.in_place(self.kernel, target, self.seed, self.numbers[0], self.runnable, self.long)
         if name == "rows_alone":
@@ -141,8 +143,7 @@ def outcome(subject: Subject, name: str, target: str) -> tuple[str, Report | str
 
 
 def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-O3") -> None:
-    """Build kernels for C++ in one call of the compiler, and hand each its functions; -O1 takes 0.4 of the time of -O3, and makes
-    no vectors.
+    """Build kernels for C++ in one call of the compiler, and hand each its functions; -O0 takes a fifth of the time of -O3.
 
     Headers are a good quarter of a kernel's build; each source stands in a namespace of its own behind them.  Where the build
     fails, nothing is handed out: each kernel then builds alone, and the one that cannot says so.
@@ -217,8 +218,8 @@ def _size(text: str) -> tuple[int, int, str]:
 
 def again(failure: Failure, cases: int = 8) -> str:
     """The message of a failure when its property is looked at once more, "" where it holds now."""
-    subject = Subject(failure.text, failure.seed, cases, failure.broken == "gradients_agree")
-    if failure.broken in ON_TARGET:
+    subject = Subject(failure.text, failure.seed, cases, failure.broken in ("gradients_agree", "compiles"))
+    if failure.broken in (*ON_TARGET, *COMPILED):
         with contextlib.suppress(KgenError):
             subject.prepare(failure.target)
     what, said = outcome(subject, failure.broken, failure.target)
@@ -238,17 +239,18 @@ def replay(paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O
         for path in paths[k : k + 16]:
             text = Path(path).read_text(encoding="utf-8")
             seed = re.search(r"^# seed: (-?\d+)$", text, re.M)
-            gradients = not text.startswith("# property: ") or text.startswith("# property: gradients_agree")
+            gradients = not text.startswith("# property: ") or text.startswith(("# property: gradients_agree", "# property: compiles"))
             subjects.append(Subject(text, int(seed[1]) if seed else 0, gradients=gradients))
         found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level) if what == "failed"]
     return found
 
 
 def looked_at(
-    subjects: Sequence[Subject], targets: Sequence[str], at: Callable[..., None], level: str = "-O3"
-) -> Iterable[tuple[int, str, str, str, Any]]:
-    """(which, property, target, what, report or message or failure) for every property of every program; `at` is told before each.
-    C++ is built at a level of optimisation."""
+    subjects: Sequence[Subject], targets: Sequence[str], at: Callable[..., None], level: str = "-O3",
+    alone: Iterable[str] = tuple(ALONE), held: Iterable[str] = tuple(ON_TARGET),
+) -> Iterable[tuple[int, str, str, str, Any]]:  # fmt: skip
+    """(which, property, target, what, report or message or failure) for every property of every program, those that run nothing and
+    those that are held on each target; `at` is told before each.  C++ is built at a level of optimisation."""
 
     def one(k: int, name: str, target: str) -> tuple[int, str, str, str, Any]:
         at(k, name, target)
@@ -256,7 +258,7 @@ def looked_at(
         return k, name, target, what, Failure(name, target, subjects[k].seed, str(said), subjects[k].text) if what == "failed" else said
 
     for k in range(len(subjects)):
-        for name in ALONE:
+        for name in alone:
             yield one(k, name, "")
     for target in targets:
         able = []
@@ -274,7 +276,7 @@ def looked_at(
             at(able[0], "builds", target)
             build_together([b for k in able for b in subjects[k].builds()], level)
         for k in able:
-            for name in ON_TARGET:
+            for name in held:
                 yield one(k, name, target)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kgen.check import Kernel
@@ -71,6 +72,12 @@ def few_long_rows(kernel: Kernel, seed: int) -> Limits | None:
     if any(ELLIPSIS in (p.dims or ()) for p in kernel.params):
         sizes[ELLIPSIS] = rnd.choice(((), (1,), (2,), (3,)))
     return Limits(sizes=sizes, max_elements=3 * LONG_ROWS[-1])
+
+
+def fitting(limits: Limits | None, kernel: Kernel) -> Limits | None:
+    """Limits of a kernel's cases as those of another's, which may lack some of its dims."""
+    dims = {d for p in kernel.params for d in p.dims or ()}
+    return limits and replace(limits, sizes={d: n for d, n in (limits.sizes or {}).items() if d in dims})
 
 
 def judged(trial: Trial, seed: int, number: int, report: Report, limits: Limits | None = None) -> None:

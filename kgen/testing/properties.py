@@ -14,12 +14,15 @@ for the kernel.
     gradients_agree     the backward's kernels on a target are within the derived bound
     rows_alone          a row alone, in a batch and in a larger one has the same bits
     in_place            a result that is written over a parameter has the same bits
+    compiles            what a call on a GPU would build is built, without one
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +34,7 @@ from kgen.testing import checks
 from kgen.testing.cases import Limits
 from kgen.testing.checks import Report, Trial
 from kgen.testing.gradients import backward_agrees, gradients_agree
-from kgen.testing.holding import Violation, differing, drawn, ended, hold, judged, rough, same_bits
+from kgen.testing.holding import Violation, differing, drawn, ended, fitting, hold, judged, rough, same_bits
 from kgen.testing.textual import prints_and_parses, renames, renders
 from kgen.types import ELLIPSIS, FLOAT, Float, boolean, is_float
 
@@ -289,6 +292,32 @@ def _filled(shape: list[int], dtype: str, binding: dict[str, str], generator: An
     return torch.randint(0, 20, shape, generator=generator).to(getattr(torch, declared.torch))
 
 
+def compiles(
+    kernel: Kernel, target: str, seed: int = 0, numbers: Iterable[int] = range(4), saving: Any = None, long: Limits | None = None
+) -> Report:
+    """What a call on a GPU would build is built, for the results and (with `saving`) for the gradients; no GPU is needed."""
+    import torch
+
+    from kgen.testing.absent import Absent
+
+    report, absent = Report(kernel.name, target), Absent(kernel)
+    if not any(p.is_tensor for p in kernel.params):
+        return report
+    whole: list[tuple[Any, Kernel]] = [(absent, kernel)]
+    if saving is not None:
+        training = copy(saving)
+        training.forward, training.backward = (Absent(r.kernel) for r in (saving.forward, saving.backward))
+        whole.append((training, saving.anew.kernel))
+    with torch.no_grad():
+        for runnable, taken in whole:
+            for number, last in ended(numbers):
+                _, arguments = drawn(taken, seed, number, fitting(long, taken) if last else None)
+                with contextlib.suppress(KgenError):  # a maximum of no elements
+                    runnable._run((), arguments, None, target)
+                report.cases += 1
+    return report
+
+
 #: The properties that run nothing on a target, and those that do, in the order in which a campaign looks at them.
 ALONE: dict[str, Callable[..., Report]] = {
     "prints_and_parses": prints_and_parses,
@@ -300,8 +329,10 @@ ALONE: dict[str, Callable[..., Report]] = {
 ON_TARGET: dict[str, Callable[..., Report]] = {
     "agrees": agrees, "gradients_agree": gradients_agree, "rows_alone": rows_alone, "in_place": in_place,
 }  # fmt: skip
+#: What is held in place of those on a target that is not here.
+COMPILED: dict[str, Callable[..., Report]] = {"compiles": compiles}
 
 __all__ = [
-    "ALONE", "ON_TARGET", "Interpreted", "Violation", "agrees", "backward_agrees", "gradients_agree", "in_place", "prints_and_parses",
-    "renames", "renders", "rows_alone", "rules_keep", "same_bits",
+    "ALONE", "COMPILED", "ON_TARGET", "Interpreted", "Violation", "agrees", "backward_agrees", "compiles", "gradients_agree", "in_place",
+    "prints_and_parses", "renames", "renders", "rows_alone", "rules_keep", "same_bits",
 ]  # fmt: skip
