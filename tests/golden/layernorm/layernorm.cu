@@ -118,7 +118,7 @@ struct Walk {
         #pragma unroll
         for (int k = 0; k < K; k++) at_row[k] = 0;
         Index i = row;
-        #pragma unroll
+        #pragma unroll (RR > 3 ? 1 : RR)
         for (int d = RR - 1; d >= 0; d--) {
             const Index outer = d > 0 ? i / rows.row_size[d] : 0, inner = i - outer * rows.row_size[d];
             #pragma unroll
@@ -176,7 +176,7 @@ struct Walk {
     __device__ Index offset(int k, Index i) const {
         if (RI == 1 && (WIDE >> k & 1)) return i;
         Index at = 0;
-        #pragma unroll
+        #pragma unroll (RI > 3 ? 1 : RI)  // many dims are rare, and divisions long
         for (int d = RI - 1; d >= 0; d--) {
             const Index outer = d > 0 ? i / rows.size[d] : 0;
             at += (i - outer * rows.size[d]) * rows.stride[k][d];
@@ -636,11 +636,12 @@ namespace host {
 // An operand of a pass over rows: strides along the rows' dims and then along a row's. No bytes: an index, which has no memory.
 struct RowOperand { const void* pointer; const i64* stride; int bytes; bool element; i64 gather_size = 0, gather_stride = 0; };
 
-// Whether the device has thread-block clusters.
-inline bool clusters() {
-    int device = 0, major = 0;
+// Whether the device has thread-block clusters, and blocks this much shared memory beside their own 16 KB.
+inline bool clusters(int shared) {
+    int device = 0, major = 0, most = 0;
     if (cudaGetDevice(&device) != cudaSuccess) return false;
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess || major < 9) return false;
+    return cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess && shared + 16384 <= most;
 }
 
 template <typename W> struct Way { using Walk = W; };
@@ -784,7 +785,7 @@ cudaError_t layernorm_run(
         using Block = Walk<512, 1, 0, false, 4, VEC, true, WIDE, MAIN, false, 1, false, -1, 1, 1, OPERANDS, GATHERS, unsigned>;
         if (vectors <= 2048) return run(Way<Block>(), VEC, row_count, int((vectors + 127) / 128 * 32), 1, 0);
         constexpr int SHARED = 256 * 8 * VEC * (int(sizeof(T)));  // a cluster of blocks keeps the row
-        if (vectors <= 8 * 2048 && SHARED <= 200 * 1024 && clusters()) {
+        if (vectors <= 8 * 2048 && clusters(SHARED)) {  // of two blocks at least
             plan.segments = (vectors + 2047) / 2048;
             plan.span = (vectors + plan.segments - 1) / plan.segments;
             plan.segments = (vectors + plan.span - 1) / plan.span;
