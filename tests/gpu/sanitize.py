@@ -1,7 +1,9 @@
 """Every bundled spec, forward and backward, on a GPU under compute-sanitizer, between canaries.
 
     python -m tests.gpu.sanitize [--tools memcheck,racecheck,initcheck,synccheck] [--targets cuda,triton] [--specs softmax,gelu]
-                                 [--jobs 8] [--examples 6] [--log FILE]
+                                 [--jobs 8] [--examples 6] [--log FILE] [--plans]
+
+With `--plans` only drawn ways of sharing rows out in CUDA, under memcheck and racecheck: a minute.
 
 Prints a table (tool, target, specs, calls, errors) and exits with 1 where a tool found something or a result was wrong.
 memcheck sees each tensor as an allocation of its own (torch's caching allocator is off); between them lie canaries, which `Padded`
@@ -27,6 +29,18 @@ SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 #: Rows that each schedule takes: short ones, in registers, in shared memory, in a cluster's, read again, split over blocks.
 LENGTHS = ((64, 33), (5, 1024), (3, 5000), (2, 33_001), (1, 70_000), (1, 300_001))
 PER_PROCESS = 5
+#: Kernels whose rows are read once and stored, read twice, overwritten, and held with several others.
+PLANS = {
+    "softmax": "f(x: T[..., N]) -> y: T[..., N]\ny = softmax[N](x)",
+    "in_place": "f(x: T[..., N], w: T[N]) -> x': T[..., N]\ne = exp(x - max[N](x))\ns = sum[N](e)\nx' = e / s + sum[N]((e / s)^2) * w",
+    "layernorm": "f(x: T[..., N], w: T[N]) -> y: T[..., N]\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2) + 1e-5) * w",
+    "held": "f(a: T[..., N], b: T[..., N], c: T[..., N], d: T[..., N]) -> y: T[..., N]\ns = sum[N](a * b + c * d)\n"
+            "y = a * s + b / (1 + sum[N]((a - s) * c)^2) - c + d",
+    "places": "f(x: T[..., N]) -> (i: i64[...], m: T[...], s: T[...])\ni = argmax[N](x)\nm = min[N](x)\ns = sum[N]((x - m)^2)",
+}  # fmt: skip
+#: Rows and their elements: every way of walking, whole vectors and not, in f32 and bf16; and rows that lie side by side.
+SHAPES = ((9, 5), (40, 33), (5, 1000), (3, 1025), (5, 7000), (3, 13_313), (3, 16_384), (3, 15_999), (3, 28_000), (2, 33_001), (2, 65_536), (1, 131_075),
+          (1, 300_001))  # fmt: skip
 
 
 def main() -> int:
@@ -38,16 +52,21 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=6)
     parser.add_argument("--log", type=Path, default=Path("sanitize.log"))
     parser.add_argument("--worker", action="store_true", help="run the specs in this process (what the tools are started on)")
+    parser.add_argument("--plans", action="store_true", help="ways of sharing rows out, in CUDA, under memcheck and racecheck")
     parser.add_argument("--plain", action="store_true", help="no canaries")
     given = parser.parse_args()
+    if given.worker and given.plans:
+        return ways(given.specs.split(","), given.plain)
+    if given.plans:
+        given.tools, given.targets, given.specs = "memcheck,racecheck", "cuda", ",".join(PLANS)
     if given.worker:
         return work(given.specs.split(","), given.targets, given.examples, given.plain)
     specs = given.specs.split(",")
-    parts = [specs[k::n] for n in [-(-len(specs) // PER_PROCESS)] for k in range(n)]
+    parts = [specs[k::n] for n in [-(-len(specs) // (1 if given.plans else PER_PROCESS))] for k in range(n)]
     tasks = [(tool, target, part) for tool in given.tools.split(",") for target in given.targets.split(",") for part in parts]
     rows: dict[tuple[str, str], list[Any]] = {(tool, target): [0, 0, 0, 0.0] for tool, target, _ in tasks}
     with ThreadPoolExecutor(given.jobs) as pool, given.log.open("w") as log:
-        for done, ((tool, target, part), (code, text, took)) in enumerate(zip(tasks, pool.map(lambda t: run(*t, given.examples), tasks), strict=True)):
+        for done, ((tool, target, part), (code, text, took)) in enumerate(zip(tasks, pool.map(lambda t: run(*t, given.examples, given.plans), tasks), strict=True)):
             row = rows[tool, target]
             row[0] += len(part)
             row[1] += sum(int(n) for n in re.findall(r"^calls (\d+)", text, re.M))
@@ -66,10 +85,11 @@ def main() -> int:
     return int(any(row[2] for row in rows.values()))
 
 
-def run(tool: str, target: str, specs: list[str], examples: int) -> tuple[int, str, float]:
+def run(tool: str, target: str, specs: list[str], examples: int, plans: bool = False) -> tuple[int, str, float]:
     """A tool over some specs: its exit code, what it printed, and the seconds that it took."""
     own = [sys.executable, "-m", "tests.gpu.sanitize", "--worker", "--targets", target, "--specs", ",".join(specs)]
     own += ["--examples", str(examples), *(["--plain"] if tool != "memcheck" else [])]
+    own += ["--plans"] if plans else []
     # torch's own kernels are not what is looked at; initcheck has to see what they write
     only = [] if tool == "initcheck" else ["--kernel-name-exclude", "kernel_substring=at6native"]
     if tool == "memcheck":  # cuda-bindings asks the driver for functions that it may not have
@@ -110,6 +130,39 @@ def work(specs: list[str], target: str, examples: int, plain: bool) -> int:
                         bad += 1
                         print(f"wrong: {name} on {target}, {rows} rows of {n} in {dtype}: {error}")
                     calls += 1
+    torch.cuda.synchronize()
+    print(f"calls {calls}")
+    return int(bad > 0)
+
+
+def ways(names: list[str], plain: bool) -> int:
+    """Some kernels of `PLANS` in every shape, each call against float64 in C++ to within 2^-6 of the largest magnitude."""
+    import torch
+
+    import kgen
+    from kgen.testing.padded import Padded
+
+    calls, bad = 0, 0
+    for name in names:
+        kernel = kgen.loads(PLANS[name])
+        runnable: Any = kernel if plain else Padded(kernel.kernel)
+        for dtype in (torch.float32, torch.bfloat16):
+            for (rows, n), across in [*((s, False) for s in SHAPES), *(((40, n), True) for n in (12, 100, 3001))]:
+                given, exact = {}, {}
+                for p in kernel.kernel.params:
+                    shape = (rows, n) if "..." in (p.dims or ()) else (n,)
+                    x = torch.randn(*shape[::-1]).t() if across and len(shape) == 2 else torch.randn(*shape)
+                    given[p.name] = x.to("cuda", dtype)
+                    exact[p.name] = given[p.name].double().cpu()
+                got = runnable._run((), given, None, "cuda")
+                want = kernel._run((), exact, None, "cpp")
+                if name == "in_place":
+                    got, want = given["x"], exact["x"]
+                for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, want)), strict=True):
+                    if (a.double().cpu() - b).abs().max() > 2.0**-6 * b.double().abs().max():
+                        bad += 1
+                        print(f"wrong: {name}, {rows} rows of {n} in {dtype}{', side by side' if across else ''}")
+                calls += 1
     torch.cuda.synchronize()
     print(f"calls {calls}")
     return int(bad > 0)
