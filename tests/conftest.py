@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+#: Inductor's pool of compiling processes costs each process that uses it as much again.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
 collect_ignore_glob = ["errors/*.k", "golden/*.k", "fuzzed/*.k"]  # other tests read them: wrong on purpose, made here, found by fuzzing

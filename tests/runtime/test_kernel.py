@@ -12,7 +12,7 @@ from kgen.check import Kernel as Checked
 from kgen.testing.cases import Limits
 from kgen.testing.checks import check
 from tests.conftest import ROOT
-from tests.specs.cases import built
+from tests.specs.cases import turns
 
 SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 ADAMW = ROOT / "specs" / "adamw.k"
@@ -22,18 +22,18 @@ ADAMW = ROOT / "specs" / "adamw.k"
 def test_random_cases_stay_within_the_derived_bound(name: str) -> None:
     kernel = kgen.load(name).kernel
     # What reduces takes the compiler two seconds a dtype: that which tests/specs builds too; of maps two of four in their turns.
-    chosen = (built(name),) if kernel.reduces else (built(name), {"f32": "f16", "bf16": "f64"}[built(name)])
-    held(kernel, Limits(dtypes=dict.fromkeys(kernel.variables, chosen)))
+    chosen = turns(name)[:1] if kernel.reduces else turns(name)
+    held(kernel, Limits(dtypes=dict.fromkeys(kernel.variables, chosen)), 20)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_random_cases_of_every_dtype_stay_within_the_derived_bound(name: str) -> None:
-    held(kgen.load(name).kernel, None)
+    held(kgen.load(name).kernel, None, 80)
 
 
-def held(kernel: Checked, limits: Limits | None) -> None:
-    report = check(kernel, "cpp", examples=40, limits=limits)
+def held(kernel: Checked, limits: Limits | None, examples: int) -> None:
+    report = check(kernel, "cpp", examples=examples, limits=limits)
     assert not report.failures, report.failures[0]
     assert report.elements > 0
 

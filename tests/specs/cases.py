@@ -34,6 +34,11 @@ def built(spec: str) -> str:
     return ("f32", "bf16")[SPECS.index(spec) % 2]
 
 
+def turns(spec: str) -> tuple[str, str]:
+    """That dtype and one more: over all specs every dtype has its turn, f32 and f16 in one half, bf16 and f64 in the other."""
+    return built(spec), {"f32": "f16", "bf16": "f64"}[built(spec)]
+
+
 @lru_cache
 def load(spec: str) -> kgen.Kernel:
     """The kernel of a bundled spec, parsed once."""

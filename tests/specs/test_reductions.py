@@ -9,7 +9,7 @@ import kgen
 from kgen.testing.bounds import Analysis, ulp
 from kgen.types import DTYPES as NAMES
 from tests.conftest import ROOT
-from tests.specs.cases import DTYPES, LARGE, ROWS, SIZES, Arguments, Case, built, cases, check_case, load, random, special
+from tests.specs.cases import DTYPES, LARGE, ROWS, SIZES, Arguments, Case, cases, check_case, load, random, special, turns
 
 CASES = cases()
 IDS = [f"{c.spec}{k if k and CASES[k - 1].spec == c.spec else ''}" for k, c in enumerate(CASES)]
@@ -18,12 +18,14 @@ TARGETS = ("torch", "cpp")
 
 
 def every(cases: list[Case]) -> pytest.MarkDecorator:
-    """Each case in each dtype on each target.  What is compiled costs two seconds a dtype: in the default run one of f32 and bf16."""
+    """Each case in each dtype on each target.  What is compiled costs two seconds a dtype: in the default run one of f32 and bf16;
+    what is evaluated runs in that and in one more, by turns."""
     found = []
     for case, name in zip(cases, (IDS[CASES.index(c)] for c in cases), strict=True):
         for target in TARGETS:
             for dtype in DTYPES:
-                rare = target == "cpp" and dtype is not getattr(torch, NAMES[built(case.spec)].torch)
+                turn = turns(case.spec)[: 1 if target == "cpp" else 2]
+                rare = dtype not in [getattr(torch, NAMES[d].torch) for d in turn]
                 found.append(pytest.param(case, dtype, target, id=f"{name}-{dtype}-{target}", marks=[pytest.mark.slow] if rare else []))
     return pytest.mark.parametrize(("case", "dtype", "target"), found)
 
