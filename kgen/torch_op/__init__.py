@@ -88,13 +88,20 @@ def _into(kernel: Kernel, out: Any, results: Any) -> Any:
 # --------------------------------------------------------------------------------------------- under torch.compile
 
 
-@torch.compiler.assume_constant_result
+def _constant(function: Any) -> Any:
+    """Tell torch.compile that a function's result is a constant, as `torch.compiler.assume_constant_result` does, which imports the whole
+    compiler for it (1.5 s, at the first call that is differentiated)."""
+    function._dynamo_marked_constant = True
+    return function
+
+
+@_constant
 def _signature(key: str) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     t = traits(KERNELS[key])
     return t.names, t.defaults
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def _in_graph(key: str) -> tuple[bool, str]:
     """The name of what a graph calls, and whether that is one of `_later`."""
     kernel = KERNELS[key]
@@ -110,7 +117,7 @@ def _in_graph(key: str) -> tuple[bool, str]:
     return later, name
 
 
-@torch.compiler.assume_constant_result
+@_constant
 def _refuse(message: str) -> None:
     """Raise a `KgenError`, also from a function that is being compiled (which cannot make one)."""
     raise KgenError(message)

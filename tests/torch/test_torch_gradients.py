@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -284,3 +286,16 @@ def test_autocast_leaves_dtypes_alone_and_promotes_what_it_mixed() -> None:
 def test_autocast_does_not_widen_what_is_written_in_place() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad(), pytest.raises(kgen.KgenError, match="T is bf16 in p and f32 in g"):
         kgen.load("adamw")(torch.rand(3).bfloat16(), torch.rand(3), torch.rand(3), torch.rand(3), 1, 1e-3)
+
+
+def test_a_first_call_under_autograd_loads_no_compiler() -> None:
+    """`torch.compiler.assume_constant_result` imports torch._dynamo (and triton): a second and a half, where nothing is compiled."""
+    code = (
+        "import sys, torch, kgen\n"
+        "x = torch.ones(2, 3, requires_grad=True)\n"
+        "kgen.loads('f(x: T[..., N]) -> y: T[..., N]\\n\\ny = x * 2\\n')(x).sum().backward()\n"
+        "assert x.grad.tolist() == [[2.0] * 3] * 2\n"
+        "print([m for m in ('torch._dynamo', 'torch._inductor', 'triton') if m in sys.modules])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout == "[]\n", ran.stdout + ran.stderr
