@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kgen import grad, typeset
+from kgen import grad, mathematics, typeset
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.lower import lower
@@ -45,7 +43,7 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
     if stage == "program":
         return f"{rewrite(lower(kernel, bound))}\n"
     if stage == "math":
-        return mathematics(kernel)
+        return mathematics.mathematics(kernel.file)
     if stage == "schedule":
         return schedules(kernel, bound)
     from kgen.backends import backend
@@ -137,73 +135,3 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     lines.append(f"predicted bound: {predicted_bound(c)}")
     return "\n".join(lines) + "\n"
-
-
-def mathematics(kernel: Kernel) -> str:
-    """The equations as SymPy prints mathematics."""
-    import sympy
-
-    return "\n\n".join(sympy.pretty(e, use_unicode=True) for e in formulas(kernel)) + "\n"
-
-
-def latex(kernel: Kernel) -> str:
-    """The equations as LaTeX, one a line, aligned at their equals signs."""
-    import sympy
-
-    lines = [f"{sympy.latex(e.lhs)} &= {sympy.latex(e.rhs)}" for e in formulas(kernel)]
-    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
-
-
-def formulas(kernel: Kernel) -> list:
-    """The equations as SymPy's.  Here, and only here, ordinary SymPy simplifies what it likes."""
-    import sympy
-
-    from kgen.ops import OPS, REDUCTIONS
-
-    done: list = []
-    labels = {value: name for name, value, _ in kernel.equations if kernel.values[value].op != "param"}
-    relations = {"eq": sympy.Eq, "ne": sympy.Ne, "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge}
-    junctions = {"and": sympy.And, "or": sympy.Or, "not": sympy.Not}
-    for i, v in enumerate(kernel.values):
-        args = [sympy.Symbol(labels[a]) if a in labels and a != i else done[a] for a in v.args]
-        if v.op in ("param", "size"):
-            made = sympy.Symbol(str(v.attr))
-        elif v.op == "lit":
-            text = str(v.attr)
-            made = sympy.Integer(text) if text.isdigit() else sympy.Rational(text.rstrip(".") if text.endswith(".") else text)
-        elif v.op == "const":
-            made = {"pi": sympy.pi, "inf": sympy.oo, "nan": sympy.nan}[str(v.attr)]
-        elif v.op == "index":
-            made = sympy.Symbol(f"i_{v.attr}")
-        elif v.op in REDUCTIONS and v.attr or v.op == "pick":
-            made = sympy.Function(f"{v.op}_{{{','.join(v.attr)}}}")(*args)
-        elif v.op in OPS and (rule := OPS[v.op].sympy):
-            names = OPS[v.op].args
-            args = [sympy.Function("bool")(a) if _is_condition(a) else a for a in args]  # arithmetic with a condition
-            made = sympy.sympify(rule, locals={n: sympy.Dummy(n) for n in names}) if not args else _apply(rule, names, args)
-        elif v.op in relations and not any(_is_condition(a) or a in (sympy.nan, sympy.zoo) for a in args):
-            made = relations[v.op](*args, evaluate=False)
-        elif v.op in junctions and all(isinstance(a, sympy.logic.boolalg.Boolean) for a in args):
-            made = junctions[v.op](*args, evaluate=False)
-        elif v.op == "where" and isinstance(args[0], sympy.logic.boolalg.Boolean) and not any(_is_condition(a) for a in args[1:]):
-            made = sympy.Piecewise((args[1], args[0]), (args[2], True), evaluate=False)
-        else:
-            made = sympy.Function(str(v.attr) if v.op == "cast" else v.op)(*args)
-        done.append(made)
-    return [sympy.Eq(sympy.Symbol(name), done[value], evaluate=False) for name, value, _ in kernel.equations]
-
-
-def _is_condition(x: Any) -> bool:
-    """Whether SymPy takes it for a truth value alone (its symbols are both)."""
-    import sympy
-
-    return isinstance(x, sympy.logic.boolalg.Boolean) and not isinstance(x, sympy.Expr)
-
-
-def _apply(rule: str, names: tuple[str, ...], args: list):
-    """A row's own formula (never a user's text) with operands in place."""
-    import sympy
-
-    dummies = {n: sympy.Symbol(f"_{n}") for n in names}
-    formula = sympy.sympify(rule, locals=dummies)
-    return formula.subs(dict(zip(dummies.values(), args, strict=True)), simultaneous=True)

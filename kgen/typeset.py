@@ -20,13 +20,13 @@ def format_expr(root: Expr) -> str:
             continue
         node, wanted = item
         parts = _parts(node)
-        if node is not root and (node.parens or _level(node) < wanted):
+        if node is not root and (node.parens or level(node) < wanted):
             parts = ["(", *parts, ")"]
         todo.extend(reversed(parts))
     return "".join(out)
 
 
-def _level(node: Expr) -> int:
+def level(node: Expr) -> int:
     """How tightly a node's text binds, its own brackets left aside."""
     if not isinstance(node, Apply) or node.written == "call":
         return ATOM
@@ -37,15 +37,15 @@ def _parts(node: Expr) -> list[str | tuple[Expr, int]]:
     """A node's text, its operands left as nodes, each with the level it must have to stand without brackets."""
     if not isinstance(node, Apply):
         return [node.text if isinstance(node, Num) else node.name]
-    args, level = node.args, _level(node)
+    args, own = node.args, level(node)
     if node.written == "where":
         return [(args[1], 2), " if ", (args[0], 2), " else ", (args[2], WHERE)]
     if node.written == "prefix":
-        return [_PREFIX_SYMBOL[node.op][0] + (" " if node.op == "not" else ""), (args[0], level)]
+        return [_PREFIX_SYMBOL[node.op][0] + (" " if node.op == "not" else ""), (args[0], own)]
     if node.op == "pow" and node.written == "infix":
         return [(args[0], ATOM), "^", (args[1], 11)]
     if node.written == "infix":
-        return [(args[0], level + (level == 5)), f" {_SYMBOL[node.op][0]} ", (args[1], level + 1)]  # comparisons do not chain
+        return [(args[0], own + (own == 5)), f" {_SYMBOL[node.op][0]} ", (args[1], own + 1)]  # comparisons do not chain
     head = node.op + (f"[{', '.join(d.name for d in node.dims)}]" if node.dims is not None else "")
     if not args and node.dims is not None:
         return [head]

@@ -274,9 +274,9 @@ class Kernel:
         return check(self, against, target=target, examples=examples, seed=seed)
 
     def _repr_latex_(self) -> str:
-        from kgen.show import latex
+        from kgen.mathematics import latex
 
-        return f"$\\displaystyle {latex(self.kernel)}$"
+        return f"$\\displaystyle {latex(self.kernel.file)}$"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A call like an earlier one does not come here where there is `kgen.runtime.fast`'s extension."""
