@@ -163,7 +163,7 @@ def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-
     if len({r.name for r, _ in builds}) < len({id(r) for r, _ in builds}):
         return
     try:
-        flags = tuple(level if f == "-O3" else f for f in build.FLAGS)
+        flags = tuple(flag for f in build.FLAGS for flag in (level.split() if f == "-O3" else [f]))
         payload = build.build("\n".join([*includes, *bodies]), "together", flags)
     except KgenError:
         return

@@ -119,7 +119,7 @@ class _Maker:
         equations: list[Equation] = []
         results: list[Result] = []
         states = {p.name.name: p for p in params if p.type.dims is not None} if self.chance(0.12) else {}
-        for k in range(rnd.choice((1, 1, 2, 2, 3, 3, 4, 4, 6, 9))):
+        for k in range(rnd.choice((1, 1, 1, 2, 2, 2, 3, 3, 4, 6))):
             kind = rnd.choice(("float",) * 8 + ("int", "bool"))
             term = self.term(kind, rnd.choice((1, 2, 2, 3, 3, 4, 4, 5)))
             written = next((p for p in states.values() if self.fits(p, term)), None)

@@ -35,6 +35,8 @@ def equal(analysis: Any, v: Value, which: int, args: list, errors: list) -> tupl
     e = errors[which].to(torch.float64).expand(terms.shape)
     terms = -terms if extreme.op == "min" else terms
     dims = analysis.places(terms, tuple(extreme.attr))
+    if not terms.numel():
+        return torch.zeros(terms.shape, dtype=torch.float64), torch.ones_like(terms, dtype=torch.bool)
     known = ~torch.isnan(terms) & torch.isfinite(e)
     within = terms + e >= (terms - e).amax(dims, keepdim=True)  # what may be the greatest
     settled = ~within | (e == 0)

@@ -54,6 +54,10 @@ def test_terms_without_an_error_tie_for_sure() -> None:
     assert found.exact.item() == 2 and found.bound.item() == 0
 
 
+def test_rows_of_no_terms_have_nothing_to_bound() -> None:
+    assert gradient(torch.empty(3, 0)).bound.numel() == 0
+
+
 @pytest.mark.parametrize("change", [lambda g: g * 0, lambda g: g / 0, lambda g: g.flip(-1)])
 def test_a_gradient_that_asks_for_equality_in_vain_is_found(change: Any) -> None:
     kernel = check(syntax.parse(TEXT, "x"))
