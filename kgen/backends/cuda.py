@@ -13,6 +13,7 @@ from typing import Any
 from kgen.backends.base import Render, _spelled, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.names import Names
+from kgen.backends.shared import MAX_STATIC, declared
 from kgen.backends.text import function_sources, wrapped
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
@@ -222,11 +223,16 @@ class Cuda(CFamily):
 
     @staticmethod
     def share_room(views: list[dict[str, Any]]) -> int:
-        """Give all passes over rows of a source the room for results that the largest needs, in words: they share one walk."""
+        """Give all passes over rows of a source the room for results that the largest needs, in words: they share one walk.  Say how many
+        rows side by side, and whether a cluster, the written host part may give such results the memory for."""
         rows = [v for v in views if v.get("over_rows")]
+        most = max((v["words"] for v in rows), default=0)
         for v in rows:
-            v["words"] = max(v["words"] for v in rows)
-        return rows[0]["words"] if rows else 0
+            v["words"] = most
+            room = (most, v["reductions"])
+            v["side"] = next((side for side in (32, 16, 8, 4) if declared(side * 8, 8, True, False, *room) <= MAX_STATIC), 0)
+            v["clustered"] = v["clusters"] and declared(256, 256, False, True, *room) <= MAX_STATIC
+        return most
 
     @staticmethod
     def words(unit: RowUnit) -> int:

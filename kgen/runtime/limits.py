@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-#: Static shared memory that a kernel may declare, threads of a block, blocks of a launch, and of a cluster where these are largest.
-MAX_STATIC, MAX_THREADS, MAX_GRID, MAX_CLUSTER = 48 * 1024, 1024, 2**31 - 1, 16
+#: Threads of a block, blocks of a launch, and of a cluster where these are largest.
+MAX_THREADS, MAX_GRID, MAX_CLUSTER = 1024, 2**31 - 1, 16
 #: KB of shared memory that a block may have by compute capability; of others as much as the least of them.
 _SHARED = {75: 64, 80: 163, 87: 163, 90: 227, 100: 227, 103: 227, 110: 227}
 _LEAST = 99
@@ -27,4 +27,4 @@ def limits(arch: str) -> Limits:
     return Limits(_SHARED.get(capability, _LEAST if capability >= 80 else 48) * 1024, cluster)
 
 
-__all__ = ["MAX_CLUSTER", "MAX_GRID", "MAX_STATIC", "MAX_THREADS", "Limits", "limits"]
+__all__ = ["MAX_CLUSTER", "MAX_GRID", "MAX_THREADS", "Limits", "limits"]

@@ -16,7 +16,8 @@ from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 
-from kgen.runtime.limits import MAX_STATIC, Limits
+from kgen.backends.shared import MAX_STATIC, declared
+from kgen.runtime.limits import Limits
 from kgen.runtime.tuned import Step
 from kgen.runtime.verified import verify_rows
 
@@ -106,14 +107,8 @@ class Team:
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
 
     def static(self, words: int, readings: int) -> int:
-        """The bytes at most of the kernel's own shared memory: rows.cu.jinja's `parts` and `barriers`, for each reading's result."""
-        threads, size = self.most or self.threads, 0
-        if self.across and self.team > 1 or not self.across and not 0 < self.team <= 32:
-            slots = threads if self.across else max(2, 1 << (threads // 32 - 1).bit_length())
-            size += max(slots * words, min(2 * slots * words, 4096))
-        if self.cluster:
-            size += 16 * (threads // 32) * words + 2
-        return 4 * size * readings
+        """The bytes at most of the kernel's own shared memory."""
+        return declared(self.most or self.threads, self.team, self.across, self.cluster > 0, words, readings)
 
     def dynamic(self, size: int) -> int:
         """The bytes of the rows that a block holds in shared memory, where a vector takes `size`."""

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
-from kgen.runtime.limits import MAX_STATIC, MAX_THREADS, Limits
+from kgen.runtime.limits import MAX_THREADS, Limits
 
 if TYPE_CHECKING:
     from kgen.runtime.nvrtc import Plan

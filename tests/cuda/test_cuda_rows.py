@@ -278,3 +278,12 @@ def test_a_constant_of_two_phases_is_declared_once():
     body = backend("cuda").render(k).partition("f_kernel(")[2].partition("\n}\n")[0]
     declared = re.findall(r"^    const \w+ (\w+) =", body, re.M)
     assert "r" in declared and len(declared) == len(set(declared))
+
+
+def test_the_host_part_gives_wide_results_the_memory_that_there_is() -> None:
+    """Sixty sums of f64 in one reading took 120 KB of a block that walks 32 rows side by side; sixteen readings of five 64 KB for a cluster."""
+    names = [f"y{k}" for k in range(60)]
+    wide = source(f"f(x: f64[M, N]) -> ({', '.join(f'{y}: f64[M]' for y in names)})\n" + "\n".join(f"{y} = sum[N](x * {k}.5)" for k, y in enumerate(names)))
+    assert re.findall(r"using Across = Walk<(\d+), 3, (\d+), true", wide) == [("64", "8")]
+    deep = "\n".join(f"a{k} = sum[N](x * a{k - 1}) + argmax[N](x * a{k - 1}) + sum[N](x / a{k - 1}) + sum[N](x - a{k - 1})" for k in range(1, 16))
+    assert "using Cluster" not in source(f"f(x: f64[M, N]) -> y: f64[M, N]\na0 = sum[N](x)\n{deep}\ny = x * a15")

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
 from kgen.runtime import nvrtc, rows
-from kgen.runtime.limits import MAX_STATIC, limits
+from kgen.runtime.limits import limits
 from kgen.runtime.rows import RowOperandPlace
 from kgen.runtime.verified import verify_map, verify_rows
 from tests.cuda.test_cuda_rows import visited

@@ -984,8 +984,8 @@ cudaError_t places_i_run(
     if (plan.stride[1][MAIN][plan.rank[1] - 1] * operands[MAIN].bytes >= 32) {  // elements far apart: a thread a row, side by side
         plan.span = 512;
         plan.segments = elements > 512 ? (elements + 511) / 512 : 1;
-        using Across = Walk<256, 3, 8, true, 8, 1, false, 0, MAIN, true, 0, false, -1, 8, 8, OPERANDS, GATHERS, u64>;
-        return run(Way<Across>(), 1, (row_count + 31) / 32, 256, 1, 0);
+        using Across = Walk<128, 3, 8, true, 8, 1, false, 0, MAIN, true, 0, false, -1, 8, 8, OPERANDS, GATHERS, u64>;
+        return run(Way<Across>(), 1, (row_count + 15) / 16, 128, 1, 0);
     }
     plan.span = 1024;
     plan.segments = elements > 1024 ? (elements + 1023) / 1024 : 1;
