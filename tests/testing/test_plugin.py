@@ -12,6 +12,7 @@ import torch  # so that a run inside this process does not import it anew  # noq
 
 import kgen
 from kgen.runtime import kernel as runtime
+from kgen.testing import against, checks, reproducer
 from tests.conftest import ROOT
 
 pytest_plugins = ["pytester"]
@@ -34,8 +35,8 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    kernels = kgen.loads  # imported: the run inside this process keeps it
-    assert kernels
+    kept = kgen.loads, against, checks, reproducer  # imported: the run inside this process keeps them, and does not import them anew
+    assert all(kept)
     return pytester.runpytest_inprocess("-p", "no:cacheprovider", "--kgen-examples", "4", *arguments)
 
 
