@@ -12,6 +12,9 @@ the brief forms would not fit under the time that an element's bytes take.
 
 A sum with a product in it, of what ends in 16 bits alone, is `fused`: rounded once.  That is never further from the exact value than the
 bound of both roundings.
+
+What an order reads (ORDERS, a comparison), however far above it, has its accurate form and is not fused.  Such forms go by where values
+end, which differs between a forward and a backward: the one's greatest would be none of the values that the other computes anew.
 """
 
 from __future__ import annotations
@@ -38,6 +41,18 @@ _POSITIVE = frozenset(("exp", "exp2", "sigmoid", "erfc", "cosh", "abs", "sqrt", 
 _CALM = frozenset(("neg", "pos", "stop", "abs", "sqrt", "rsqrt", "cbrt", "relu", "tanh", "atan", "asinh"))
 #: As those, of an operand that is not negative.
 _CALM_ABOVE = frozenset(("sigmoid", "log1p"))
+#: Operators and reductions that put values in an order, besides the comparisons.
+ORDERS = frozenset(("max", "min", "clamp", "relu", "argmax", "argmin"))
+
+
+def _ordered(lets: Iterable[Let]) -> set[str]:
+    """The lets that an order is made of, by name: its operands, theirs, and so on."""
+    found: set[str] = set()
+    for let in reversed(tuple(lets)):
+        row = OPS.get(let.expr.name)
+        if let.name in found or let.expr.name in ORDERS or row is not None and row.rule == "compare":
+            found.update(o.name for o in let.expr.operands)
+    return found
 
 
 def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
@@ -147,7 +162,8 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
 def forms(plan: Any, kernel: Kernel) -> dict[str, tuple[str, str]]:
     """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough" or "fused", that
     dtype)."""
-    ends = _ends(plan.program, {r.name: r.dtype for r in kernel.results})
+    ordered = _ordered(plan.program.lets)
+    ends = {name: end for name, end in _ends(plan.program, {r.name: r.dtype for r in kernel.results}).items() if name not in ordered}
     chosen = {name: decides for name, (decides, calm) in ends.items() if calm}
     stored = {p.name: p.dtype for p in kernel.params} | {r.name: r.dtype for r in kernel.results}
     made: dict[str, tuple[str, str]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kgen
+from kgen import grad
 from kgen.lower import lower
 from kgen.precision import forms
 from kgen.rewrite import rewrite
@@ -94,3 +95,26 @@ def test_the_predicted_bound_counts_the_forms():
 
     assert counted(bf16).instructions < counted(f32).instructions
     assert predicted_bound(counted(f32)) == "memory"
+
+
+@pytest.mark.parametrize("equations", [
+    "h = x * w + b\ny = max[N](h)",
+    "h = tanh(x * w - b)\ny = min[N](h) * exp(max[N](h))",
+    "h = sigmoid(x) + w * b\ny = sum[N](max(h, w))",
+    "h = exp(x) / (b + exp(w))\ny = sum[N](h if h == max[N](h) else 0)",
+    "h = tanh(x) * w + b\ny = sum[N](relu(h) * clamp(h, -1, 1))",
+    "h = T(x * w + b)\ny = max[N](h)",
+    "h = sqrt(sum[N](x^2)) * w + b\ny = max[N](h * x)",
+])  # fmt: skip
+def test_what_an_order_reads_has_one_form_in_the_forward_and_in_the_backward(equations):
+    """A maximum saved by the one is found by equality among the values that the other computes anew."""
+    kernel = kgen.loads(f"f(x: T[..., N], w: T[N], b: T[N]) -> y: T[...]\n{equations}").kernel
+    saved, anew = grad.backward(kernel), grad.backward(kernel, save=False)
+    for k in (kernel, saved.forward, saved.kernel, anew.kernel):
+        plan = schedule(rewrite(lower(k, k.bindings()[0])))
+        defs, made = plan.program.by_name, forms(plan, k)
+        todo = [let.name for let in plan.program.lets if let.label == "h"]
+        for name in todo:
+            assert name not in made, f"{k.name}: {defs[name]}"
+            todo += [o.name for o in defs[name].expr.operands]
+        assert todo or k is not kernel
