@@ -15,7 +15,7 @@ from kgen.backends.base import Render
 from kgen.backends.names import Names
 from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
 from kgen.schedule import Reduce
-from kgen.types import ELLIPSIS, Dims
+from kgen.types import ELLIPSIS, Dims, f64
 
 if TYPE_CHECKING:
     from kgen.backends.triton import Triton
@@ -463,6 +463,8 @@ class RowView:
             host.append(str(held))
             host.append(f"[{', '.join(s.dtype for s in slots)}]")
             host.append(str(self.steps()))
+            if any(let.dtype is f64 and not let.generic for phase in self.p.phases if phase.element for let in phase.lets):
+                constants.append("word=8")  # f64 by name, whatever comes from memory
         host += constants
         computed = [(s.name, s.text, s.note) for s in u.scalars if not re.fullmatch(r"[^\W\d]\w*", s.text)]
         return {

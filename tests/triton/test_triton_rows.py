@@ -187,3 +187,12 @@ def test_an_element_that_all_rows_pick_compiles():
 
 def check_kernel(text: str):
     return check(syntax.parse(text, "<text>"))
+
+
+@pytest.mark.parametrize("text", ["wide(x: T[N, M], w: f64[N]) -> y: T[N, M]\ny = x - max[M](x * w)", "named(x: T[N, M]) -> y: T[N, M]\ny = T(x - max[M](f64(x)))"])
+def test_a_tile_of_what_is_computed_in_f64_fits_the_shared_memory(text: str, tmp_path: Path) -> None:
+    """A change of layout puts a whole tile there; the device has 227 KiB."""
+    name = text.split("(")[0]
+    x, w = torch.randn(2, 20_000).half(), torch.randn(2).double()
+    for _, _, _, options in record(emit(text, tmp_path, name), name, [x] if name == "named" else [x, w]):
+        assert options["ROWS"] * options.get("BLOCK", 1) * 8 <= 227 * 1024

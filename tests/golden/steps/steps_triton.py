@@ -527,7 +527,7 @@ def whole(name, x, sizes):
     return x.expand(*sizes["..."], *x.shape[x.dim() - len(dims) + 1 :]) if "..." in dims else x
 
 
-def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, **constants):
+def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, **constants):
     """Launch a pass over rows on the tensors of these names; "index[N]" has no tensor. It writes `elements` and `ends`, one a row.
     `walks` tells how many strides of each a kernel takes, along the rows and along a row.
     The first kernel holds whole rows; of long ones the second takes many, the third a few, in `steps` launches."""
@@ -555,7 +555,7 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             name: torch.empty_like(x, memory_format=torch.contiguous_format) if name in fresh else whole(name, x, sizes).contiguous()
             for name, x in tensors.items()
         }
-        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, **constants)
+        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, **constants)
         for name in (*elements, *ends):
             tensors[name].copy_(copies[name])
         return
@@ -568,7 +568,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
         kinds.append("across" if is_dense[0] and (across or not is_dense[1]) else "along" if is_dense[1] else "any")
     far = max(length, *(sum((n - 1) * steps[k] for n, *steps in inner) + 1 for k in some))
     load = sum(x.element_size() for x, w in zip(operands, walks) if x is not None and w[1]) or 1
-    ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * item, across, load)
+    word = max(word, item, 8 * any(x is not None and x.dtype == torch.float64 for x in operands))  # bytes of what is computed
+    ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load)
     options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": warps}
     options |= {name: min(len(dim), rank) for name, rank, dim in zip(("ROW_RANK", "RANK"), ranks, (outer, inner)) if rank > 1}
     count = math.prod(dim[0] for dim in dims[0])
