@@ -13,7 +13,7 @@ the brief forms would not fit under the time that an element's bytes take.
 A sum with a product in it, of what ends in 16 bits alone, is `fused`: rounded once.  That is never further from the exact value than the
 bound of both roundings.
 
-What an order reads (ORDERS, a comparison), however far above it, has its accurate form and is not fused.  Such forms go by where values
+What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form and is not fused.  Such forms go by where values
 end, which differs between a forward and a backward: the one's greatest would be none of the values that the other computes anew.
 """
 
@@ -42,7 +42,7 @@ _CALM = frozenset(("neg", "pos", "stop", "abs", "sqrt", "rsqrt", "cbrt", "relu",
 #: As those, of an operand that is not negative.
 _CALM_ABOVE = frozenset(("sigmoid", "log1p"))
 #: Operators and reductions that put values in an order, besides the comparisons.
-ORDERS = frozenset(("max", "min", "clamp", "relu", "argmax", "argmin"))
+ORDERS = frozenset(("max", "min", "argmax", "argmin"))
 
 
 def _ordered(lets: Iterable[Let]) -> set[str]:

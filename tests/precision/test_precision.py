@@ -102,7 +102,6 @@ def test_the_predicted_bound_counts_the_forms():
     "h = tanh(x * w - b)\ny = min[N](h) * exp(max[N](h))",
     "h = sigmoid(x) + w * b\ny = sum[N](max(h, w))",
     "h = exp(x) / (b + exp(w))\ny = sum[N](h if h == max[N](h) else 0)",
-    "h = tanh(x) * w + b\ny = sum[N](relu(h) * clamp(h, -1, 1))",
     "h = T(x * w + b)\ny = max[N](h)",
     "h = sqrt(sum[N](x^2)) * w + b\ny = max[N](h * x)",
 ])  # fmt: skip
