@@ -292,7 +292,7 @@ _ROWS = (
        cuda=Spell("sin({0})", ulp=(2.5, 2.5)),
        triton=Spell("libdevice.sin({0})", ulp=(2.5, 2.5))),
     Op("cos", ("x",), "float", "cos", ("-dy * sin(x)",), "cos(x)", (22, 0),
-       cpp=Spell("std::cos({0})", ulp=(4, 8)),
+       cpp=Spell("cosine({0})", ulp=(4, 8)),
        cuda=Spell("cos({0})", ulp=(2.5, 2.5)),
        triton=Spell("libdevice.cos({0})", ulp=(2.5, 2.5))),
     Op("tan", ("x",), "float", "tan", ("dy * (1 + y^2)",), "tan(x)", (26, 1),

@@ -29,12 +29,12 @@ KEYWORDS = frozenset(
     div abs time round floor ceil remainder truncate abort exit free malloc rand remove rename signal raise system getenv""".split()
 )
 
-#: C's functions of the headers in use: an entry with C linkage may not have their names.
+#: C's functions of the headers in use, and what libm.cpp.jinja makes of them: an entry with C linkage may not have their names.
 FUNCTIONS = frozenset(
-    [f"{name}{end}" for end in ("", "f", "l") for name in """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh drem erf
-    erfc exp exp10 exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb ldexp lgamma llrint llround log log10
-    log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow pow10 remainder remquo rint round scalb scalbln scalbn
-    significand sin sincos sinh sqrt tan tanh tgamma trunc""".split()]
+    [f"{start}{name}{end}" for start in ("", "libm_") for end in ("", "f", "l") for name in """acos acosh asin asinh atan atan2 atanh cbrt
+    ceil copysign cos cosh drem erf erfc exp exp10 exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb ldexp lgamma
+    llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow pow10 remainder remquo rint round
+    scalb scalbln scalbn significand sin sincos sinh sqrt tan tanh tgamma trunc""".split()]
 ) | frozenset(
     """aligned_alloc at_quick_exit atexit atof atoi atol atoll bsearch calloc clearenv labs ldiv llabs lldiv mblen mbstowcs mbtowc memccpy
     memchr memcmp memcpy memmem memmove mempcpy memset putenv qsort quick_exit random realloc setenv srand strcat strchr strcmp strcoll

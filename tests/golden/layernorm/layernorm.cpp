@@ -280,10 +280,16 @@ void layernorm_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                        [[maybe_unused]] F sum_N_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
-                            sum_N_now[l] = sum_N_combine(sum_N_now[l], decltype(whole)::value || l < left ? F(x) : F(0));
+                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(x));
+                            else sum_N_given[l] = F(x);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -323,13 +329,19 @@ void layernorm_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* sum_N__now = ACROSS ? sum_N__part.now + j : sum_N__held;
+                        [[maybe_unused]] F sum_N__given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
                             const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
                             // c = x - mu
                             const F c = x - mu;
-                            sum_N__now[l] = sum_N__combine(sum_N__now[l], decltype(whole)::value || l < left ? F(c * c) : F(0));
+                            if constexpr (decltype(whole)::value) sum_N__now[l] = sum_N__combine(sum_N__now[l], F(c * c));
+                            else sum_N__given[l] = F(c * c);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_N__now[l] = sum_N__combine(sum_N__now[l], l < left ? sum_N__given[l] : F(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;

@@ -26,17 +26,71 @@
 #include <memory>
 #include <type_traits>
 
-// glibc's vector library serves these inside vectorised loops, to 4 ulp, with the special values of the scalar ones.
+// glibc's vector library serves these, to 4 ulp, with the special values of the scalar ones. A value must not depend on whether its element
+// met a loop's vector body, its tail or no loop at all, so that every call is one of the function for the widest registers, whose lanes
+// are filled up where fewer are asked for.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #if __GLIBC_PREREQ(2, 35)
-extern "C" {
-__attribute__((simd("notinbranch"), const)) float expf(float) noexcept;
-__attribute__((simd("notinbranch"), const)) double exp(double) noexcept;
-__attribute__((simd("notinbranch"), const)) float logf(float) noexcept;
-__attribute__((simd("notinbranch"), const)) double log(double) noexcept;
-__attribute__((simd("notinbranch"), const)) float tanhf(float) noexcept;
-__attribute__((simd("notinbranch"), const)) double tanh(double) noexcept;
+#if defined(__AVX512F__)
+constexpr int WIDEST = 64;  // bytes
+#define FLOATS "eN16"
+#define DOUBLES "eN8"
+#elif defined(__AVX2__)
+constexpr int WIDEST = 32;
+#define FLOATS "dN8"
+#define DOUBLES "dN4"
+#else
+constexpr int WIDEST = 16;
+#define FLOATS "bN4"
+#define DOUBLES "bN2"
+#endif
+
+template <typename F, int BYTES> struct Register {
+    typedef F Lanes __attribute__((vector_size(BYTES)));
+};
+template <typename F, int BYTES> using Lanes = typename Register<F, BYTES>::Lanes;
+template <typename F> using XMM = Lanes<F, 16>;
+template <typename F> using YMM = Lanes<F, 32>;
+template <typename F> using Wide = Lanes<F, WIDEST>;
+template <typename F, typename L> inline Wide<F> widen(L x) {
+    Wide<F> y;
+    for (int k = 0; k < WIDEST; k += int(sizeof(L))) std::memcpy(reinterpret_cast<char*>(&y) + k, &x, sizeof(L));
+    return y;
 }
+template <typename L, typename W> inline L narrow(W y) {
+    L x;
+    std::memcpy(&x, &y, sizeof(L));
+    return x;
+}
+
+// The calls that g++ makes of a function, renamed, by the names that it looks for: of one element, and of 16, 32 and 64 bytes of them.
+#ifdef __AVX__
+#define FROM_AVX(...) __VA_ARGS__
+#else
+#define FROM_AVX(...)
+#endif
+#ifdef __AVX512F__
+#define FROM_AVX512(...) __VA_ARGS__
+#else
+#define FROM_AVX512(...)
+#endif
+#define HIDDEN extern "C" __attribute__((visibility("hidden"), used))
+#define CALL_1(F, f, L, name) \
+    HIDDEN L name(L x) { return narrow<L>(wide_##f(widen<F>(x))); }
+#define CALLS_1(F, f, lanes, b, c, d, e) \
+    Wide<F> wide_##f(Wide<F>) asm("_ZGV" lanes "v_" #f); \
+    extern "C" __attribute__((simd("notinbranch"), const)) F f(F) noexcept asm("libm_" #f); \
+    CALL_1(F, f, F, libm_##f) \
+    CALL_1(F, f, XMM<F>, _ZGV##b##v_libm_##f) \
+    FROM_AVX(CALL_1(F, f, YMM<F>, _ZGV##c##v_libm_##f)) \
+    FROM_AVX(CALL_1(F, f, YMM<F>, _ZGV##d##v_libm_##f)) \
+    FROM_AVX512(CALL_1(F, f, Wide<F>, _ZGV##e##v_libm_##f))
+CALLS_1(float, expf, FLOATS, bN4, cN8, dN8, eN16)
+CALLS_1(double, exp, DOUBLES, bN2, cN4, dN4, eN8)
+CALLS_1(float, logf, FLOATS, bN4, cN8, dN8, eN16)
+CALLS_1(double, log, DOUBLES, bN2, cN4, dN4, eN8)
+CALLS_1(float, tanhf, FLOATS, bN4, cN8, dN8, eN16)
+CALLS_1(double, tanh, DOUBLES, bN2, cN4, dN4, eN8)
 #endif
 #endif
 
@@ -377,10 +431,16 @@ void loss_l_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
+                        [[maybe_unused]] F max_V_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
-                            max_V_now[l] = max_V_combine(max_V_now[l], decltype(whole)::value || l < left ? F(x) : F(-INFINITY));
+                            if constexpr (decltype(whole)::value) max_V_now[l] = max_V_combine(max_V_now[l], F(x));
+                            else max_V_given[l] = F(x);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                max_V_now[l] = max_V_combine(max_V_now[l], l < left ? max_V_given[l] : F(-INFINITY));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -418,11 +478,17 @@ void loss_l_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
+                        [[maybe_unused]] F sum_V_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
                             const F where_row = ACROSS ? where_row_rows[j + l] : where_row_now_row;
-                            sum_V_now[l] = sum_V_combine(sum_V_now[l], decltype(whole)::value || l < left ? F(exponential(x - where_row)) : F(0));
+                            if constexpr (decltype(whole)::value) sum_V_now[l] = sum_V_combine(sum_V_now[l], F(exponential(x - where_row)));
+                            else sum_V_given[l] = F(exponential(x - where_row));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_V_now[l] = sum_V_combine(sum_V_now[l], l < left ? sum_V_given[l] : F(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -520,10 +586,16 @@ void loss_scaled_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
+                        [[maybe_unused]] float sum_V_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float weight = float(weight_tile[j + l]);
-                            sum_V_now[l] = sum_V_combine(sum_V_now[l], decltype(whole)::value || l < left ? float(weight * weight) : 0.0f);
+                            if constexpr (decltype(whole)::value) sum_V_now[l] = sum_V_combine(sum_V_now[l], float(weight * weight));
+                            else sum_V_given[l] = float(weight * weight);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_V_now[l] = sum_V_combine(sum_V_now[l], l < left ? sum_V_given[l] : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -635,10 +707,16 @@ void loss_sum_D_kept_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
+                        [[maybe_unused]] F sum_D_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F table = F(table_tile[j + l]);
-                            sum_D_now[l] = sum_D_combine(sum_D_now[l], decltype(whole)::value || l < left ? F(table * table) : F(0));
+                            if constexpr (decltype(whole)::value) sum_D_now[l] = sum_D_combine(sum_D_now[l], F(table * table));
+                            else sum_D_given[l] = F(table * table);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_D_now[l] = sum_D_combine(sum_D_now[l], l < left ? sum_D_given[l] : F(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -706,10 +784,16 @@ void loss_m_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
+                        [[maybe_unused]] F sum_all_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F l_kept = F(l_kept_tile[j + l]);
-                            sum_all_now[l] = sum_all_combine(sum_all_now[l], decltype(whole)::value || l < left ? F(l_kept) : F(0));
+                            if constexpr (decltype(whole)::value) sum_all_now[l] = sum_all_combine(sum_all_now[l], F(l_kept));
+                            else sum_all_given[l] = F(l_kept);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_all_now[l] = sum_all_combine(sum_all_now[l], l < left ? sum_all_given[l] : F(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;

@@ -274,11 +274,17 @@ void moving_run_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* low_now = ACROSS ? low_part.now + j : low_held;
+                        [[maybe_unused]] float low_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             // low = min[N](x)
-                            low_now[l] = low_combine(low_now[l], decltype(whole)::value || l < left ? float(x) : float(INFINITY));
+                            if constexpr (decltype(whole)::value) low_now[l] = low_combine(low_now[l], float(x));
+                            else low_given[l] = float(x);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                low_now[l] = low_combine(low_now[l], l < left ? low_given[l] : float(INFINITY));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -308,11 +314,17 @@ void moving_run_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                        [[maybe_unused]] float sum_N_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             const float low = ACROSS ? low_rows[j + l] : low_now_row;
-                            sum_N_now[l] = sum_N_combine(sum_N_now[l], decltype(whole)::value || l < left ? float(x - low) : 0.0f);
+                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], float(x - low));
+                            else sum_N_given[l] = float(x - low);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -350,12 +362,18 @@ void moving_run_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* high_now = ACROSS ? high_part.now + j : high_held;
+                        [[maybe_unused]] float high_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             const float add_row = ACROSS ? add_row_rows[j + l] : add_row_now_row;
                             // high = max[N](x / (1 + sum[N](x - low)))
-                            high_now[l] = high_combine(high_now[l], decltype(whole)::value || l < left ? float(x / add_row) : float(-INFINITY));
+                            if constexpr (decltype(whole)::value) high_now[l] = high_combine(high_now[l], float(x / add_row));
+                            else high_given[l] = float(x / add_row);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                high_now[l] = high_combine(high_now[l], l < left ? high_given[l] : float(-INFINITY));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -431,11 +449,17 @@ void moving_moving_kernel_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
+                        [[maybe_unused]] float moving_kernel_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             // moving_kernel = sum[A, B](x)
-                            moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], decltype(whole)::value || l < left ? float(x) : 0.0f);
+                            if constexpr (decltype(whole)::value) moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], float(x));
+                            else moving_kernel_given[l] = float(x);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], l < left ? moving_kernel_given[l] : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;

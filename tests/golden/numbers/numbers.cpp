@@ -33,13 +33,67 @@
 #include <limits>
 #include <type_traits>
 
-// glibc's vector library serves these inside vectorised loops, to 4 ulp, with the special values of the scalar ones.
+// glibc's vector library serves these, to 4 ulp, with the special values of the scalar ones. A value must not depend on whether its element
+// met a loop's vector body, its tail or no loop at all, so that every call is one of the function for the widest registers, whose lanes
+// are filled up where fewer are asked for.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #if __GLIBC_PREREQ(2, 35)
-extern "C" {
-__attribute__((simd("notinbranch"), const)) float powf(float, float) noexcept;
-__attribute__((simd("notinbranch"), const)) double pow(double, double) noexcept;
+#if defined(__AVX512F__)
+constexpr int WIDEST = 64;  // bytes
+#define FLOATS "eN16"
+#define DOUBLES "eN8"
+#elif defined(__AVX2__)
+constexpr int WIDEST = 32;
+#define FLOATS "dN8"
+#define DOUBLES "dN4"
+#else
+constexpr int WIDEST = 16;
+#define FLOATS "bN4"
+#define DOUBLES "bN2"
+#endif
+
+template <typename F, int BYTES> struct Register {
+    typedef F Lanes __attribute__((vector_size(BYTES)));
+};
+template <typename F, int BYTES> using Lanes = typename Register<F, BYTES>::Lanes;
+template <typename F> using XMM = Lanes<F, 16>;
+template <typename F> using YMM = Lanes<F, 32>;
+template <typename F> using Wide = Lanes<F, WIDEST>;
+template <typename F, typename L> inline Wide<F> widen(L x) {
+    Wide<F> y;
+    for (int k = 0; k < WIDEST; k += int(sizeof(L))) std::memcpy(reinterpret_cast<char*>(&y) + k, &x, sizeof(L));
+    return y;
 }
+template <typename L, typename W> inline L narrow(W y) {
+    L x;
+    std::memcpy(&x, &y, sizeof(L));
+    return x;
+}
+
+// The calls that g++ makes of a function, renamed, by the names that it looks for: of one element, and of 16, 32 and 64 bytes of them.
+#ifdef __AVX__
+#define FROM_AVX(...) __VA_ARGS__
+#else
+#define FROM_AVX(...)
+#endif
+#ifdef __AVX512F__
+#define FROM_AVX512(...) __VA_ARGS__
+#else
+#define FROM_AVX512(...)
+#endif
+#define HIDDEN extern "C" __attribute__((visibility("hidden"), used))
+#define CALL_2(F, f, L, name) \
+    HIDDEN L name(L x, L y) { return narrow<L>(wide_##f(widen<F>(x), widen<F>(y))); }
+#define CALLS_2(F, f, lanes, b, c, d, e) \
+    Wide<F> wide_##f(Wide<F>, Wide<F>) asm("_ZGV" lanes "vv_" #f); \
+    extern "C" __attribute__((simd("notinbranch"), const)) F f(F, F) noexcept asm("libm_" #f); \
+    CALL_2(F, f, F, libm_##f) \
+    CALL_2(F, f, XMM<F>, _ZGV##b##vv_libm_##f) \
+    FROM_AVX(CALL_2(F, f, YMM<F>, _ZGV##c##vv_libm_##f)) \
+    FROM_AVX(CALL_2(F, f, YMM<F>, _ZGV##d##vv_libm_##f)) \
+    FROM_AVX512(CALL_2(F, f, Wide<F>, _ZGV##e##vv_libm_##f))
+CALLS_2(float, powf, FLOATS, bN4, cN8, dN8, eN16)
+CALLS_2(double, pow, DOUBLES, bN2, cN4, dN4, eN8)
 #endif
 #endif
 

@@ -449,14 +449,23 @@ void places_i_run(
                         [[maybe_unused]] int16_t j_given[GROUP];
                         [[maybe_unused]] int64_t at_given[GROUP];
                         int16_t* least_now = ACROSS ? least_part.now + j : least_held;
+                        [[maybe_unused]] int16_t least_given[GROUP];
                         uint8_t* most_now = ACROSS ? most_part.now + j : most_held;
+                        [[maybe_unused]] uint8_t most_given[GROUP];
                         int64_t* deep_now = ACROSS ? deep_part.now + j : deep_held;
+                        [[maybe_unused]] int64_t deep_given[GROUP];
                         bool* every_now = ACROSS ? every_part.now + j : every_held;
+                        [[maybe_unused]] bool every_given[GROUP];
                         bool* some_now = ACROSS ? some_part.now + j : some_held;
+                        [[maybe_unused]] bool some_given[GROUP];
                         int64_t* total_now = ACROSS ? total_part.now + j : total_held;
+                        [[maybe_unused]] int64_t total_given[GROUP];
                         int64_t* times_now = ACROSS ? times_part.now + j : times_held;
+                        [[maybe_unused]] int64_t times_given[GROUP];
                         float* product_now = ACROSS ? product_part.now + j : product_held;
+                        [[maybe_unused]] float product_given[GROUP];
                         F* max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
+                        [[maybe_unused]] F max_N_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
@@ -492,15 +501,60 @@ void places_i_run(
                             } else {
                                 at_given[l] = int64_t(k) * int64_t(k);
                             }
-                            least_now[l] = least_combine(least_now[l], decltype(whole)::value || l < left ? int16_t(k) : int16_t(32767));
-                            most_now[l] = most_combine(most_now[l], decltype(whole)::value || l < left ? uint8_t(h) : uint8_t(0));
-                            deep_now[l] = deep_combine(deep_now[l], decltype(whole)::value || l < left ? int64_t(int64_t(h) - int64_t(k)) : int64_t(-9223372036854775807 - 1));
-                            every_now[l] = every_combine(every_now[l], decltype(whole)::value || l < left ? bool(flag) : true);
-                            some_now[l] = some_combine(some_now[l], decltype(whole)::value || l < left ? bool((x > F(0)) && flag) : false);
-                            total_now[l] = total_combine(total_now[l], decltype(whole)::value || l < left ? int64_t(int64_t(k)) : int64_t(0));
-                            times_now[l] = times_combine(times_now[l], decltype(whole)::value || l < left ? int64_t(int64_t(int32_t(h))) : int64_t(1));
-                            product_now[l] = product_combine(product_now[l], decltype(whole)::value || l < left ? float(float(x)) : 1.0f);
-                            max_N_now[l] = max_N_combine(max_N_now[l], decltype(whole)::value || l < left ? F(x) : F(-INFINITY));
+                            if constexpr (decltype(whole)::value) least_now[l] = least_combine(least_now[l], int16_t(k));
+                            else least_given[l] = int16_t(k);
+                            if constexpr (decltype(whole)::value) most_now[l] = most_combine(most_now[l], uint8_t(h));
+                            else most_given[l] = uint8_t(h);
+                            if constexpr (decltype(whole)::value) deep_now[l] = deep_combine(deep_now[l], int64_t(int64_t(h) - int64_t(k)));
+                            else deep_given[l] = int64_t(int64_t(h) - int64_t(k));
+                            if constexpr (decltype(whole)::value) every_now[l] = every_combine(every_now[l], bool(flag));
+                            else every_given[l] = bool(flag);
+                            if constexpr (decltype(whole)::value) some_now[l] = some_combine(some_now[l], bool((x > F(0)) && flag));
+                            else some_given[l] = bool((x > F(0)) && flag);
+                            if constexpr (decltype(whole)::value) total_now[l] = total_combine(total_now[l], int64_t(int64_t(k)));
+                            else total_given[l] = int64_t(int64_t(k));
+                            if constexpr (decltype(whole)::value) times_now[l] = times_combine(times_now[l], int64_t(int64_t(int32_t(h))));
+                            else times_given[l] = int64_t(int64_t(int32_t(h)));
+                            if constexpr (decltype(whole)::value) product_now[l] = product_combine(product_now[l], float(float(x)));
+                            else product_given[l] = float(float(x));
+                            if constexpr (decltype(whole)::value) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
+                            else max_N_given[l] = F(x);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                least_now[l] = least_combine(least_now[l], l < left ? least_given[l] : int16_t(32767));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                most_now[l] = most_combine(most_now[l], l < left ? most_given[l] : uint8_t(0));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                deep_now[l] = deep_combine(deep_now[l], l < left ? deep_given[l] : int64_t(-9223372036854775807 - 1));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                every_now[l] = every_combine(every_now[l], l < left ? every_given[l] : true);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                some_now[l] = some_combine(some_now[l], l < left ? some_given[l] : false);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                total_now[l] = total_combine(total_now[l], l < left ? total_given[l] : int64_t(0));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                times_now[l] = times_combine(times_now[l], l < left ? times_given[l] : int64_t(1));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                product_now[l] = product_combine(product_now[l], l < left ? product_given[l] : 1.0f);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                max_N_now[l] = max_N_combine(max_N_now[l], l < left ? max_N_given[l] : F(-INFINITY));
                         }
                         if constexpr (!ACROSS) {
                             if (i_part.takes(i_given, inner.rank <= 1)) {  // most groups change nothing
@@ -604,13 +658,19 @@ void places_i_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         F* spread_now = ACROSS ? spread_part.now + j : spread_held;
+                        [[maybe_unused]] F spread_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F x = F(x_tile[j + l]);
                             const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
                             const F t0 = x - max_N;
                             // spread = sum[N]((x - max[N](x))^2)
-                            spread_now[l] = spread_combine(spread_now[l], decltype(whole)::value || l < left ? F(t0 * t0) : F(0));
+                            if constexpr (decltype(whole)::value) spread_now[l] = spread_combine(spread_now[l], F(t0 * t0));
+                            else spread_given[l] = F(t0 * t0);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                spread_now[l] = spread_combine(spread_now[l], l < left ? spread_given[l] : F(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;

@@ -349,10 +349,16 @@ void steps_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         G* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                        [[maybe_unused]] G sum_N_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const G g = G(g_tile[j + l]);
-                            sum_N_now[l] = sum_N_combine(sum_N_now[l], decltype(whole)::value || l < left ? G(g * g) : G(0));
+                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], G(g * g));
+                            else sum_N_given[l] = G(g * g);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : G(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;

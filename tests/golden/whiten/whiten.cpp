@@ -269,10 +269,16 @@ void whiten_y_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
+                        [[maybe_unused]] float sum_B_S_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
-                            sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], decltype(whole)::value || l < left ? float(x) : 0.0f);
+                            if constexpr (decltype(whole)::value) sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], float(x));
+                            else sum_B_S_given[l] = float(x);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], l < left ? sum_B_S_given[l] : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -317,13 +323,19 @@ void whiten_y_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
+                        [[maybe_unused]] float sum_B_S__given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
                             // c = x - mu
                             const float c = x - mu;
-                            sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], decltype(whole)::value || l < left ? float(c * c) : 0.0f);
+                            if constexpr (decltype(whole)::value) sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], float(c * c));
+                            else sum_B_S__given[l] = float(c * c);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], l < left ? sum_B_S__given[l] : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -458,6 +470,7 @@ void whiten_sum_S_kept_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
+                        [[maybe_unused]] float sum_S_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
@@ -465,7 +478,12 @@ void whiten_sum_S_kept_run(
                             const float inv_kept = ACROSS ? inv_kept_rows[j + l] : inv_kept_now_row;
                             // c = x - mu
                             const float c = x - mu_kept;
-                            sum_S_now[l] = sum_S_combine(sum_S_now[l], decltype(whole)::value || l < left ? float(std::fabs(c * inv_kept)) : 0.0f);
+                            if constexpr (decltype(whole)::value) sum_S_now[l] = sum_S_combine(sum_S_now[l], float(std::fabs(c * inv_kept)));
+                            else sum_S_given[l] = float(std::fabs(c * inv_kept));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                sum_S_now[l] = sum_S_combine(sum_S_now[l], l < left ? sum_S_given[l] : 0.0f);
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -531,11 +549,17 @@ void whiten_far_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         float* far_now = ACROSS ? far_part.now + j : far_held;
+                        [[maybe_unused]] float far_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float sum_S_kept = float(sum_S_kept_tile[j + l]);
                             // far = max[B, C](sum[S](abs(c * inv)))
-                            far_now[l] = far_combine(far_now[l], decltype(whole)::value || l < left ? float(sum_S_kept) : float(-INFINITY));
+                            if constexpr (decltype(whole)::value) far_now[l] = far_combine(far_now[l], float(sum_S_kept));
+                            else far_given[l] = float(sum_S_kept);
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                far_now[l] = far_combine(far_now[l], l < left ? far_given[l] : float(-INFINITY));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
@@ -615,12 +639,18 @@ void whiten_kinds_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         int64_t* kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
+                        [[maybe_unused]] int64_t kinds_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const float x = float(x_tile[j + l]);
                             const float far_kept = ACROSS ? far_kept_rows[j + l] : far_kept_now_row;
                             // kinds = sum[C, S](x > far)
-                            kinds_now[l] = kinds_combine(kinds_now[l], decltype(whole)::value || l < left ? int64_t(int64_t(x > far_kept)) : int64_t(0));
+                            if constexpr (decltype(whole)::value) kinds_now[l] = kinds_combine(kinds_now[l], int64_t(int64_t(x > far_kept)));
+                            else kinds_given[l] = int64_t(int64_t(x > far_kept));
+                        }
+                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                            for (int l = 0; l < GROUP; l++)
+                                kinds_now[l] = kinds_combine(kinds_now[l], l < left ? kinds_given[l] : int64_t(0));
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
