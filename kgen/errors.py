@@ -121,7 +121,12 @@ class KgenError(ValueError):
         self.source = source
         super().__init__(self.render())
 
+    def __str__(self) -> str:
+        """As `render`, without its first word, which Python says itself: `KgenError: ...`."""
+        return self.render().removeprefix("error: ")
+
     def render(self) -> str:
+        """The text for a terminal: each error with its place and its help."""
         return "\n\n".join(d.render(self.source) for d in self.diagnostics)
 
     def __reduce__(self):

@@ -75,7 +75,7 @@ def timings(
                 with out.busy(where):
                     found = timing.bench(kernel, targets, own, dtype, elements, device, row, backward)
             except Exception as error:
-                out.fail(f"error: {where}: {timing.reason(error)}" if not isinstance(error, KgenError) else str(error))
+                out.fail(f"error: {where}: {timing.reason(error)}" if not isinstance(error, KgenError) else error.render())
                 if isinstance(error, KgenError) and backward:
                     break  # it has no gradient, whatever the size
                 continue
@@ -147,7 +147,7 @@ def calls(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], s
                 with out.busy(f"{kernel.name} {dtype}: calls"):
                     rows, left_out = call_times(kernel, targets, tuple(peers), dtype, device)
             except Exception as error:
-                out.fail(str(error) if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
+                out.fail(error.render() if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
                 continue
             for peer, why in left_out.items():
                 out.warn(f"left out {peer}: {why}")
@@ -167,7 +167,7 @@ def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compile
                     try:
                         r = next(rows, None)
                     except KgenError as error:
-                        out.fail(str(error))
+                        out.fail(error.render())
                         break
                 if r is None:
                     break

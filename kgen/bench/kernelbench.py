@@ -180,7 +180,7 @@ def time_task(task: Task, targets: Sequence[str], peers: Sequence[str], device: 
     try:
         _time(task, found, targets, peers, device, scale)
     except Exception as error:  # too little memory, mostly
-        found.wrong["task"] = str(error) if isinstance(error, KgenError) else f"{task.name}: {reason(error)}"
+        found.wrong["task"] = error.render() if isinstance(error, KgenError) else f"{task.name}: {reason(error)}"
     return found
 
 
@@ -200,7 +200,7 @@ def _time(task: Task, found: Found, targets: Sequence[str], peers: Sequence[str]
             refuse(task, given, got, want, name)
             runs[name] = call, first
         except Exception as error:
-            found.wrong[name] = str(error) if isinstance(error, KgenError) else f"{task.name}: {name}: {reason(error)}"
+            found.wrong[name] = error.render() if isinstance(error, KgenError) else f"{task.name}: {name}: {reason(error)}"
         got = None
     moved = sum(t.numel() * t.element_size() for t in (*given.values(), want) if isinstance(t, torch.Tensor))
     want = None

@@ -277,7 +277,7 @@ class _Results:
             self.reference.refuse(target, got)
             self.misrounded[target] = self.reference.misrounded(got)
         except Exception as error:  # what a compiler or a driver raises, too: the others are still worth timing
-            self.wrong[target] = str(error) if isinstance(error, KgenError) else reason(error)
+            self.wrong[target] = error.render() if isinstance(error, KgenError) else reason(error)
             return
         self.runs[target], self.first[target] = _ungraded(run), first  # a fresh result each call, as the peers make one
 
@@ -359,7 +359,7 @@ class _Gradients:
             self.reference.refuse(target, got)
             self.misrounded[target] = self.reference.misrounded(got)
         except Exception as error:
-            self.wrong[target] = str(error) if isinstance(error, KgenError) else reason(error)
+            self.wrong[target] = error.render() if isinstance(error, KgenError) else reason(error)
             return
         self.runs[target], self.first[target] = run, first
 

@@ -50,7 +50,7 @@ def failing() -> Iterator[None]:
     try:
         yield
     except KgenError as error:
-        raise Fail(str(error)) from None
+        raise Fail(error.render()) from None
 
 
 def each(specs: tuple[str, ...], work: Callable[[str], None]) -> None:
@@ -61,7 +61,7 @@ def each(specs: tuple[str, ...], work: Callable[[str], None]) -> None:
             work(spec)
         except KgenError as error:
             failed += 1
-            click.echo(coloured(str(error)) + ("\n" if len(specs) > 1 else ""), err=True)
+            click.echo(coloured(error.render()) + ("\n" if len(specs) > 1 else ""), err=True)
     if failed:
         raise SystemExit(1)
 

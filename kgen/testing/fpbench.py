@@ -754,7 +754,7 @@ def main(files: tuple[str, ...], output: str | None, checked: bool, target: str,
         try:
             conversions = convert(Path(file).read_text(encoding="utf-8"), file)
         except (OSError, UnicodeDecodeError, KgenError) as error:
-            click.echo(str(error) if isinstance(error, KgenError) else f"error: cannot read {file}", err=True)
+            click.echo(error.render() if isinstance(error, KgenError) else f"error: cannot read {file}", err=True)
             raise SystemExit(1) from None
         number += len(conversions)
         for c in conversions:

@@ -87,7 +87,7 @@ class _Item(pytest.Item):
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         from kgen.errors import KgenError
 
-        return str(excinfo.value) if isinstance(excinfo.value, KgenError) else super().repr_failure(excinfo, style)
+        return excinfo.value.render() if isinstance(excinfo.value, KgenError) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, 0, self.name

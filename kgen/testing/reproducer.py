@@ -113,7 +113,7 @@ def _asserted(trial: Any, finding: Finding, call: str) -> list[str]:
 
 
 def _one_line(message: str) -> str:
-    return message.removeprefix("error: ").split("\n")[0]
+    return message.split("\n")[0]
 
 
 def _quoted(text: str) -> str:

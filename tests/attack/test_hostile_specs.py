@@ -161,7 +161,7 @@ def test_errors_show_control_characters_escaped(text: str, name: str) -> None:
     with pytest.raises(KgenError) as caught:
         kgen.loads(text, name)
     printed_alone(str(caught.value))
-    assert sum(line.startswith("error:") for line in str(caught.value).split("\n")) == len(caught.value.diagnostics)
+    assert sum(line.startswith("error:") for line in caught.value.render().split("\n")) == len(caught.value.diagnostics)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Each wrong spec here gets exactly the error text beside it: what is wrong, where, and what to do."""
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ def test_the_error_reads_exactly_so(path, request):
         check(parse(path.read_bytes().decode(), path.name))
     golden = path.with_suffix(".txt")
     if request.config.getoption("--update-golden", default=False):
-        golden.write_text(f"{caught.value}\n")
-    assert f"{caught.value}\n" == golden.read_text()
+        golden.write_text(f"{caught.value.render()}\n")
+    assert f"{caught.value.render()}\n" == golden.read_text()
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
@@ -43,6 +44,12 @@ def test_carets_stand_under_their_span(path):
         assert lines[3][start : start + width].rstrip() == "".join(c if c.isprintable() else "?" for c in spanned.expandtabs(1)).rstrip()
         row, column = caught.value.source.place(diagnostic.span.start)
         assert lines[1].endswith(f"{path.name}:{row}:{column}")
+
+
+def test_a_traceback_says_error_once():
+    error = KgenError("nothing fits", help="try again")
+    assert traceback.format_exception_only(error) == ["kgen.errors.KgenError: nothing fits\n = help: try again\n"]
+    assert error.render() == "error: nothing fits\n = help: try again"
 
 
 def test_errors_survive_pickling():

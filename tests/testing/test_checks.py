@@ -105,7 +105,7 @@ def test_a_failed_check_is_an_assertion_and_an_error_of_kgens_and_names_the_elem
     with pytest.raises(AssertionError) as error:
         kgen.loads(SQUARE).check(target="torch", examples=4, against=lambda x: x * x + 1)
     assert isinstance(error.value, kgen.KgenError)
-    assert str(error.value).startswith("error: square on torch, case 0 of seed 0 (x=float32[")
+    assert str(error.value).startswith("square on torch, case 0 of seed 0 (x=float32[")
     for part in ("the function in float64 gives", "(bound ", " ulp, eager ", " are wrong)"):
         assert part in str(error.value)
 

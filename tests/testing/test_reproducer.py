@@ -104,7 +104,7 @@ def test_a_call_that_raises_and_one_that_should_are_reproduced(monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr("kgen.runtime.arguments.refuse_empty", lambda kernel, call: None)
         patch.setattr(runtime._Torch, "__call__", lambda self, call: None)
-        with pytest.raises(CheckFailed, match="no error, but error: top: max") as error:
+        with pytest.raises(CheckFailed, match="no error, but top: max") as error:
             check(text, target="torch", examples=8, shrink=1.0, **empty)  # type: ignore[arg-type]
         with pytest.raises(AssertionError, match="it is to say: top: max"):
             exec(program(str(error.value)), {})

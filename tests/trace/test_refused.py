@@ -25,7 +25,7 @@ def told(function: object) -> kgen.KgenError:
 def test_every_error_reads_exactly_so(request: pytest.FixtureRequest) -> None:
     """`pytest --update-golden` writes the texts anew."""
     folder = f"{Path(refused.__file__).parent}/"
-    text = "\n\n\n".join(f"## {f.__name__}\n\n{told(f)}".replace(folder, "") for f in refused.CASES) + "\n"
+    text = "\n\n\n".join(f"## {f.__name__}\n\n{told(f).render()}".replace(folder, "") for f in refused.CASES) + "\n"
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
