@@ -13,8 +13,9 @@ the brief forms would not fit under the time that an element's bytes take.
 A sum with a product in it, of what ends in 16 bits alone, is `fused`: rounded once.  That is never further from the exact value than the
 bound of both roundings.
 
-What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form and is not fused.  Such forms go by where values
-end, which differs between a forward and a backward: the one's greatest would be none of the values that the other computes anew.
+What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
+and is not fused.  Such forms go by where values end, which differs between a forward and a backward: the one's greatest would be none
+of the values that the other computes anew.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
 
 BLOCK = 8  # programs of a block, which share C++ builds
 LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
-#: Levels at which blocks build C++ in turn: g++ takes most of a campaign's time; the last makes vectors as -O3 does, in a quarter of its time.
+#: Levels at which blocks build C++ in turn: g++ takes most of a campaign's time; the last makes vectors as -O3 does, in a quarter of the
+#: time.
 LEVELS = ("-O0", "-O0", "-O0", "-O1 -ftree-vectorize")
 GRACE = 20.0  # seconds that blocks may go on when the time is over
 ALIKE = 3  # failures with the same message but for numbers that are shrunk and kept

@@ -13,6 +13,7 @@ import pytest
 
 from kgen import grad, rewrite, syntax
 from kgen.check import check
+from kgen.errors import KgenError
 from kgen.ops import OPS
 from kgen.testing import campaigns, checks, fuzz, properties, trees
 from kgen.testing.properties import Violation
@@ -164,6 +165,24 @@ def test_kernels_that_are_built_together_are_those_that_are_built_alone() -> Non
     for subject in subjects:
         assert fuzz.outcome(subject, "agrees", "cpp")[0] == "held"
         assert fuzz.outcome(subject, "gradients_agree", "cpp")[0] == "held"
+
+
+def test_what_a_source_says_of_the_c_library_stands_in_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler finds no vector functions that are declared in one: what is built together would be other code than users run."""
+    from kgen.runtime import build
+
+    seen: list[str] = []
+
+    def refused(source: str, *_: Any) -> bytes:
+        seen.append(source)
+        raise KgenError("enough")
+
+    monkeypatch.setattr(build, "build", refused)
+    subjects = [fuzz.Subject(f"{name}(x: T[..., N]) -> y: T[...]\n\ny = max[N]({name}(x))\n", 1) for name in ("sin", "tanh")]
+    fuzz.build_together([b for s in subjects for b in s.builds()])
+    head, *bodies = seen[0].split("namespace build_")
+    assert len(bodies) == 2 and "#include <cmath>" in head
+    assert not any("simd(" in body or "#include" in body or 'extern "C" {' in body for body in bodies)
 
 
 def test_lost_programs_are_kept(tmp_path: Path) -> None:
