@@ -35,14 +35,22 @@
 constexpr int WIDEST = 64;  // bytes
 #define FLOATS "eN16"
 #define DOUBLES "eN8"
+#define NARROWER(sse, avx, avx2) sse avx avx2
 #elif defined(__AVX2__)
 constexpr int WIDEST = 32;
 #define FLOATS "dN8"
 #define DOUBLES "dN4"
+#define NARROWER(sse, avx, avx2) sse avx
+#elif defined(__AVX__)
+constexpr int WIDEST = 32;
+#define FLOATS "cN8"
+#define DOUBLES "cN4"
+#define NARROWER(sse, avx, avx2) sse
 #else
 constexpr int WIDEST = 16;
 #define FLOATS "bN4"
 #define DOUBLES "bN2"
+#define NARROWER(sse, avx, avx2)
 #endif
 
 template <typename F, int BYTES> struct Register {
@@ -63,34 +71,23 @@ template <typename L, typename W> inline L narrow(W y) {
     return x;
 }
 
-// The calls that g++ makes of a function, renamed, by the names that it looks for: of one element, and of 16, 32 and 64 bytes of them.
-#ifdef __AVX__
-#define FROM_AVX(...) __VA_ARGS__
-#else
-#define FROM_AVX(...)
-#endif
-#ifdef __AVX512F__
-#define FROM_AVX512(...) __VA_ARGS__
-#else
-#define FROM_AVX512(...)
-#endif
+// The calls that g++ makes of a function, renamed, by the names that it looks for: of one element, of 16 and 32 bytes of them, of the widest.
 #define HIDDEN extern "C" __attribute__((visibility("hidden"), used))
 #define CALL_1(F, f, L, name) \
     HIDDEN L name(L x) { return narrow<L>(wide_##f(widen<F>(x))); }
-#define CALLS_1(F, f, lanes, b, c, d, e) \
+#define CALLS_1(F, f, lanes, b, c, d) \
     Wide<F> wide_##f(Wide<F>) asm("_ZGV" lanes "v_" #f); \
     extern "C" __attribute__((simd("notinbranch"), const)) F f(F) noexcept asm("libm_" #f); \
     CALL_1(F, f, F, libm_##f) \
-    CALL_1(F, f, XMM<F>, _ZGV##b##v_libm_##f) \
-    FROM_AVX(CALL_1(F, f, YMM<F>, _ZGV##c##v_libm_##f)) \
-    FROM_AVX(CALL_1(F, f, YMM<F>, _ZGV##d##v_libm_##f)) \
-    FROM_AVX512(CALL_1(F, f, Wide<F>, _ZGV##e##v_libm_##f))
-CALLS_1(float, expf, FLOATS, bN4, cN8, dN8, eN16)
-CALLS_1(double, exp, DOUBLES, bN2, cN4, dN4, eN8)
-CALLS_1(float, logf, FLOATS, bN4, cN8, dN8, eN16)
-CALLS_1(double, log, DOUBLES, bN2, cN4, dN4, eN8)
-CALLS_1(float, tanhf, FLOATS, bN4, cN8, dN8, eN16)
-CALLS_1(double, tanh, DOUBLES, bN2, cN4, dN4, eN8)
+    NARROWER(CALL_1(F, f, XMM<F>, _ZGV##b##v_libm_##f), CALL_1(F, f, YMM<F>, _ZGV##c##v_libm_##f), \
+             CALL_1(F, f, YMM<F>, _ZGV##d##v_libm_##f)) \
+    asm(".set _ZGV" lanes "v_libm_" #f ", _ZGV" lanes "v_" #f);
+CALLS_1(float, expf, FLOATS, bN4, cN8, dN8)
+CALLS_1(double, exp, DOUBLES, bN2, cN4, dN4)
+CALLS_1(float, logf, FLOATS, bN4, cN8, dN8)
+CALLS_1(double, log, DOUBLES, bN2, cN4, dN4)
+CALLS_1(float, tanhf, FLOATS, bN4, cN8, dN8)
+CALLS_1(double, tanh, DOUBLES, bN2, cN4, dN4)
 #endif
 #endif
 

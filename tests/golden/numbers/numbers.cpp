@@ -42,14 +42,22 @@
 constexpr int WIDEST = 64;  // bytes
 #define FLOATS "eN16"
 #define DOUBLES "eN8"
+#define NARROWER(sse, avx, avx2) sse avx avx2
 #elif defined(__AVX2__)
 constexpr int WIDEST = 32;
 #define FLOATS "dN8"
 #define DOUBLES "dN4"
+#define NARROWER(sse, avx, avx2) sse avx
+#elif defined(__AVX__)
+constexpr int WIDEST = 32;
+#define FLOATS "cN8"
+#define DOUBLES "cN4"
+#define NARROWER(sse, avx, avx2) sse
 #else
 constexpr int WIDEST = 16;
 #define FLOATS "bN4"
 #define DOUBLES "bN2"
+#define NARROWER(sse, avx, avx2)
 #endif
 
 template <typename F, int BYTES> struct Register {
@@ -70,30 +78,19 @@ template <typename L, typename W> inline L narrow(W y) {
     return x;
 }
 
-// The calls that g++ makes of a function, renamed, by the names that it looks for: of one element, and of 16, 32 and 64 bytes of them.
-#ifdef __AVX__
-#define FROM_AVX(...) __VA_ARGS__
-#else
-#define FROM_AVX(...)
-#endif
-#ifdef __AVX512F__
-#define FROM_AVX512(...) __VA_ARGS__
-#else
-#define FROM_AVX512(...)
-#endif
+// The calls that g++ makes of a function, renamed, by the names that it looks for: of one element, of 16 and 32 bytes of them, of the widest.
 #define HIDDEN extern "C" __attribute__((visibility("hidden"), used))
 #define CALL_2(F, f, L, name) \
     HIDDEN L name(L x, L y) { return narrow<L>(wide_##f(widen<F>(x), widen<F>(y))); }
-#define CALLS_2(F, f, lanes, b, c, d, e) \
+#define CALLS_2(F, f, lanes, b, c, d) \
     Wide<F> wide_##f(Wide<F>, Wide<F>) asm("_ZGV" lanes "vv_" #f); \
     extern "C" __attribute__((simd("notinbranch"), const)) F f(F, F) noexcept asm("libm_" #f); \
     CALL_2(F, f, F, libm_##f) \
-    CALL_2(F, f, XMM<F>, _ZGV##b##vv_libm_##f) \
-    FROM_AVX(CALL_2(F, f, YMM<F>, _ZGV##c##vv_libm_##f)) \
-    FROM_AVX(CALL_2(F, f, YMM<F>, _ZGV##d##vv_libm_##f)) \
-    FROM_AVX512(CALL_2(F, f, Wide<F>, _ZGV##e##vv_libm_##f))
-CALLS_2(float, powf, FLOATS, bN4, cN8, dN8, eN16)
-CALLS_2(double, pow, DOUBLES, bN2, cN4, dN4, eN8)
+    NARROWER(CALL_2(F, f, XMM<F>, _ZGV##b##vv_libm_##f), CALL_2(F, f, YMM<F>, _ZGV##c##vv_libm_##f), \
+             CALL_2(F, f, YMM<F>, _ZGV##d##vv_libm_##f)) \
+    asm(".set _ZGV" lanes "vv_libm_" #f ", _ZGV" lanes "vv_" #f);
+CALLS_2(float, powf, FLOATS, bN4, cN8, dN8)
+CALLS_2(double, pow, DOUBLES, bN2, cN4, dN4)
 #endif
 #endif
 
