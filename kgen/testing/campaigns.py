@@ -78,6 +78,8 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
         counts: dict[str, list[int]] = {}
         totals = {"programs": 0, "refused": 0}
         subjects, numbers = [], []
+        level = LEVELS[block % len(LEVELS)]
+        vectors = level == LEVELS[-1]  # where a value is computed anew by other code, gradients see it
         for number in range(block * BLOCK, (block + 1) * BLOCK):
             if number in skipped:
                 continue
@@ -85,14 +87,14 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
             made = program_of(plan.seed, number)
             totals["programs"] += 1
             try:
-                subjects.append(Subject(made.text, case_seed(plan.seed, number), gradients=number % 2 == 0))
+                subjects.append(Subject(made.text, case_seed(plan.seed, number), gradients=vectors or number % 2 == 0))
                 numbers.append(number)
             except KgenError:
                 totals["refused"] += 1
             except Exception as error:
                 connection.send(("failed", Failure("check", "", 0, repr(error), made.text), True))
         tell = partial(_told, connection, numbers)
-        level, held = LEVELS[block % len(LEVELS)], COMPILED if plan.compiled else ON_TARGET
+        held = COMPILED if plan.compiled else ON_TARGET
         for k, name, target, what, said in looked_at(subjects, plan.targets, tell, level, plan.alone, held):
             row = counts.setdefault(f"{name} {target}", [0] * 6)  # held, refused, cases, elements, unbounded, failed
             row[{"held": 0, "refused": 1, "failed": 5}[what]] += 1

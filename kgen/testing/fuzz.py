@@ -95,7 +95,7 @@ class Subject:
         found = [(self.runnable, b) for b in _bindings(self.kernel, self.numbers)]
         if self.saving is not None:
             anew = self.saving.anew.kernel
-            for bound in _bindings(anew, self.numbers[:2]):
+            for bound in _bindings(anew, self.numbers):
                 for runnable in (self.saving.forward, self.saving.backward):
                     found.append((runnable, {v: bound.get(v, "f32") for v in runnable.kernel.variables}))
         return found
@@ -105,7 +105,7 @@ class Subject:
         if name == "gradients_agree":
             if self.saving is None:
                 return Report(self.kernel.name, target)
-            return properties.gradients_agree(self.kernel, target, self.seed, self.numbers[:2], self.saving, self.long)
+            return properties.gradients_agree(self.kernel, target, self.seed, self.numbers, self.saving, self.long)
         if name == "agrees":
             return properties.agrees(self.kernel, target, self.seed, self.numbers, self.runnable, self.long)
         if name == "compiles":
