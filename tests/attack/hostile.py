@@ -268,17 +268,23 @@ def _line(line: str, mark: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+#: A macro of several lines.
+_MACRO = re.compile(r"^#define (?:(?!//)[^\n])*\\\n(?:(?:(?!//)[^\n])*\\\n)*", re.M)
+
+
 def tokens(source: str, target: str) -> list[tuple[str, str]]:
     """(kind, text) of every token but comments, with the indents of Python's lines.  Raises where the text does not lex.
 
-    In the sources no string and no comment goes on behind its line, and no line is continued: so each line lexes alone, and
-    those of the templates once.
+    In the sources no string and no comment goes on behind its line, and no line is continued but a macro's, which holds no comment:
+    so each line lexes alone, and those of the templates once.
     """
     mark = "#" if target == "triton" else "//"
     if target == "triton":
         source = _TEXT.sub(lambda m: m.group().replace("\n", " "), source)
-    elif re.search(r"(\\|\?\?/)[ \t\f\v]*\n", source):
-        raise AssertionError("a line continues on the next")
+    else:
+        source = _MACRO.sub(lambda m: m.group().replace("\\\n", " "), source)
+        if re.search(r"(\\|\?\?/)[ \t\f\v]*\n", source):
+            raise AssertionError("a line continues on the next")
     found: list[tuple[str, str]] = []
     for line in source.split("\n"):
         made = _line(line, mark)

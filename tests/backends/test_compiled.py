@@ -14,7 +14,7 @@ from kgen import grad
 from kgen.check import Kernel, check
 from kgen.errors import KgenError
 from kgen.syntax import parse
-from kgen.testing import cases, fuzz, properties
+from kgen.testing import cases, fuzz, textual
 from kgen.types import ELLIPSIS, resolve_named
 from tests.compiled import TARGETS, compile_call, planned
 from tests.conftest import GOLDEN, ROOT
@@ -97,7 +97,7 @@ def test_every_operator_compiles(dtype: str) -> None:
 def test_random_programs_with_awkward_names_compile(seed: int, request: pytest.FixtureRequest) -> None:
     for number in range(200 if request.config.getoption("--fuzz") else 3):
         first = kernel(fuzz.program_of(seed, number).text)
-        k, _ = properties.renamed(first, random.Random(number))
+        k, _ = textual.renamed(first, random.Random(number))
         build(k, drawn(k, number))
 
 

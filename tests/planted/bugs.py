@@ -56,7 +56,7 @@ BUGS = (
         "loop.numel - begin < TILE ? loop.numel - begin - 1 : TILE", KINDS + "test_every_element_is_computed_whatever_the_strides_on_cpp"),
     bug("operands are read by the result's strides (C++)", "templates/cpp/loop.cpp.jinja", "offset += at[d] * stride[k][d];",
         "offset += at[d] * stride[K - 1][d];", KINDS + "test_every_element_is_computed_whatever_the_strides_on_cpp"),
-    bug("mask of a row's end off by one (C++)", "templates/cpp/rows.cpp.jinja", "|| l < left ?", "|| l <= left ?",
+    bug("mask of a row's end off by one (C++)", "templates/cpp/rows.cpp.jinja", "l < left ?", "l <= left ?",
         KINDS + "test_rows_of_every_length_on_cpp"),
     bug("the last of equals wins an argmax (C++)", "templates/cpp/rows.cpp.jinja", "(equal & (place_b < place_a))", "(equal & (place_b > place_a))",
         KINDS + "test_rows_of_every_length_on_cpp"),
