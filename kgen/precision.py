@@ -28,7 +28,7 @@ from kgen.check import Kernel
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of
 from kgen.ops import OPS
-from kgen.types import DTYPES, DType, is_wide
+from kgen.types import DTYPES, DType, f64, is_wide
 
 #: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
 #: and written) leaves room for 3 special-function instructions and about 18 others.
@@ -163,8 +163,12 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
 def forms(plan: Any, kernel: Kernel) -> dict[str, tuple[str, str]]:
     """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough" or "fused", that
     dtype)."""
-    ordered = _ordered(plan.program.lets)
-    ends = {name: end for name, end in _ends(plan.program, {r.name: r.dtype for r in kernel.results}).items() if name not in ordered}
+    ordered, defs = _ordered(plan.program.lets), plan.program.by_name
+    ends = {
+        name: (decides, calm)
+        for name, (decides, calm) in _ends(plan.program, {r.name: r.dtype for r in kernel.results}).items()
+        if name not in ordered and not _may_be_f64(defs[name], decides)
+    }
     chosen = {name: decides for name, (decides, calm) in ends.items() if calm}
     stored = {p.name: p.dtype for p in kernel.params} | {r.name: r.dtype for r in kernel.results}
     made: dict[str, tuple[str, str]] = {}
@@ -175,17 +179,22 @@ def forms(plan: Any, kernel: Kernel) -> dict[str, tuple[str, str]]:
         strained = special > SPECIAL_PER_BYTE * sum(_short(stored.get(name, "f32")) for name in names)
         for let in p.lets:
             row = OPS.get(let.expr.name)
-            if row is None or row.brief is None or let.name not in chosen or not let.dims or let.dtype.bits != 32 and not let.generic:  # type: ignore[union-attr]
+            if row is None or row.brief is None or let.name not in chosen or not let.dims:
                 continue
             rough = strained and row.brief.rough is not None and chosen[let.name] != "f16" and let in code
             made[let.name] = ("rough" if rough else "brief", chosen[let.name])
     uses = Counter(o.name for let in plan.program.lets for o in let.expr.operands)
     uses.update(s.ref for s in plan.program.stores)
-    defs = plan.program.by_name
     for let in plan.program.lets:
         if let.name in ends and let.expr.name in ("add", "sub") and let.dims and _product(let, defs, uses) is not None:
             made[let.name] = ("fused", ends[let.name][0])
     return made
+
+
+def _may_be_f64(let: Let, decides: str) -> bool:
+    """Whether a let is computed in f64 for some dtypes of which `decides` has 16 bits: then none of its forms is meant for it."""
+    variables = set(let.generic.lstrip("=").split("+")) - {""}
+    return bool(variables - {decides}) or not variables and let.dtype is f64
 
 
 def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int | None:

@@ -117,3 +117,17 @@ def test_what_an_order_reads_has_one_form_in_the_forward_and_in_the_backward(equ
             assert name not in made, f"{k.name}: {defs[name]}"
             todo += [o.name for o in defs[name].expr.operands]
         assert todo or k is not kernel
+
+
+@pytest.mark.parametrize("text", [
+    "f(x: T[..., N]) -> y: f16[..., N]\ny = exp(x) * x + x",
+    "f(x: T[..., N]) -> y: bf16[...]\ny = norm[N](sigmoid(x))",
+    "f(x: T[..., N], w: U[N]) -> y: U[..., N]\ny = sigmoid(x * w)",
+    "f(x: bf16[N], d: f64[N]) -> y: bf16[N]\ny = exp(x * d)",
+    "f(d: T[], w: bf16[N]) -> y: bf16[N]\ny = (d if w == max[N](w) else 0) / N",
+])  # fmt: skip
+def test_what_may_be_computed_in_f64_has_no_form_of_f32(text):
+    """A result of 16 bits by name does not say in which dtype the variables are computed."""
+    kernel = kgen.loads(text).kernel
+    plan = schedule(rewrite(lower(kernel, kernel.bindings()[0])))
+    assert not [let for let in plan.program.lets if let.name in forms(plan, kernel) and let.dims]

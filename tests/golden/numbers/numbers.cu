@@ -174,7 +174,7 @@ __device__ inline void numbers_y_element(
     // u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k_ > n) || ((x != 0) && (!(s == u8(2))))) && s6;
     // half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    const F t9 = fused<f16>(F(float(a_f16)), x, F(index_N)) + F(float(to<f16>(0.1)) * float(to<f16>(i64(k_))));
+    const F t9 = F(float(a_f16)) * x + F(index_N) + F(float(to<f16>(0.1)) * float(to<f16>(i64(k_))));
     half = t9 - F(float(to<f16>(b)));
     // d = x * c + 0.1 + mix / N + double * sign(n)
     d = double(t0 + F(0.1) + s8) + double_ * s9;

@@ -234,9 +234,9 @@ def numbers_y_element(
     # u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k > n) | ((x != 0) & (~(s == 2)))) & s6
     # half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    t9 = fused(widened(widened(a_f16, tl.float32), F), x, index_N.to(F), tl.float16)
-    t10 = widened(tl.full([], 0.1, tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
-    half = t9 + widened(t10, F) - widened(widened(round_to(b, tl.float16), tl.float32), F)
+    t9 = widened(tl.full([], 0.1, tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
+    t10 = widened(widened(a_f16, tl.float32), F) * x + index_N.to(F) + widened(t9, F)
+    half = t10 - widened(widened(round_to(b, tl.float16), tl.float32), F)
     # d = x * c + 0.1 + mix / N + double * sign(n)
     d = widened(t0 + 0.1 + s8, tl.float64) + double * s9
     # wide = k * 2
