@@ -437,6 +437,8 @@ class Analysis(Evaluator):
             return torch.where(errors[1] != 0, torch.inf, found)
         over = tuple(v.attr)
         terms = self.whole(terms, over)
+        wide = [d for d, (own, size) in enumerate(zip(terms.shape, e.shape)) if own == 1 < size] if e.dim() == terms.dim() else []
+        e = e.amax(wide, keepdim=True) if wide else e  # of an equality whose other side has more leading dims
         dims = self.places(terms, over)
         count = math.prod(terms.shape[d] for d in dims)
         if count == 0 or count == 1 and v.op in ("argmax", "argmin"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,16 +13,25 @@ from kgen import grad
 from kgen.runtime.arguments import default
 from kgen.testing import checks
 from kgen.testing.bounds import Analysis
+from tests.conftest import ROOT
 from tests.grad_cases import kernel, texts
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
 TEXTS = texts()
 each_target = pytest.mark.parametrize("target", ["triton", "cuda"])
+SPECS = {p.stem for p in (ROOT / "specs").glob("*.k")}
 
 
-@each_target
-@pytest.mark.parametrize("examples", [4, pytest.param(16, marks=pytest.mark.slow)])  # each is of other sizes, and compiled
-@pytest.mark.parametrize("name", TEXTS)
+def kernels() -> Iterator:
+    """Every kernel on both targets with 16 examples, each of other sizes, and compiled; by default with 4, specs on both, others by turns."""
+    for k, name in enumerate(TEXTS):
+        for j, target in enumerate(("triton", "cuda")):
+            yield pytest.param(name, 16, target, id=f"{name}-16-{target}", marks=pytest.mark.slow)
+            if name in SPECS or (k + j) % 2:
+                yield pytest.param(name, 4, target, id=f"{name}-4-{target}")
+
+
+@pytest.mark.parametrize(("name", "examples", "target"), kernels())
 def test_gradients_stay_within_their_derived_bound(name: str, examples: int, target: str) -> None:
     """Random shapes, strides (transposed, expanded, sliced, offset), dtypes (each once, of one variable) and special values."""
     report = checks.check_backward(kernel(TEXTS[name]), target, examples=examples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -50,9 +51,15 @@ def test_the_built_kernel_is_the_task(task: Task) -> None:
     agrees(task, "cpp")
 
 
+def by_turns() -> Iterator:
+    """Every task on both targets; on one of them, by turns, it is slow."""
+    for k, task in enumerate(TASKS):
+        for j, target in enumerate(("cuda", "triton")):
+            yield pytest.param(task, target, id=f"{task.spec}-{target}", marks=pytest.mark.slow if (k + j) % 2 else ())
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("target", ["cuda", "triton"])
-@pytest.mark.parametrize("task", TASKS, ids=IDS)
+@pytest.mark.parametrize(("task", "target"), by_turns())
 def test_the_gpu_kernel_is_the_task(task: Task, target: str) -> None:
     kernel = kgen.load(task.name)
     taken = kernelbench.inputs(task, kernel.kernel, Fraction(1 << 20, prod(task.sizes.values())), "cuda")
