@@ -31,7 +31,7 @@ def kernels() -> Iterator:
                 yield pytest.param(name, 4, target, id=f"{name}-4-{target}")
 
 
-@pytest.mark.parametrize(("name", "examples", "target"), kernels())
+@pytest.mark.parametrize(("name", "examples", "target"), list(kernels()))
 def test_gradients_stay_within_their_derived_bound(name: str, examples: int, target: str) -> None:
     """Random shapes, strides (transposed, expanded, sliced, offset), dtypes (each once, of one variable) and special values."""
     report = checks.check_backward(kernel(TEXTS[name]), target, examples=examples)

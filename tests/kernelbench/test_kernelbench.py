@@ -59,7 +59,7 @@ def by_turns() -> Iterator:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("task", "target"), by_turns())
+@pytest.mark.parametrize(("task", "target"), list(by_turns()))
 def test_the_gpu_kernel_is_the_task(task: Task, target: str) -> None:
     kernel = kgen.load(task.name)
     taken = kernelbench.inputs(task, kernel.kernel, Fraction(1 << 20, prod(task.sizes.values())), "cuda")
