@@ -105,6 +105,14 @@ def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple
     return made
 
 
+def _fitted(error: Any, x: Any) -> Any:
+    """An error no larger than its value: one element of that may stand for many of leading dims, over which the greatest is taken."""
+    if not hasattr(error, "shape") or not hasattr(x, "shape") or error.dim() != x.dim():
+        return error
+    wide = [d for d, (own, size) in enumerate(zip(x.shape, error.shape, strict=True)) if own == 1 < size]
+    return error.amax(wide, keepdim=True) if wide else error
+
+
 class Analysis(Evaluator):
     """The exact reading of a kernel, with an error for every value; `target` chooses the rows' bounds."""
 
@@ -150,7 +158,7 @@ class Analysis(Evaluator):
             self.floors.append(self.floor(v, args))
             if isinstance(v.type, Number):
                 self.noise[k] = self.number_noise(v, x, args)
-            errors.append(self.error(v, x, args, [errors[a] for a in v.args]))
+            errors.append(_fitted(self.error(v, x, args, [errors[a] for a in v.args]), x))
             for a in v.args:
                 if last[a] == k:
                     values[a] = errors[a] = None
@@ -437,8 +445,6 @@ class Analysis(Evaluator):
             return torch.where(errors[1] != 0, torch.inf, found)
         over = tuple(v.attr)
         terms = self.whole(terms, over)
-        wide = [d for d, (own, size) in enumerate(zip(terms.shape, e.shape)) if own == 1 < size] if e.dim() == terms.dim() else []
-        e = e.amax(wide, keepdim=True) if wide else e  # of an equality whose other side has more leading dims
         dims = self.places(terms, over)
         count = math.prod(terms.shape[d] for d in dims)
         if count == 0 or count == 1 and v.op in ("argmax", "argmin"):
