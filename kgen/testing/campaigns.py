@@ -88,6 +88,7 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
             totals["programs"] += 1
             try:
                 subjects.append(Subject(made.text, case_seed(plan.seed, number), gradients=vectors or number % 2 == 0))
+                subjects[-1].sampled = True
                 numbers.append(number)
             except KgenError:
                 totals["refused"] += 1
