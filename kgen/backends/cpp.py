@@ -31,12 +31,21 @@ class Cpp(CFamily):
         **dict.fromkeys(("atan2", "hypot", "pow"), 2),
     }
 
+    def vectorised(self, code: str) -> list[tuple[str, int]]:
+        """The functions of the vector library that code calls, each with its arity."""
+        called = set(re.findall(r"std::(\w+)\(", code))
+        return [(f, n) for f, n in sorted(self.vector_library.items()) if f in called]
+
+    def library(self, code: str) -> str:
+        """What stands before every namespace for code: what it calls of the vector library."""
+        functions = self.vectorised(code)
+        return self.environment().get_template("libm.cpp.jinja").render(vectorised=functions) if functions else ""
+
     def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
         super().extend(render, units, context)
         maps = [u for u in context["units"] if not u["over_rows"]]
         rows = [u for u in context["units"] if u["over_rows"]]
-        called = set(re.findall(r"std::(\w+)\(", context["code"]))
-        context["vectorised"] = [(f, n) for f, n in sorted(self.vector_library.items()) if f in called]
+        context["vectorised"] = self.vectorised(context["code"])
         context["doubles"] = self.doubles(render) or "to<" in context["code"] + str([u["rounded"] for u in context["units"]])
         context["any_index"] = any(u["indices"] for u in context["units"])
         context.update(maps=maps, rows=rows, finds=any(u["found"] for u in rows), gathers=any(u["gathers"] for u in rows))

@@ -152,9 +152,9 @@ def outcome(subject: Subject, name: str, target: str) -> tuple[str, Report | str
 def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-O3") -> None:
     """Build kernels for C++ in one call of the compiler, and hand each its functions; -O0 takes a fifth of the time of -O3.
 
-    Headers are a good quarter of a kernel's build; each source stands in a namespace of its own behind them, and behind what it says of
-    the C library (whose vectors a compiler would not find there).  Where the build fails, nothing is handed out: each kernel then builds
-    alone, and the one that cannot says so.
+    Headers are a good quarter of a kernel's build; each source stands in a namespace of its own behind them, and behind what they all
+    call of the C library (whose vectors a compiler would not find there).  Where the build fails, nothing is handed out: each kernel
+    then builds alone, and the one that cannot says so.
     """
     import torch
 
@@ -162,18 +162,18 @@ def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-
     from kgen.runtime import build
 
     builds = list({(id(r), tuple(b.items())): (r, b) for r, b in builds}.values())
-    heads: dict[str, None] = {}
+    target: Any = backend("cpp")
+    includes: dict[str, None] = {}
     bodies = []
     for k, (runnable, binding) in enumerate(builds):
-        source = backend("cpp").render(runnable.kernel, binding)  # type: ignore[call-arg]
-        head, between, body = source.partition("\nnamespace {\n")  # declarations of the C library, which stand in no namespace
-        heads[head] = None
+        head, between, body = target.render(runnable.kernel, binding).partition("\nnamespace {\n")
+        includes |= dict.fromkeys(re.findall(r"^#include <.*$", head, re.M))
         bodies.append(f"namespace build_{k} {{{between}{body}\n}}\n")
     if len({r.name for r, _ in builds}) < len({id(r) for r, _ in builds}):
         return
     try:
         flags = tuple(flag for f in build.FLAGS for flag in (level.split() if f == "-O3" else [f]))
-        payload = build.build("\n".join([*heads, *bodies]), "together", flags)
+        payload = build.build("\n".join([*includes, target.library("".join(bodies)), *bodies]), "together", flags)
     except KgenError:
         return
     with tempfile.TemporaryDirectory(prefix="kgen-") as folder:

@@ -31,12 +31,12 @@ def equal(analysis: Any, v: Value, which: int, args: list, errors: list) -> tupl
     are compared are kept, as 1)."""
     torch = analysis.torch
     extreme = analysis.kernel.values[v.args[1 - which]]
-    terms = analysis.whole(args[which].double(), tuple(extreme.attr))
+    terms = args[which].double()  # along a dim that it does not have it is equal to itself
     e = errors[which].to(torch.float64).expand(terms.shape)
     terms = -terms if extreme.op == "min" else terms
     dims = analysis.places(terms, tuple(extreme.attr))
-    if not terms.numel():
-        return torch.zeros(terms.shape, dtype=torch.float64), torch.ones_like(terms, dtype=torch.bool)
+    if not terms.numel() or not dims:
+        return torch.where(torch.isnan(terms) | ~torch.isfinite(e), torch.inf, 0.0), ~torch.isnan(terms) & torch.isfinite(e)
     known = ~torch.isnan(terms) & torch.isfinite(e)
     within = terms + e >= (terms - e).amax(dims, keepdim=True)  # what may be the greatest
     settled = ~within | (e == 0)

@@ -54,6 +54,13 @@ def test_terms_without_an_error_tie_for_sure() -> None:
     assert found.exact.item() == 2 and found.bound.item() == 0
 
 
+def test_terms_that_broadcast_along_the_dims_are_equal_to_themselves() -> None:
+    text = "f(x: T[..., N], w: T[..., N]) -> y: T[..., N]\n\nh = sin(w)\ny = x if h == max[...](h) else 0.5\n"
+    for shape in ((1, 5), (5,)):
+        found = bounded(text, x=torch.randn(3, 5), w=torch.randn(shape))
+        assert found.exact.shape == (3, 5) and bool((found.bound < 1e-6).all())
+
+
 def test_rows_of_no_terms_have_nothing_to_bound() -> None:
     assert gradient(torch.empty(3, 0)).bound.numel() == 0
 
