@@ -43,10 +43,7 @@ def equal(analysis: Any, v: Value, which: int, args: list, errors: list) -> tupl
     for d in dims:
         known, settled = known.all(d, keepdim=True), settled.all(d, keepdim=True)
     alone = within.sum(dims, keepdim=True) == 1
-    found = torch.where(known & (alone | settled | ~within), 0.0, torch.inf)
-    for d, own in enumerate(args[which].shape):  # what stands for many of leading dims is the same for each
-        found = found if own == found.shape[d] else found.narrow(d, 0, 1)
-    return found, known
+    return torch.where(known & (alone | settled | ~within), 0.0, torch.inf), known
 
 
 def compared(kernel: Kernel, v: Value) -> int | None:
