@@ -292,7 +292,11 @@ class Evaluator:
 
 
 def _at_zeros(name: str, x: Any, y: Any) -> Any:
-    """lgamma or digamma of float64, by mpmath where torch's own is thousands of units off: near the zeros at negative x."""
+    """lgamma or digamma of float64, by mpmath where torch's own is thousands of units off: near the zeros at negative x.  Its digamma takes
+    the tangent of pi x as rounded; that of x's distance from a whole number is the same."""
+    if name == "digamma":
+        apart = x - x.round()
+        y = y.where((x >= 0) | (apart == 0) | ~x.isfinite(), (1 - x).digamma() - math.pi / (math.pi * apart).tan())
     near = (y.abs() < 0.25) & (x < 0)
     if not bool(near.any()):
         return y

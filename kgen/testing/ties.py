@@ -31,7 +31,7 @@ def equal(analysis: Any, v: Value, which: int, args: list, errors: list) -> tupl
     are compared are kept, as 1)."""
     torch = analysis.torch
     extreme = analysis.kernel.values[v.args[1 - which]]
-    terms = args[which].double()  # along a dim that it does not have it is equal to itself
+    terms = args[which].double()  # along a dim that it does not have, as leading ones that another has, it is equal to itself
     e = errors[which].to(torch.float64).expand(terms.shape)
     terms = -terms if extreme.op == "min" else terms
     dims = analysis.places(terms, tuple(extreme.attr))
