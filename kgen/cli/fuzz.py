@@ -24,10 +24,11 @@ from kgen.errors import KgenError
 @click.option("--keep", default="fuzzed", show_default=True, metavar="DIR", help="Where failures and counts are kept.")
 @click.option("--shrink", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds to make a failing program smaller.")
 @click.option("--compile-only", is_flag=True, help="Compile what CUDA and Triton would run, without a GPU.")
-@click.option("--replay", multiple=True, type=click.Path(exists=True), metavar="FILE.k", help="Look at kept files instead, once.")
+@click.option("--replay", is_flag=True, help="Look at the kept files that are named instead, once each.")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False), metavar="[FILE.k ...]")
 def fuzz_(
     programs: int | None, minutes: float | None, wanted: str | None, seed: int, jobs: int, keep: str, shrink: float, compile_only: bool,
-    replay: tuple[str, ...],
+    replay: bool, files: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Hold random programs to what must hold of any: printing, renaming, rules, targets, gradients, rows.
 
@@ -36,14 +37,18 @@ def fuzz_(
     names = [name for name in (wanted or "").split(",") if name and name != "all"]
     if unknown := [name for name in names if name not in (*TARGETS, "torch")]:
         raise click.UsageError(f"there is no target {unknown[0]}; targets are {', '.join(TARGETS)}, torch")
+    if replay and not files:
+        raise click.UsageError("name the kept files to look at again: --replay FILE.k ...")
+    if files and not replay:
+        raise click.UsageError(f"to look at {files[0]} again: --replay")
     from kgen.testing import campaigns, fuzz
 
     able = _able(names or (("cuda", "triton") if compile_only else ("torch", *TARGETS)), compile_only)
     if replay:
-        found = fuzz.replay(replay, able)
+        found = fuzz.replay(files, able)
         for failure in found:
             click.echo(coloured(f"error: {failure.broken} {failure.target}: {failure.message}\n{failure.text}"), err=True)
-        click.echo(f"{len(replay)} files, {len(found)} failures")
+        click.echo(f"{len(files)} files, {len(found)} failures")
         raise SystemExit(1 if found else 0)
 
     def said(failure: fuzz.Failure, path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> N
     plan = campaigns.Plan(5, ("torch",), tmp_path)
     state = campaigns.State.read(plan)
     for block in (1, 0, 3):
-        state.finish(block, {"programs": 8, "refused": 0}, {"agrees torch": [8, 0, 32, 1000, 3, 0]})
+        state.finish(block, {"programs": 8, "refused": 0, "failed": 3}, {"agrees torch": [8, 0, 32, 1000, 3, 0]})
     state.write(plan)
     again = campaigns.Campaign(plan)
     assert (again.state.next, again.state.done, again.state.programs) == (2, [3], 24)
@@ -257,6 +257,35 @@ def test_lost_programs_are_kept(tmp_path: Path) -> None:
     assert hand.given == [(0, {1, 3})] and campaign.state.failed == 1
     (kept,) = tmp_path.glob("agrees-*.k")
     assert "# message: the process died of SIGSEGV" in kept.read_text() and "p3(" in kept.read_text()
+
+
+def test_failures_before_a_property_is_looked_at_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every program fails at once (a module is missing), the last line says so."""
+    import torch
+
+    class Connection:
+        asked: list = [(0, ()), None]
+        said: list[tuple] = []
+
+        def recv(self) -> Any:
+            return self.asked.pop(0)
+
+        def send(self, message: tuple) -> None:
+            self.said.append(message)
+
+    def subject(*_: Any, **__: Any) -> None:
+        raise ImportError("no module")
+
+    monkeypatch.setattr(campaigns, "Subject", subject)
+    monkeypatch.setattr(campaigns.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    plan, connection = campaigns.Plan(5, ("torch",), tmp_path), Connection()
+    campaigns._worker(connection, plan, 0)
+    kept = [message for message in connection.said if message[0] == "failed" and message[2]]
+    assert len(kept) == campaigns.ALIKE  # the others say the same
+    state = campaigns.State.read(plan)
+    state.finish(*connection.said[-1][1:])
+    assert (state.programs, state.failed) == (8, 8) and "8 failures" in campaigns.summary(state)
 
 
 def test_the_derived_gradients_of_the_fuzzed_are_kernels() -> None:
