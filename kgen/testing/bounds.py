@@ -51,6 +51,8 @@ from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 _FALL = 2.0
+#: Operators that choose or are exact: nothing is rounded that was not.
+EXACT = ("where", "max", "min", "clamp", "relu", "abs", "neg", "pos", "sign", "floor", "ceil", "round", "trunc", "copysign", "stop")
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
 #: digits after the leading one, least exponent of a normal number, largest finite value
@@ -241,28 +243,9 @@ class Analysis(Evaluator):
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
         if v.op == "pow":  # small powers are written as products (`rewrite.py`)
             own = SMALL_POWERS.get(self.literal(v.args[1]), 2 * own)  # type: ignore[arg-type]
-        exact_ops = (
-            "where",
-            "max",
-            "min",
-            "clamp",
-            "relu",
-            "abs",
-            "neg",
-            "pos",
-            "sign",
-            "floor",
-            "ceil",
-            "round",
-            "trunc",
-            "copysign",
-            "stop",
-            "add",
-            "sub",
-        )
         slack = 2.0 if format_ == "f64" else 1.0  # the exact reading rounds as well
-        local = 0 if v.op in exact_ops[:-2] else slack * own * ulp(self.size_of(x, moved), format_)
-        if v.op not in exact_ops[:-2]:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
+        local = 0 if v.op in EXACT else slack * own * ulp(self.size_of(x, moved), format_)
+        if v.op not in EXACT:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
             zero_for_sure = torch.full((), v.op in ("add", "sub", "mul", "div", "sqrt"))
             if v.op == "pow":
                 zero_for_sure = torch.as_tensor(args[0]) == 0
@@ -450,7 +433,7 @@ class Analysis(Evaluator):
         if count == 0 or count == 1 and v.op in ("argmax", "argmin"):
             return torch.zeros((), dtype=torch.float64)
         if count == 1 and v.op not in ("any", "all"):
-            return e.expand(terms.shape)
+            return self.either_zero(v, terms, dims) + e.expand(terms.shape)
         sure = not bool((e != 0).any())
         if not terms.dtype.is_floating_point and v.op not in ("any", "all"):  # integers are exact, or unknown
             return torch.zeros((), dtype=torch.float64) if sure else self.any_of(e.expand(terms.shape) != 0, dims)
@@ -471,7 +454,14 @@ class Analysis(Evaluator):
             found = self.extreme(terms if v.op == "max" else -terms, e, dims)
         else:
             found = self.product(v, x, terms, e, dims, count) if v.op == "prod" else self.total(v, x, terms, e, dims, count)
-        return torch.where(certain, 0.0, found + lost)
+        return torch.where(certain, 0.0, found + lost + self.either_zero(v, terms, dims))
+
+    def either_zero(self, v: Value, terms: Any, dims: list[int]) -> Any:
+        """The least error there is where all terms of a sum are -0.0: their sum is -0.0, or 0.0 where it began with 0."""
+        if v.op not in ("sum", "mean") or not terms.dtype.is_floating_point or not bool(((terms == 0) & terms.signbit()).any()):
+            return self.torch.zeros((), dtype=self.torch.float64)
+        others = self.any_of(~((terms == 0) & terms.signbit()), dims) > 0
+        return self.torch.where(others, 0.0, 2.0**-149)
 
     def any_of(self, where: Any, dims: list[int]) -> Any:
         """Infinity where a term is in question, else 0."""

@@ -366,8 +366,9 @@ class Campaign:
 def summary(state: State) -> str:
     """One line: how many programs, and how fast."""
     rate = state.programs / state.seconds * 60 if state.seconds else math.nan
+    failed = max(state.failed, len(state.failures))  # those of blocks that the end cut off are kept, not counted
     return (
-        f"{state.programs:,} programs ({state.refused:,} refused with typed errors), {state.cases:,} cases, {state.failed:,} failures, "
+        f"{state.programs:,} programs ({state.refused:,} refused with typed errors), {state.cases:,} cases, {failed:,} failures, "
         f"{state.seconds:,.0f} seconds, {rate:.0f} programs a minute"
     )
 

@@ -223,6 +223,18 @@ def test_a_16_bit_softmax_is_within_a_hair_of_half_an_ulp() -> None:
     assert float((want.bound / ulp(want.exact, "bf16")).max()) < 0.51
 
 
+def test_a_sum_of_negative_zeros_alone_may_be_either_zero() -> None:
+    """It is -0.0, or 0.0 where a target's sum begins with 0: no operator that tells them apart is sure of it."""
+    text = "f(x: T[M, N]) -> (y: T[M], z: T[M], same: bool[M])\n\ny = copysign(2, sum[N](x))\nz = copysign(2, mean[N](x))\n"
+    kernel = kgen.loads(text + "same = sum[N](x) == 3\n").kernel
+    for n in (1, 4):
+        x = torch.tensor([[-0.0] * n, [-0.0] * (n - 1) + [1.0]])
+        y, z, same = Analysis(kernel, {"x": x}, "cpp").results()
+        for r in (y, z):
+            assert r.exact.abs().tolist() == [2, 2] and r.bound[0] > 4 and r.bound[1] < 1e-6
+        assert same.bound.tolist() == [0, 0]
+
+
 @pytest.mark.slow
 def test_rows_of_a_million_are_analysed_in_little_memory() -> None:
     import resource
