@@ -263,11 +263,10 @@ print("kernel" not in vars(kernel), y.double().sum().item(), kernel(x, target=sy
 """
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["gelu", "softmax"])
+@pytest.mark.parametrize(("name", "target"), [("gelu", "triton"), ("softmax", "cuda")])
 def test_a_second_process_recalls_the_first_call(name: str, target: str, tmp_path: Any) -> None:
     said = []
-    for _ in range(3):
+    for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", FIRST, str(ROOT / "specs" / f"{name}.k"), target], capture_output=True, text=True, cwd=ROOT,
             env={**os.environ, "KGEN_CACHE_DIR": str(tmp_path / "kgen"), "TRITON_CACHE_DIR": str(tmp_path / "triton")},
@@ -275,5 +274,5 @@ def test_a_second_process_recalls_the_first_call(name: str, target: str, tmp_pat
         assert done.returncode == 0, done.stderr
         print(name, target, done.stderr.strip())
         said.append(done.stdout.split())
-    assert [s[0] for s in said] == ["False", "True", "True"]
+    assert [s[0] for s in said] == ["False", "True"]
     assert len({tuple(s[1:]) for s in said}) == 1 and said[0][2] == "True"

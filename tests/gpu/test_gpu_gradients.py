@@ -23,12 +23,12 @@ SPECS = {p.stem for p in (ROOT / "specs").glob("*.k")}
 
 
 def kernels() -> Iterator:
-    """Every kernel on both targets with 16 examples, each of other sizes, and compiled; by default with 4, specs on both, others by turns."""
+    """Every kernel on both targets with 16 examples, each of other sizes, and compiled; by default with 3, specs on both, others by turns."""
     for k, name in enumerate(TEXTS):
         for j, target in enumerate(("triton", "cuda")):
             yield pytest.param(name, 16, target, id=f"{name}-16-{target}", marks=pytest.mark.slow)
             if name in SPECS or (k + j) % 2:
-                yield pytest.param(name, 4, target, id=f"{name}-4-{target}")
+                yield pytest.param(name, 3, target, id=f"{name}-3-{target}")
 
 
 @pytest.mark.parametrize(("name", "examples", "target"), list(kernels()))

@@ -42,7 +42,7 @@ GREATEST, VALUES = kernels()
 def test_the_gradient_of_a_greatest_value_goes_to_that_value(dtype: torch.dtype, target: str) -> None:
     """In rows with tails and without; equal values (tanh is 1 for many) share it, as `amax` in torch has it."""
     device = "cpu" if target in ("torch", "cpp") else "cuda"
-    for n in (100, 37, 64, 1000):
+    for n in (100, 37, 64, 1000) if device == "cpu" else (100, 1000):
         torch.manual_seed(n)
         xs = [(torch.randn(300, n) * 2).to(dtype).to(device).requires_grad_() for _ in FUNCTIONS]
         got = torch.autograd.grad([y.sum() for y in GREATEST(*xs, target=target)], xs)
