@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kgen.check import Kernel
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
-from kgen.ir import MAX_OPERATIONS, Let, Program, Store, Tensor, leaf, live, too_long
+from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.online import online
 from kgen.ops import OPS, RIDERS
 from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE, elements, forms
@@ -140,6 +140,16 @@ def schedule(program: Program, riding: bool = False) -> Plan:
     return _Scheduler(online(program) if riding else program).plan()
 
 
+def verified(plan: Plan) -> Plan:
+    """A plan whose passes read of one another only what earlier ones have written; else `Broken`, a bug of kgen's."""
+    unwritten = {w.name for w in plan.workspaces}
+    for k, p in enumerate(plan.passes):
+        if early := unwritten & {t.name for t in p.loads}:
+            raise Broken(f"pass {k} reads {', '.join(sorted(early))}, which no pass before it writes")
+        unwritten -= {s.result for s in p.stores}
+    return plan
+
+
 @dataclass(eq=False)
 class _Stage:
     """A pass in the making: `nodes` are the reductions (or gathers) that it computes.
@@ -212,14 +222,28 @@ class _Scheduler:
         let = self.program.lets[k]
         if let.is_number:
             return _Cone()
-        if let.name in self.home:
-            return _Cone(1 << k, 1 << k)
-        found = _Cone(1 << k)
+        return _Cone(1 << k, 1 << k) if let.name in self.home else self.anew(let)
+
+    def anew(self, let: Let) -> _Cone:
+        """The cone of a let that is computed from its operands, whose cones are known."""
+        found = _Cone(1 << self.at[let.name])
         for o in let.expr.operands:
             found |= self.cones[self.at[o.name]]
         if let.expr.name == "gather" and (of := self.defs[let.expr.operands[0].name]).expr.name != "load":
             found |= _Cone(stored=1 << self.at[of.name])
         return found
+
+    def cone_at(self, stage: _Stage | None, name: str) -> _Cone:
+        """The cone of a value that a stage reads (None: a pass behind all stages): what became a node of a later one, it computes anew."""
+        found = self.cone(name)
+        while stage is not None and (late := [k for k in _bits(found.nodes & ~found.stored) if self.is_late(self.program.lets[k], stage)]):
+            for k in late:
+                found = _Cone(found.lets, found.nodes & ~(1 << k), found.stored) | self.anew(self.program.lets[k])
+        return found
+
+    def is_late(self, let: Let, stage: _Stage) -> bool:
+        """Whether a let is a node of a stage that comes behind another: a gather, which became one when that other stood already."""
+        return let.name in self.home and self.home[let.name].rank > stage.rank
 
     def settle(self, let: Let, stage: _Stage) -> None:
         """Make a value a node of a stage."""
@@ -331,13 +355,13 @@ class _Scheduler:
         needed: set[str] = set()
         for stores, stage in ordered:
             for root in self.roots(stores, stage):
-                cone = self.cone(root)
+                cone = self.cone_at(stage, root)
                 names = ((k, self.program.lets[k].name) for k in _bits(cone.nodes))
                 needed |= {n for k, n in names if self.home[n] is not stage or cone.stored >> k & 1}
         kept = {let.name: Workspace(let.name, let) for let in self.program.lets if let.name in needed}
         passes = [self.build(stores, stage, kept) for stores, stage in ordered]
         split = len(passes) - len(groups)
-        return Plan(self.program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values()))
+        return verified(Plan(self.program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values())))
 
     def roots(self, stores: list[Store], stage: _Stage | None) -> list[str]:
         nodes = stage.nodes if stage else ()
@@ -361,7 +385,7 @@ class _Scheduler:
                 continue
             if not element and self.spreads(cone, stage.inner):
                 continue
-            if not here and not cone.lets & self.loads & self.reads(self.roots(stage.stores, stage)):
+            if not here and not cone.lets & self.loads & self.reads(self.roots(stage.stores, stage), stage):
                 continue  # nothing in common: a pass of its own costs no more
             if store.state and not self.last_reader(store.state, stage, finals):
                 continue
@@ -380,14 +404,14 @@ class _Scheduler:
     def last_reader(self, tensor: str, stage: _Stage, finals: list[Store]) -> bool:
         """Whether no pass from `stage` on reads a tensor but `stage` itself."""
         loads = self.where(lambda let: let.expr.name == "load" and let.expr.attrs[0] == tensor)
-        later = (self.reads(self.roots(s.stores, s)) for s in self.stages if s.rank > stage.rank)
+        later = (self.reads(self.roots(s.stores, s), s) for s in self.stages if s.rank > stage.rank)
         return not any(loads & read for read in later) and not loads & self.reads([s.ref for s in finals])
 
-    def reads(self, roots: list[str]) -> int:
-        """What some values are made of, as bits."""
+    def reads(self, roots: list[str], stage: _Stage | None = None) -> int:
+        """What some values are made of that a stage reads, as bits."""
         found = 0
         for root in roots:
-            found |= self.cone(root).lets
+            found |= self.cone_at(stage, root).lets
         return found
 
     # ------------------------------------------------------------------ passes
@@ -404,7 +428,7 @@ class _Scheduler:
         writes[len(stores) :] = sorted(writes[len(stores) :], key=lambda s: int(s.ref[1:]))
         lets = []
         for let in self.program.lets:
-            if let.name in kept and let.name not in own:
+            if let.name in kept and let.name not in own and not (stage and self.is_late(let, stage)):
                 let = replace(let, expr=leaf("load", let.name))
             lets.append(let)
         lets = list(live(lets, writes))
