@@ -187,7 +187,7 @@ class Evaluator:
             # near zeros: by way of f64 they are right
             return row.reference(torch)(*(t.double() for t in tensors)).to(torch.float32)
         found = row.reference(torch)(*tensors)
-        return _at_zeros(row.name, tensors[0], found) if self.mode == "exact" and row.name in ("lgamma", "digamma") else found
+        return _better(row.name, tensors[0], found) if self.mode == "exact" and row.name in _POOR else found
 
     def divide(self, name: str, x, y):
         """Integer // and %: by zero 0 and x (torch raises), and the least by -1 wraps (the processor traps)."""
@@ -291,9 +291,21 @@ class Evaluator:
         return torch.where(inside, torch.gather(wide, dim, torch.where(inside, index, 0).expand(shape)), outside)
 
 
-def _at_zeros(name: str, x: Any, y: Any) -> Any:
-    """lgamma or digamma of float64, by mpmath where torch's own is thousands of units off: near the zeros at negative x.  Its digamma takes
-    the tangent of pi x as rounded; that of x's distance from a whole number is the same."""
+#: Functions of which torch's own of float64 is far off somewhere.
+_POOR = ("lgamma", "digamma", "sinh", "cosh")
+
+
+def _better(name: str, x: Any, y: Any) -> Any:
+    """A function of float64 where torch's own `y` is not what it should be.
+
+    Its sinh and cosh overflow where exp(x) does, a factor 2 too early: there they are exp(x / 2)^2 / 2.  Its lgamma and digamma are
+    thousands of units off near the zeros at negative x, where mpmath's is taken; its digamma takes the tangent of pi x as rounded, and
+    that of x's distance from a whole number is the same.
+    """
+    if name in ("sinh", "cosh"):
+        root = (x.abs() / 2).exp()
+        large = root / 2 * root
+        return y.where(x.abs() < 700, large.copysign(x) if name == "sinh" else large).where(~x.isnan(), y)
     if name == "digamma":
         apart = x - x.round()
         y = y.where((x >= 0) | (apart == 0) | ~x.isfinite(), (1 - x).digamma() - math.pi / (math.pi * apart).tan())

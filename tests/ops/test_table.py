@@ -295,6 +295,18 @@ def operands(op: Op) -> list[tuple[float, ...]]:
     )
 
 
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_the_exact_value_overflows_where_f64_does(name: str) -> None:
+    """torch's own does where exp(x) overflows, at 709.78 in place of 710.4758."""
+    points = [700.0, 709.7, 709.8, 710.4, 710.47, 710.475, 710.4758600739439, 710.47586007394398, 711.0, 1e300, math.inf]
+    x = torch.tensor([s * p for p in points for s in (1, -1)], dtype=torch.float64)
+    kernel = kgen.loads(f"f(x: f64[N]) -> y: f64[N]\n\ny = {name}(x)\n").kernel
+    (found,) = Evaluator(kernel, {"x": x}, "exact").run()
+    for a, y in zip(x.tolist(), found.tolist()):
+        want = float(EXACT[name](mpmath.mpf(a)))
+        assert y == want or abs(y - want) <= 4 * math.ulp(want), a
+
+
 @pytest.fixture(scope="module")
 def in_f64() -> dict[str, list[float]]:
     """Every measured row's f64 results on the C++ target, from one kernel an arity."""
