@@ -1,6 +1,6 @@
 """A two-layer transformer, once of kgen's kernels and once of PyTorch's functions, trained side by side.
 
-`python -m tests.transformer FILE.svg` trains both and draws their losses: the picture in the README.
+`python -m tests.transformer FILE.svg` trains both and draws their losses: the picture in docs/pytorch.md.
 """
 
 from __future__ import annotations
