@@ -14,6 +14,8 @@ import pytest
 
 #: Inductor's pool of compiling processes costs each process that uses it as much again.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+#: Threads of OpenMP that wait for work spin, and take the processors from the run's other workers; read where torch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
 collect_ignore_glob = ["errors/*.k", "golden/*.k", "fuzzed/*.k"]  # other tests read them: wrong on purpose, made here, found by fuzzing
