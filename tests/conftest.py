@@ -82,6 +82,23 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory):
     yield
 
 
+@pytest.fixture
+def built_quickly() -> Iterator[None]:
+    """C++ is built at -O1, in a third of the time: for tests of what a source says, to which it is nothing what the compiler makes of it.
+
+    At -O3, as users have it, tests/specs builds every spec that reduces, tests/ops every operator, tests/planted and tests/hazards the
+    points where generated code goes wrong.
+    """
+    from functools import cache
+
+    from kgen.runtime import build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "FLAGS", tuple("-O1" if f == "-O3" else f for f in build.FLAGS))
+        patch.setattr(build, "library", cache(build.library.__wrapped__))
+        yield
+
+
 #: What a test with much on the device may take of it, and what stays for all others.
 SHARE, OTHERS = 20 << 30, 40 << 30
 
