@@ -11,8 +11,9 @@ import kgen
 from kgen.ops import tree_depth
 from kgen.testing import checks
 from kgen.testing.bounds import Analysis
+from kgen.types import DTYPES
 from tests.programs import PROGRAMS
-from tests.specs.cases import check_call
+from tests.specs.cases import built, check_call
 
 #: A row side by side with others, a row in lanes, in one segment or several.
 LENGTHS = (1, 3, 33, 63, 64, 65, 100, 511, 513, 4096, 5000, 65_537)
@@ -46,9 +47,11 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 @pytest.mark.parametrize("spec", KERNELS)
 def test_a_row_alone_has_the_bits_that_it_has_among_others(spec: str) -> None:
+    """In the dtype that tests/specs builds too."""
     kernel = kgen.load(spec)
+    dtype = getattr(torch, DTYPES[built(spec)].torch)
     for n in LENGTHS:
-        x = torch.randn(19 if n < 60_000 else 3, n)
+        x = torch.randn(19 if n < 60_000 else 3, n).to(dtype)
         every = call(kernel, x)
         for row in (0, x.shape[0] // 2, x.shape[0] - 1):
             assert same_bits(call(kernel, x[row : row + 1]), every[row : row + 1]), (n, row)
