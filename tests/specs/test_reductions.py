@@ -9,7 +9,21 @@ import kgen
 from kgen.testing.bounds import Analysis, ulp
 from kgen.types import DTYPES as NAMES
 from tests.conftest import ROOT
-from tests.specs.cases import DTYPES, LARGE, ROWS, SIZES, Arguments, Case, built_as_its_like, cases, check_case, load, random, special, turns
+from tests.specs.cases import (
+    DTYPES,
+    LARGE,
+    ROWS,
+    SIZES,
+    Arguments,
+    Case,
+    built_as_its_like,
+    cases,
+    check_case,
+    load,
+    random,
+    special,
+    turns,
+)
 
 CASES = cases()
 IDS = [f"{c.spec}{k if k and CASES[k - 1].spec == c.spec else ''}" for k, c in enumerate(CASES)]
