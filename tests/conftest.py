@@ -14,6 +14,8 @@ import pytest
 
 #: Inductor's pool of compiling processes costs each process that uses it as much again.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+#: Threads of OpenMP that wait for work spin, and take the processors from the run's other workers; read where torch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
 collect_ignore_glob = ["errors/*.k", "golden/*.k", "fuzzed/*.k"]  # other tests read them: wrong on purpose, made here, found by fuzzing
@@ -78,6 +80,23 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory):
         os.environ["KGEN_CACHE_DIR"] = str(folder)
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(os.environ["KGEN_CACHE_DIR"]) / "triton"))
     yield
+
+
+@pytest.fixture
+def built_quickly() -> Iterator[None]:
+    """C++ is built at -O1, in a third of the time: for tests of what a source says, to which it is nothing what the compiler makes of it.
+
+    At -O3, as users have it, tests/specs builds every spec that reduces, tests/ops every operator, tests/planted and tests/hazards the
+    points where generated code goes wrong.
+    """
+    from functools import cache
+
+    from kgen.runtime import build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "FLAGS", tuple("-O1" if f == "-O3" else f for f in build.FLAGS))
+        patch.setattr(build, "library", cache(build.library.__wrapped__))
+        yield
 
 
 #: What a test with much on the device may take of it, and what stays for all others.

@@ -100,7 +100,7 @@ def library(source: str, name: str) -> ctypes.CDLL:
             return _loaded(str(found[0]))
         except OSError:
             pass  # built for another C library, say: build again
-    payload = build(source, name)
+    payload = build(source, name, FLAGS)
     path = disk.write(entry, ".so", payload)
     if path is not None:
         try:

@@ -153,15 +153,29 @@ def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-
     """Build kernels for C++ in one call of the compiler, and hand each its functions; -O0 takes a fifth of the time of -O3.
 
     Headers are a good quarter of a kernel's build; each source stands in a namespace of its own behind them, and behind what they all
-    call of the C library (whose vectors a compiler would not find there).  Where the build fails, nothing is handed out: each kernel
-    then builds alone, and the one that cannot says so.
+    call of the C library (whose vectors a compiler would not find there).  Kernels of one name are built in one call each.  Where a
+    build fails, nothing of it is handed out: each kernel then builds alone, and the one that cannot says so.
     """
+    calls: list[dict[str, list[tuple[Any, dict[str, str]]]]] = []
+    for runnable, binding in {(id(r), tuple(b.items())): (r, b) for r, b in builds}.values():
+        for call in calls:
+            if call.setdefault(runnable.name, [(runnable, binding)])[0][0] is runnable:
+                break
+        else:
+            call = {runnable.name: [(runnable, binding)]}
+            calls.append(call)
+        if call[runnable.name][-1][1] is not binding:
+            call[runnable.name].append((runnable, binding))
+    for call in calls:
+        _build([build for found in call.values() for build in found], level)
+
+
+def _build(builds: Sequence[tuple[Any, dict[str, str]]], level: str) -> None:
     import torch
 
     from kgen.backends import backend
     from kgen.runtime import build
 
-    builds = list({(id(r), tuple(b.items())): (r, b) for r, b in builds}.values())
     target: Any = backend("cpp")
     includes: dict[str, None] = {}
     bodies = []
@@ -169,8 +183,6 @@ def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-
         head, between, body = target.render(runnable.kernel, binding).partition("\nnamespace {\n")
         includes |= dict.fromkeys(re.findall(r"^#include <.*$", head, re.M))
         bodies.append(f"namespace build_{k} {{{between}{body}\n}}\n")
-    if len({r.name for r, _ in builds}) < len({id(r) for r, _ in builds}):
-        return
     try:
         flags = tuple(flag for f in build.FLAGS for flag in (level.split() if f == "-O3" else [f]))
         payload = build.build("\n".join([*includes, target.library("".join(bodies)), *bodies]), "together", flags)

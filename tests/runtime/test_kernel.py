@@ -12,14 +12,15 @@ from kgen.check import Kernel as Checked
 from kgen.testing.cases import Limits
 from kgen.testing.checks import check
 from tests.conftest import ROOT
-from tests.specs.cases import turns
+from tests.specs.cases import built_as_its_like, turns
 
 SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 ADAMW = ROOT / "specs" / "adamw.k"
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_random_cases_stay_within_the_derived_bound(name: str) -> None:
+def test_random_cases_stay_within_the_derived_bound(name: str, request: pytest.FixtureRequest) -> None:
+    built_as_its_like(name, request)
     kernel = kgen.load(name).kernel
     # What reduces takes the compiler two seconds a dtype: that which tests/specs builds too; of maps two of four in their turns.
     chosen = turns(name)[:1] if kernel.reduces else turns(name)

@@ -12,6 +12,8 @@ import torch
 
 import kgen
 
+pytestmark = pytest.mark.usefixtures("built_quickly")
+
 
 def run(spec, *args, **kwargs):
     return kgen.loads(spec)(*args, **kwargs)

@@ -12,6 +12,7 @@ from kgen.runtime.samples import arguments
 from kgen.testing import checks
 from tests.specs.cases import check_call
 
+pytestmark = pytest.mark.usefixtures("built_quickly")
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 ROWS = """rows(x: T[..., N], r: T32[...], d: T[..., N]) -> (dx: T[..., N], dw: T32[N], n: T32[])
 g = d * r

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -27,6 +28,16 @@ LARGE = (4096, 4097, 65537)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INF, NAN = math.inf, math.nan
 SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
+
+
+#: Specs whose passes over rows are those of another in this folder: to build them at -O3 as well is left to `-m slow`.
+ALIKE = ("add_rmsnorm", "cosine_similarity", "huber", "kl_div", "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin")
+
+
+def built_as_its_like(spec: str, request: pytest.FixtureRequest) -> None:
+    """Build a spec at -O1 for the test that asks, where one like it is built at -O3."""
+    if spec in ALIKE and request.node.get_closest_marker("slow") is None:
+        request.getfixturevalue("built_quickly")
 
 
 def built(spec: str) -> str:

@@ -9,7 +9,21 @@ import kgen
 from kgen.testing.bounds import Analysis, ulp
 from kgen.types import DTYPES as NAMES
 from tests.conftest import ROOT
-from tests.specs.cases import DTYPES, LARGE, ROWS, SIZES, Arguments, Case, cases, check_case, load, random, special, turns
+from tests.specs.cases import (
+    DTYPES,
+    LARGE,
+    ROWS,
+    SIZES,
+    Arguments,
+    Case,
+    built_as_its_like,
+    cases,
+    check_case,
+    load,
+    random,
+    special,
+    turns,
+)
 
 CASES = cases()
 IDS = [f"{c.spec}{k if k and CASES[k - 1].spec == c.spec else ''}" for k, c in enumerate(CASES)]
@@ -69,13 +83,15 @@ def test_rows_of_infinities_nan_and_equal_values_are_torchs(case: Case) -> None:
 
 
 @every(CASES)
-def test_results_stay_within_the_derived_bound(case: Case, dtype: torch.dtype, target: str) -> None:
+def test_results_stay_within_the_derived_bound(case: Case, dtype: torch.dtype, target: str, request: pytest.FixtureRequest) -> None:
+    built_as_its_like(case.spec, request)
     reports = [check_case(case, case.arguments(n, random(dtype, n)), target) for n in SIZES]
     assert sum(r.unbounded for r in reports) <= 0.01 * sum(r.elements for r in reports), "the bound is vacuous on ordinary data"
 
 
 @every([c for c in CASES if c.special])
-def test_special_rows_stay_within_the_derived_bound(case: Case, dtype: torch.dtype, target: str) -> None:
+def test_special_rows_stay_within_the_derived_bound(case: Case, dtype: torch.dtype, target: str, request: pytest.FixtureRequest) -> None:
+    built_as_its_like(case.spec, request)
     for n in (1, 2, 7, 33):
         check_case(case, case.arguments(n, special(dtype, n)), target)
 

@@ -19,6 +19,7 @@ from kgen.testing.bounds import FORMATS, Analysis, Bounded, ulp
 from kgen.testing.cases import LONG_ROWS, MAX_ELEMENTS, ROWS, Draw
 
 INF, NAN = math.inf, math.nan
+pytestmark = pytest.mark.usefixtures("built_quickly")
 
 
 def analysed(text: str, **arguments: Any) -> list[Bounded]:

@@ -212,7 +212,7 @@ def test_the_target_holds_for_the_backward_too(monkeypatch: pytest.MonkeyPatch) 
         kernel(x, target="triton")
 
 
-def test_compiled_kernels_give_what_evaluated_ones_do() -> None:
+def test_compiled_kernels_give_what_evaluated_ones_do(built_quickly: None) -> None:
     case = CASES["layernorm"]
     ours, theirs = leaves(case.tensors), leaves(case.tensors)
     a, b = case.kernel(*ours, target="cpp"), case.eager(*theirs)

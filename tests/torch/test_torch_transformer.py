@@ -7,6 +7,8 @@ import torch
 
 from tests.transformer import batches, models, of_kgen, of_torch, train
 
+pytestmark = pytest.mark.usefixtures("built_quickly")
+
 
 @pytest.mark.slow
 def test_two_hundred_steps_of_training_stay_as_close_to_float64_as_eager_ones() -> None:

@@ -177,7 +177,9 @@ def test_tricky_specs_compile(name, tmp_path):
     module = emit(TRICKY[name], tmp_path, name)
     assert kernels(module)
     for kernel in kernels(module):
-        for types in choices(module, VARIANTS)[: 1 if name.startswith("nasty") else None]:
+        every = choices(module, VARIANTS)
+        mixed = [types for types in every if len(set(types.values())) > 1]  # of several variables, each has each dtype in some of these
+        for types in (mixed[:: max(1, len(mixed) - 1)] or every)[: 1 if name.startswith("nasty") else None]:
             block = 128 if name.startswith("table") else 1024  # an element a thread: a function's code is the same for each of eight
             build(module, kernel, types, "sm_90", "any" if "index" in TRICKY[name] else "rows", block=block)
 
