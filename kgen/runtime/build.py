@@ -100,7 +100,7 @@ def library(source: str, name: str) -> ctypes.CDLL:
             return _loaded(str(found[0]))
         except OSError:
             pass  # built for another C library, say: build again
-    payload = build(source, name, FLAGS)
+    payload = build(source, name)
     path = disk.write(entry, ".so", payload)
     if path is not None:
         try:
@@ -123,8 +123,9 @@ def _no_room(name: str, error: OSError) -> KgenError:
 _working: list[tuple[str, ...]] = []
 
 
-def build(source: str, name: str, flags: tuple[str, ...] = FLAGS) -> bytes:
+def build(source: str, name: str, flags: tuple[str, ...] | None = None) -> bytes:
     """The bytes of the shared library of a C++ source.  Raises `KgenError` where the compiler refuses, or there is no room to build."""
+    flags = flags or FLAGS
     said = ""
     try:
         with tempfile.TemporaryDirectory(prefix="kgen-") as folder:

@@ -18,7 +18,6 @@ from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import parse
 from kgen.types import DTYPES, DType
 
-pytestmark = pytest.mark.usefixtures("built_quickly")
 INTEGERS = [d for d in DTYPES.values() if d.is_int]
 
 
