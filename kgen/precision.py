@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kgen.check import Kernel
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of
 from kgen.ops import OPS
+from kgen.schedule import Plan, elements
 from kgen.types import DTYPES, DType, f64, is_wide
 
 #: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
@@ -160,7 +160,7 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
     return False
 
 
-def forms(plan: Any, kernel: Kernel) -> dict[str, tuple[str, str]]:
+def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
     """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough" or "fused", that
     dtype)."""
     ordered, defs = _ordered(plan.program.lets), plan.program.by_name
@@ -206,11 +206,6 @@ def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int 
         if term.expr.name == "mul" and not term.label and uses[o.name] == 1 and term.dtype is let.dtype and term.generic == let.generic:
             return k
     return None
-
-
-def elements(p: Any) -> list[Let]:
-    """The lets that a pass computes for each of its elements, those of several readings several times."""
-    return [let for f in p.phases if f.element for let in f.lets] if hasattr(p, "phases") else [let for let in p.lets if let.dims]
 
 
 def _short(dtype: str) -> int:

@@ -14,13 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kgen.check import Kernel
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.online import online
 from kgen.ops import OPS, RIDERS
-from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE, elements, forms
 from kgen.types import Dims, DType
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -130,14 +128,28 @@ class Plan:
     workspaces: tuple[Workspace, ...] = ()
 
 
-def schedule(program: Program, riding: bool = False) -> Plan:
-    """The passes of a program, as few as what feeds what and the dims allow; results in place are written when all have read.
+def elements(p: Pass) -> list[Let]:
+    """The lets that a pass computes for each of its elements, those of several readings several times."""
+    return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
 
-    `riding` lets sums about a maximum be made with it (`online.py`), for backends that know how.  Raises `KgenError` at the operation
-    with which the passes together have more than `MAX_OPERATIONS`.
+
+def expanded(program: Program, riding: bool = False) -> Program:
+    """The program in the operations that passes are made of: reductions as `expand` leaves them; with `riding`, for backends that know
+    how, sums about a maximum that are made with it (`online.py`)."""
+    return online(expand(program)) if riding else expand(program)
+
+
+def planned(program: Program) -> Plan:
+    """The passes of an expanded program, as few as what feeds what and the dims allow; results in place are written when all have read.
+
+    Raises `KgenError` at the operation with which the passes together have more than `MAX_OPERATIONS`.
     """
-    program = expand(program)
-    return _Scheduler(online(program) if riding else program).plan()
+    return _Scheduler(program).plan()
+
+
+def schedule(program: Program, riding: bool = False) -> Plan:
+    """`planned` of a program that is expanded on the way."""
+    return planned(expanded(program, riding))
 
 
 @dataclass(eq=False)
@@ -523,45 +535,3 @@ def _ordered(passes: list[Pass]) -> list[Pass]:
         ordered.append(ready)
         passes = [p for p in passes if p is not ready]
     return ordered
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a program takes per element of its largest passes, by count: bytes read and written (operands that
-    broadcast are not counted: they stay in a cache), arithmetic and special-function instructions in f32."""
-
-    read: int
-    written: int
-    instructions: int
-    special: int
-
-
-def cost(plan: Plan, kernel: Kernel | None = None) -> Cost:
-    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  With its kernel, operators are
-    counted in the forms that the precision planner gives them for the plan's dtypes."""
-    most = max(len(p.dims) for p in plan.passes)
-    passes = [p for p in plan.passes if len(p.dims) == most]
-    found = forms(plan, kernel) if kernel else {}
-    binding = {name: dtype.name for name, dtype in plan.program.binding}
-
-    def work(let: Let) -> tuple[int, int]:
-        form, decides = found.get(let.name, ("", ""))
-        decides = binding.get(decides, decides)
-        form = "" if decides not in ("f16", "bf16") else "brief" if decides == "f16" else form
-        return OPS[let.expr.name].cost_of(form)
-
-    done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]
-    done += [(1, 0) for p in passes if isinstance(p, Reduce) for f in p.phases for _ in f.reductions]
-    return Cost(
-        sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
-        sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
-        sum(c[0] for c in done),
-        sum(c[1] for c in done),
-    )
-
-
-def predicted_bound(c: Cost) -> str:
-    """What bounds a pass: memory, or arithmetic and by how much (its instructions over those that fit under its bytes)."""
-    moved = max(1, c.read + c.written)
-    over = max(c.special / (SPECIAL_PER_BYTE * moved), c.instructions / (OTHER_PER_BYTE * moved))
-    return "memory" if over <= 1 else f"arithmetic, {over:.1f} x memory"

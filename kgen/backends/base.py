@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from kgen import __version__
+from kgen import __version__, pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
 from kgen.backends.text import Text, comment, fill
@@ -22,12 +22,9 @@ from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.lower import lower
 from kgen.ops import OPS, RIDERS
-from kgen.precision import forms
 from kgen.resources import resource
-from kgen.rewrite import rewrite
-from kgen.schedule import Map, Reduce, schedule
+from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
 
 
@@ -184,10 +181,9 @@ class Render:
     def __init__(self, backend: Backend, kernel: Kernel, only: dict[str, str] | None = None):
         self.backend, self.kernel, self.only = backend, kernel, only or {}
         bindings = kernel.bindings()
-        self.program = rewrite(lower(kernel, bindings[0]))
-        self.plan = schedule(self.program, backend.rides)
+        self.plan = pipeline.plan(kernel, bindings[0], backend.rides)
         self.program, self.passes = self.plan.program, self.plan.passes
-        self.forms = forms(self.plan, kernel) if backend.has_forms else {}
+        self.forms = pipeline.forms(kernel, bindings[0], backend.rides) if backend.has_forms else {}
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= _row_names(backend)

@@ -144,13 +144,12 @@ def copying(moved: int, device: str) -> Callable[[], Any]:
 
 def predicted(kernel: Kernel, dtype: str) -> dict[str, Any]:
     """What the program says of an element, by count: bytes read and written, special-function and other instructions, and what bounds
-    it (`kgen.schedule.predicted_bound`), its dtype variables all being `dtype`."""
-    from kgen.lower import lower
-    from kgen.rewrite import rewrite
-    from kgen.schedule import cost, predicted_bound, schedule
+    it (`kgen.cost.predicted_bound`), its dtype variables all being `dtype`."""
+    from kgen import pipeline
+    from kgen.cost import cost, predicted_bound
     from kgen.types import DTYPES
 
-    found = cost(schedule(rewrite(lower(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])))))
+    found = cost(pipeline.plan(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])), {})
     instructions = {"special": found.special, "other": found.instructions}
     return {"read": found.read, "written": found.written, **instructions, "bound": predicted_bound(found)}
 

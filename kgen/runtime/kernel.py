@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgen.errors import KgenError, Source, printed
-from kgen.types import ELLIPSIS, Binding, f32
+from kgen.types import ELLIPSIS, Binding
 
 if TYPE_CHECKING:  # what reads and writes specs is imported when it is needed: a first call that is recalled needs none of it
     from kgen import check as checker
@@ -177,11 +177,9 @@ class Kernel:
         """Whether one pass reads, of what a result's element overwrites, that element alone."""
         if not self._reduces:
             return True
-        from kgen.lower import lower
-        from kgen.rewrite import rewrite
-        from kgen.schedule import schedule
+        from kgen import pipeline
 
-        plan = schedule(rewrite(lower(self.kernel, self.kernel.bindings()[0])))
+        plan = pipeline.plan(self.kernel, self.kernel.bindings()[0])
         return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -241,10 +239,9 @@ class Kernel:
 
     def program(self, binding: Binding | None = None) -> str:
         """The typed program, after its rules, for a choice of the dtype variables (f32 where none is given)."""
-        from kgen.lower import lower
-        from kgen.rewrite import rewrite
+        from kgen import pipeline
 
-        return str(rewrite(lower(self.kernel, binding or dict.fromkeys(self.kernel.variables, f32))))
+        return str(pipeline.program(self.kernel, binding or pipeline.usual(self.kernel)))
 
     def show(
         self, stage: str = "program", target: str = "triton", dtypes: dict[str, str] | None = None, arch: str = "sm_90",

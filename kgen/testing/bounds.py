@@ -38,14 +38,12 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from kgen import pipeline
 from kgen.check import Kernel, Value
 from kgen.ir import exact
-from kgen.lower import lower
 from kgen.ops import OPS, REDUCTIONS, tree_depth
-from kgen.precision import BRIEF, ROUGH, forms
-from kgen.rewrite import rewrite
+from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
-from kgen.schedule import schedule
 from kgen.testing import ties
 from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
@@ -97,10 +95,10 @@ class Bounded:
 def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple[str, Any], str]:
     """The brief and rough forms that operators of a kernel have for these dtypes, by operator and place in the spec.  A fused sum is
     none of them: it rounds once where its bound has two roundings."""
-    plan = schedule(rewrite(lower(kernel, dict(binding))))
+    plan = pipeline.plan(kernel, dict(binding))
     named = {name: dtype.name for name, dtype in binding}
     defs, made = plan.program.by_name, {}
-    for name, (form, decides) in forms(plan, kernel).items():
+    for name, (form, decides) in pipeline.forms(kernel, dict(binding)).items():
         dtype = named.get(decides, decides)
         if form != "fused" and dtype in ("f16", "bf16"):
             made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT
 
 #: DESIGN.md's order: a module imports only what stands before it.
-ORDER = ("errors", "resources", "types", "syntax", "typeset", "ops", "host", "expressions", "check", "ir", "lower", "trace", "grad", "specialise", "rewrite", "precision", "schedule",
+ORDER = ("errors", "resources", "types", "syntax", "typeset", "ops", "host", "expressions", "check", "ir", "lower", "trace", "grad", "specialise", "rewrite", "schedule", "precision", "cost", "pipeline",
          "backends", "runtime", "show", "torch_op", "testing", "bench", "cli")  # fmt: skip
 #: The imports against it: a kernel is called the same way whether it runs at once or is differentiated and traced, and it
 #: shows and checks itself.
