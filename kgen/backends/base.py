@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from kgen import __version__, pipeline
+from kgen import pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
 from kgen.backends.text import Text, comment, fill
@@ -26,6 +26,7 @@ from kgen.ops import OPS, RIDERS
 from kgen.resources import resource
 from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
+from kgen.version import __version__
 
 
 class Backend:

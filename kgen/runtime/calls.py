@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kgen.check import Kernel
-from kgen.runtime import arguments, fast
+from kgen.runtime import arguments, fast, memory
 from kgen.runtime.arguments import Call
-from kgen.runtime.memory import LARGE, advise
+from kgen.runtime.memory import LARGE
 
 if TYPE_CHECKING:
     from kgen.runtime.kernel import Kernel as Runnable
@@ -133,7 +133,7 @@ class Calls:
         made = []
         for shape, strides, dtype, large in plan.makes:
             tensor = plan.empty(shape, strides, dtype)
-            made.append(advise(tensor) if large else tensor)
+            made.append(memory.advise(tensor) if large else tensor)
             places.append(tensor.data_ptr())
         call = None
         if plan.steps is not None:

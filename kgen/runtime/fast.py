@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kgen import hooks
 from kgen.runtime import cache as disk
-from kgen.runtime import recall
+from kgen.runtime import memory, recall
 from kgen.types import ELLIPSIS
 
 SOURCE = Path(__file__).with_name("fastcall.c")
@@ -209,9 +210,8 @@ class Extension:
         self.settled = True
         module = load(path)
         if module is not None and usable(module):
-            from kgen.runtime.kernel import Kernel
-
-            module.install(Kernel, Kernel.__dict__["_fast"])
+            kernels = hooks.runnable()
+            module.install(kernels, kernels.__dict__["_fast"])
             self.module = module
 
 
@@ -354,9 +354,7 @@ def trial(module: Any) -> bool:
 
 def advise(tensor: Any) -> Any:
     """Called for large new tensors."""
-    from kgen.runtime import calls
-
-    return calls.advise(tensor)
+    return memory.advise(tensor)
 
 
 EXTENSION = Extension()

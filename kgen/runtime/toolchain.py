@@ -114,11 +114,11 @@ def _triton(kernel: Kernel, bound: Binding, arch: str, stage: str) -> list[tuple
     except ImportError:
         raise KgenError("triton is not installed", help="pip install triton") from None
     from kgen.runtime.arguments import bind
-    from kgen.runtime.kernel import _Triton
+    from kgen.runtime.launchers import Triton
     from kgen.runtime.samples import arguments
 
     dtype = next((d.name for d in bound.values()), "f32")
-    made = triton_kernels(_Triton(kernel), bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
+    made = triton_kernels(Triton(kernel), bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
     return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
 
 

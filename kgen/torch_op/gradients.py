@@ -20,7 +20,7 @@ from kgen.check import Kernel as Checked
 from kgen.errors import KgenError
 from kgen.runtime.kernel import Kernel
 from kgen.torch_op.batches import aligned, batched, call, same_leading
-from kgen.torch_op.operators import run_below, run_plain
+from kgen.torch_op.plain import run_below, run_plain
 from kgen.torch_op.traits import Traits, as_tuple, is_float, runnable
 
 _COTANGENT, _ZERO, _ZERO_OF_KEPT, _KEPT, _NUMBER, _SIZED = range(6)
