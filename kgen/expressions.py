@@ -334,11 +334,12 @@ class Expressions:
         if dims is not None and len(helper.dims) not in (1, len(dims)):
             self.error(f"`{name}` takes {len(helper.dims)} dims, not {len(dims)}", node.head)
             return None
-        if None in args:
+        given = [a for a in args if a is not None]
+        if len(given) < len(args):
             return None
-        if not own and dims is not None and not self.has_dims(node, args[0], dims):  # all of the prelude's reduce over theirs
+        if not own and dims is not None and not self.has_dims(node, self.values[given[0]], dims):  # all of the prelude's reduce over theirs
             return None
-        self.passed |= {str(v.attr) for v in (self.values[a] for a in args if a is not None) if v.op == "param"}
+        self.passed |= {str(v.attr) for v in (self.values[a] for a in given) if v.op == "param"}
         key = (helper, tuple(args), dims)
         if key not in self.memo:
             names: dict[str, Dims] = {}
@@ -376,15 +377,16 @@ class Expressions:
         if len(args) != len(wanted):
             self.wrong_count(node, op, wanted)
             return None
-        if None in args:
+        given = [a for a in args if a is not None]
+        if len(given) < len(args):
             return None
-        x = self.values[args[0]]  # type: ignore[index]
-        if not self.has_dims(node, args[0], dims):
+        x = self.values[given[0]]
+        if not self.has_dims(node, x, dims):
             return None
         rest = tuple(d for d in x.dims if d not in dims)
         if op == "pick":
-            t = self.values[args[1]]  # type: ignore[index]
-            return self.make(op, (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None  # type: ignore[arg-type]
+            t = self.values[given[1]]
+            return self.make(op, (given[0], given[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None
         rule = REDUCTIONS[op].rule
         if rule == "float" and not is_float(x.type):
             self.error(f"`{op}` needs a float, its operand is {describe(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
@@ -394,11 +396,10 @@ class Expressions:
             return None
         kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
         reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
-        return self.make(op, (args[0],), dims, reduced, rest, node.span)  # type: ignore[arg-type]
+        return self.make(op, (given[0],), dims, reduced, rest, node.span)
 
-    def has_dims(self, node: Apply, operand: int | None, dims: Dims) -> bool:
+    def has_dims(self, node: Apply, x: Value, dims: Dims) -> bool:
         """Whether an operand has the dims that a call reduces it over; an error if not."""
-        x = self.values[operand]  # type: ignore[index]
         for d in dims:
             if d not in x.dims:
                 shown = node.args[0]

@@ -64,13 +64,13 @@ def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str,
     grows: set[str] = set()
     for s in program.stores:
         into.setdefault(s.ref, set()).add(declared[s.result])
-        if not program.by_name[s.ref].dtype.is_float:  # type: ignore[union-attr]
+        if not program.by_name[s.ref].tensor_dtype.is_float:
             grows.add(s.ref)
     for let in reversed(program.lets):
         ends, calm = into.get(let.name, set()), let.name not in grows
         rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.is_float and let.dtype.bits == 16
         if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
-            ends, calm = {let.generic.lstrip("=") or let.dtype.name}, True  # type: ignore[union-attr]
+            ends, calm = {let.generic.lstrip("=") or let.tensor_dtype.name}, True
         for k, o in enumerate(let.expr.operands):
             into.setdefault(o.name, set()).update(ends)
             if not calm or not _keeps(let, k, program.by_name, signs):

@@ -19,7 +19,7 @@ from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.online import online
 from kgen.ops import OPS, RIDERS
-from kgen.types import Dims, DType
+from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
 MAX_NUMBER = 100
@@ -46,12 +46,11 @@ class Workspace:
 
     def dtype(self, binding: dict[str, str]) -> str:
         """Its dtype for dtype variables bound by name (`{"T": "bf16"}`)."""
-        assert isinstance(self.let.dtype, DType)
         if self.let.generic.startswith("="):
             return binding[self.let.generic[1:]]
         if self.let.generic:
             return "f64" if any(binding[v] == "f64" for v in self.let.generic.split("+")) else "f32"
-        return self.let.dtype.name
+        return self.let.tensor_dtype.name
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class _Cone(NamedTuple):
     nodes: int = 0
     stored: int = 0
 
-    def __or__(self, other: _Cone) -> _Cone:  # type: ignore[override]
+    def joined(self, other: _Cone) -> _Cone:
         return _Cone(self.lets | other.lets, self.nodes | other.nodes, self.stored | other.stored)
 
 
@@ -228,9 +227,9 @@ class _Scheduler:
             return _Cone(1 << k, 1 << k)
         found = _Cone(1 << k)
         for o in let.expr.operands:
-            found |= self.cones[self.at[o.name]]
+            found = found.joined(self.cones[self.at[o.name]])
         if let.expr.name == "gather" and (of := self.defs[let.expr.operands[0].name]).expr.name != "load":
-            found |= _Cone(stored=1 << self.at[of.name])
+            found = found.joined(_Cone(stored=1 << self.at[of.name]))
         return found
 
     def settle(self, let: Let, stage: _Stage) -> None:
@@ -412,7 +411,7 @@ class _Scheduler:
 
     def build(self, stores: list[Store], stage: _Stage | None, kept: dict[str, Workspace]) -> Pass:
         own = {n.name for n in stage.nodes} if stage else set()
-        writes = [*stores, *(Store(n, n, self.defs[n].dtype, self.defs[n].dims, None) for n in own if n in kept)]  # type: ignore[arg-type]
+        writes = [*stores, *(Store(n, n, self.defs[n].tensor_dtype, self.defs[n].dims, None) for n in own if n in kept)]
         writes[len(stores) :] = sorted(writes[len(stores) :], key=lambda s: int(s.ref[1:]))
         lets = []
         for let in self.program.lets:
@@ -424,7 +423,7 @@ class _Scheduler:
         values = tuple(let for let in lets if not let.is_number)
         loaded = {let.expr.attrs[0] for let in values if let.expr.name == "load"}
         tensors = [t for t in self.program.tensors if t.name in loaded]
-        tensors += [Tensor(w.name, w.let.dtype, w.dims) for w in kept.values() if w.name in loaded]  # type: ignore[arg-type]
+        tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
         scalars = []
         for let in values:
             if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
@@ -441,7 +440,7 @@ class _Scheduler:
             node = next(n for n in stage.nodes)
             rows, inner = node.dims, self.along(stage)
         else:
-            rows, inner = (stores[0].dims if stores else stage.nodes[0].dims), ()  # type: ignore[union-attr]
+            rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
         return Reduce(rows, inner, *common, _phases(frozenset(inner), values, tuple(writes), defs, self.spend))
 
     def along(self, stage: _Stage) -> Dims:

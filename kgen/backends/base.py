@@ -287,7 +287,7 @@ class Render:
     @staticmethod
     def kept_dtype(let: Let) -> str:
         """A workspace's dtype as the templates see it: a dtype's name, or the generic name of what it is computed in."""
-        return let.generic or let.dtype.name  # type: ignore[union-attr]
+        return let.generic or let.tensor_dtype.name
 
     def outputs(self, stores: tuple[Store, ...], values: dict[str, str], defs: dict[str, Let]) -> tuple[Tensor, ...]:
         """What a pass writes, each with the text of its value."""
@@ -415,7 +415,7 @@ class Render:
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names).text
                 note = self.note(s.number)
-            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.dtype.name, None, text, note, _number_dtype(s.number)))  # type: ignore[union-attr]
+            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.tensor_dtype.name, None, text, note, _number_dtype(s.number)))
         return tuple(made)
 
     def note(self, let: Let) -> str:

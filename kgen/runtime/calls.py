@@ -32,10 +32,8 @@ _ABSENT = object()  # a number that has no default and was not given
 
 QUICK = 1 << 16  # bytes: while a kernel walks over more than this on the CPU, other threads run Python
 
-try:  # what inductor's code allocates with: a third of torch.empty_strided's time
-    from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
-except ImportError:
-    _empty_strided_cpu = None
+#: What inductor's code allocates with: a third of torch.empty_strided's time.
+_empty_strided_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
 
 
 @dataclass(slots=True, eq=False)

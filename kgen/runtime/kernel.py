@@ -92,7 +92,7 @@ def kernel(function: Callable[..., Any] | None = None) -> Kernel:
     assert function is not None
     made = Kernel(trace(function))
     functools.update_wrapper(made, function, updated=())
-    made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    made.__signature__ = inspect.signature(function)
     return made
 
 
@@ -133,6 +133,7 @@ class Kernel:
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
         self._key = _known(self)
 
+    __signature__: inspect.Signature  # of a decorated function
     #: The text and its name, of a kernel that was loaded; how many calls of it were kept for other processes.
     _text: tuple[str, str] | None = None
     _recipes = 0

@@ -35,11 +35,15 @@ class Cpp:
     """The C++ source, built by the system's compiler for each choice of dtypes when it is first called, called through ctypes."""
 
     def __init__(self, kernel: Kernel):
+        from kgen.backends.c_family import CFamily
         from kgen.runtime.build import compiler
 
         compiler()  # raises where there is none
         self.kernel = kernel
-        self.units, self.plan = backend("cpp").layout(kernel)  # type: ignore[attr-defined]
+        target = backend("cpp")
+        assert isinstance(target, CFamily)
+        self.target = target
+        self.units, self.plan = target.layout(kernel)
         self.workspaces = self.plan.workspaces
         self.params = {p.name: p for p in kernel.params}
         self.entries: dict[tuple[str, ...], Any] = {}
@@ -94,7 +98,7 @@ class Cpp:
         if key not in self.entries:
             from kgen.runtime.build import library
 
-            source = backend("cpp").render(self.kernel, binding)  # type: ignore[call-arg]
+            source = self.target.render(self.kernel, binding)
             function = library(source, self.kernel.name)["_".join((unit["name"], *chosen))]
             function.restype = None
             self.entries[key] = function
@@ -105,11 +109,14 @@ class Triton:
     """The emitted module, imported from a file of its own (Triton reads the source of what it compiles)."""
 
     def __init__(self, kernel: Kernel):
+        from kgen.backends.triton import Triton as TritonBackend
         from kgen.runtime.modules import import_source
 
         self.kernel = kernel
-        self.module = import_source(backend("triton").render(kernel), f"{kernel.name}_triton")
-        self.function = getattr(self.module, backend("triton").function_name(kernel))  # type: ignore[attr-defined]
+        target = backend("triton")
+        assert isinstance(target, TritonBackend)
+        self.module = import_source(target.render(kernel), f"{kernel.name}_triton")
+        self.function = getattr(self.module, target.function_name(kernel))
         self.names = list(inspect.signature(self.function).parameters)
 
     def __call__(self, call: Any) -> None:
@@ -138,7 +145,11 @@ class Triton:
         """Whether the host computes numbers out of the call's."""
         if all(p.is_tensor for p in self.kernel.params):
             return False
-        units = backend("cuda").layout(self.kernel)  # type: ignore[attr-defined]
+        from kgen.backends.cuda import Cuda as CudaBackend
+
+        target = backend("cuda")
+        assert isinstance(target, CudaBackend)
+        units = target.layout(self.kernel)
         return any(let.expr.name not in ("lit", "arg", "size") for unit in units for let in unit.numbers)
 
 

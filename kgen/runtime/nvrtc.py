@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from kgen.backends.cuda import SPLATS, Layout, RowLayout, RowOperand
+from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -298,15 +298,17 @@ def number_values(unit: Layout | RowLayout, given: dict[str, Any], sizes: dict[s
 
 def expressions(kernel: Kernel, call: Any, arch: str) -> list[str]:
     """The C++ names of the kernels that a call launches on devices of `arch`; nothing is compiled, and its tensors may lie anywhere."""
-    launcher, found = Launcher(kernel), []
+    from unittest import mock
+
+    launcher, found = Launcher(kernel), list[str]()
 
     def note(expression: str, arch: str) -> Any:
         found.append(expression)
         return lambda *_: None
 
     launcher.run.arch = arch
-    launcher.run.function = note  # type: ignore[method-assign]
-    launcher.launch(call, 0, 0)
+    with mock.patch.object(launcher.run, "function", note):
+        launcher.launch(call, 0, 0)
     return list(dict.fromkeys(found))
 
 
@@ -318,8 +320,9 @@ class Launcher:
         from kgen.runtime import cache as disk
 
         target = backend("cuda")
-        self.kernel, self.units = kernel, target.layout(kernel)  # type: ignore[attr-defined]
-        self.workspaces = target.workspaces(kernel)  # type: ignore[attr-defined]
+        assert isinstance(target, Cuda)
+        self.kernel, self.units = kernel, target.layout(kernel)
+        self.workspaces = target.workspaces(kernel)
         self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
         self.derived: dict[Any, Any] = {}

@@ -116,7 +116,7 @@ def layout_entry(text: tuple[str, str], args: tuple, keywords: dict[str, Any], a
     for where, x in (*enumerate(args), *sorted(keywords.items())):
         for t in x if isinstance(x, tuple) else (x,):
             if type(t) in (torch.Tensor, torch.nn.Parameter):
-                keys = torch._C._dispatch_keys(t).raw_repr()  # type: ignore[attr-defined]
+                keys = torch._C._dispatch_keys(t).raw_repr()
                 parts.append(f"{where} {keys} {t.dtype} {tuple(t.shape)} {t.stride()} {t.data_ptr() % 16}")
             elif isinstance(t, torch.Tensor):
                 return None

@@ -195,7 +195,7 @@ class Analysis(Evaluator):
     def compute(self, v: Value) -> str:
         """The float dtype in which a value is computed."""
         t = v.type
-        return (t.compute(self.binding) if hasattr(t, "compute") else f32).name  # type: ignore[union-attr]
+        return (t.compute(self.binding) if isinstance(t, Float) else f32).name
 
     def error(self, v: Value, x: Any, args: list, carried: list) -> Any:
         torch = self.torch
@@ -240,7 +240,8 @@ class Analysis(Evaluator):
             return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
         if v.op == "pow":  # small powers are written as products (`rewrite.py`)
-            own = SMALL_POWERS.get(self.literal(v.args[1]), 2 * own)  # type: ignore[arg-type]
+            power = self.literal(v.args[1])
+            own = 2 * own if power is None else SMALL_POWERS.get(power, 2 * own)
         slack = 2.0 if format_ == "f64" else 1.0  # the exact reading rounds as well
         local = 0 if v.op in EXACT else slack * own * ulp(self.size_of(x, moved), format_)
         if v.op not in EXACT:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)

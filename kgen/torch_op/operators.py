@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import Any
 
 import torch
+from torch._ops import _OpNamespace
 
 from kgen import grad
 from kgen.check import Kernel as Checked
@@ -58,13 +59,13 @@ def operator(kernel: Kernel) -> Any:
     return found
 
 
-class _Namespace(type(getattr(torch.ops, NAMESPACE))):  # type: ignore[misc]
+class _Namespace(_OpNamespace):
     """`torch.ops.kgen`, which registers an operator that another process made when code asks for it.
 
     What torch.compile has cached on disk is loaded without being traced anew, so nobody derives the backward that it calls.
     """
 
-    __module__ = type(getattr(torch.ops, NAMESPACE)).__module__  # operators are found again by it
+    __module__ = _OpNamespace.__module__  # operators are found again by it
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -86,6 +86,7 @@ class _Function(Statements):
             if (found is None or self.is_none(found)) and not self.scout.errors.found:
                 self.scout.errors.add(f"`{node.name}` returns nothing", name.span, help="return the results")
         self.raise_any()
+        assert isinstance(node, ast.FunctionDef)  # a coroutine is refused when its source is read
         results = self.results(found, declared, node)
         self.raise_any()
         header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))

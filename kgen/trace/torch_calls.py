@@ -344,7 +344,7 @@ class TorchCalls(Tracer):
         self.check_operands(shown, row, [x], node)
         at = min(1, len(x.shape) - 1)
         rows = (*x.shape[:at], *x.shape[at + 1 :])
-        if target.shape != rows or is_float(self.type_of(target)):  # type: ignore[arg-type]
+        if target.shape != rows or is_float(self.scout.values[target.id].type):
             raise self.refuse(f"`{shown}` takes a class for each row: an integer tensor {show_shape(rows)}", node)
         smoothing = given["label_smoothing"]
         text = row.all_texts[0 if isinstance(smoothing, Const) and smoothing.value == 0 else 1]
