@@ -51,6 +51,7 @@ class _Expand:
         self.again = 0  # values written once more at a picked place
 
     def let(self, let: Let) -> Let:
+        """A reduction's let in the forms that passes know; any other as it is."""
         name, dims = let.expr.name, let.expr.attrs
         if name == "pick":
             return self.pick(let)

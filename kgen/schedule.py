@@ -190,6 +190,7 @@ def _bits(members: int) -> Iterator[int]:
 
 class _Scheduler:
     def __init__(self, program: Program):
+        """`program` is expanded; its lets are counted once, and nothing is placed yet."""
         self.program = program
         self.defs = program.by_name
         self.states = {s.state for s in program.stores if s.state}
@@ -309,6 +310,8 @@ class _Scheduler:
     # ------------------------------------------------------------------ stages
 
     def plan(self) -> Plan:
+        """The passes: every reduction and gather in a stage, every store in the stage on whose way it lies or a pass of its own,
+        results in place last."""
         gathered = {let.expr.operands[0].name for let in self.program.lets if let.expr.name == "gather"}
         for let in self.program.lets:
             roots = [o.name for o in let.expr.operands]
@@ -410,6 +413,7 @@ class _Scheduler:
             raise too_long(self.program, lets[-1].span, "with those that each reading of a row computes anew")
 
     def build(self, stores: list[Store], stage: _Stage | None, kept: dict[str, Workspace]) -> Pass:
+        """The pass of a stage (None: of stores alone): what it loads, among that what earlier passes `kept`, computes and writes."""
         own = {n.name for n in stage.nodes} if stage else set()
         writes = [*stores, *(Store(n, n, self.defs[n].tensor_dtype, self.defs[n].dims, None) for n in own if n in kept)]
         writes[len(stores) :] = sorted(writes[len(stores) :], key=lambda s: int(s.ref[1:]))

@@ -100,6 +100,7 @@ def spreads_ms(runs: dict[str, Callable[[], Any]], device: str) -> dict[str, Spr
 
 
 def _on_gpu(run: Callable[[], Any]) -> list[float]:
+    """The time of each of many runs, in ms, between events on torch's stream; the caches are flushed before each."""
     import torch
 
     run()
@@ -243,6 +244,7 @@ class _Results:
     """A kernel's calls on some arguments: `runs` by name, `first` the seconds of each first one, `moved` the bytes that one must move."""
 
     def __init__(self, kernel: Kernel, given: dict[str, Any], device: str):
+        """`given` are the kernel's arguments by name, on `device`; the reference's results are computed here."""
         import torch
 
         from kgen.bench.reference import Reference
@@ -264,6 +266,8 @@ class _Results:
         return {k: v.clone() if k in self.state else v for k, v in self.given.items()}
 
     def add_target(self, target: str) -> None:
+        """Run a target once, compare its results with the reference's, and keep it for timing; where it raises or they are wrong,
+        `wrong` says why."""
         from kgen.runtime.kernel import Kernel as Runnable
 
         assert self.reference is not None
@@ -308,6 +312,7 @@ class _Gradients:
     """A kernel's backward passes through autograd, all gradients at once; a first call has the forward in it."""
 
     def __init__(self, kernel: Kernel, given: dict[str, Any], device: str):
+        """`given` are the forward's arguments by name, on `device`; raises `KgenError` where the kernel has no backward."""
         import torch
 
         from kgen.bench.reference import Reference

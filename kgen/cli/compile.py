@@ -34,6 +34,7 @@ def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: boo
     rows: list[tuple[str, ...]] = []
 
     def work(spec: str) -> None:
+        """Write one spec's sources (build them, where asked) and note a row for each file."""
         kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
         from kgen.backends import backend
 

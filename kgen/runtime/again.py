@@ -40,6 +40,7 @@ def first(kernel: Any, args: tuple, kwargs: dict[str, Any], out: Any, target: st
 
 
 def _again(kernel: Any, module: Any, args: tuple, keywords: dict[str, Any]) -> Any:
+    """`first`, with the extension's module and all keywords together; raises where what was kept is not as expected."""
     given = [t for x in (*args, *keywords.values()) for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, torch.Tensor)]
     device = given[0].device if given else None
     if device is None or device.type not in recall.DEVICES or any(t.device != device for t in given):

@@ -160,6 +160,7 @@ class Extension:
         return command
 
     def _advance(self, wait: bool) -> None:
+        """Start the compiler where it was not, and take what it built where it is done (`wait`: when it is done)."""
         if self.process is not None and self.owner != os.getpid():
             self.settled = True  # a fork: the compiler is another process's child
             return
@@ -380,6 +381,7 @@ def learn(calls: Any, plan: Any, given: tuple[tuple, dict[str, Any], Any, str | 
 
 
 def _learn(calls: Any, plan: Any, given: tuple[tuple, dict[str, Any], Any, str | None], tensors: Any, made: Any, call: Any) -> None:
+    """`learn`, which may raise: asks the launcher what it launched, and keeps that in the extension and for other processes."""
     EXTENSION.calls += 1
     if EXTENSION.calls < FEW and plan.device.type not in recall.DEVICES and not EXTENSION.settled:
         return

@@ -263,6 +263,7 @@ class CudaLauncher:
         return found
 
     def _load(self, expression: str, arch: str) -> Function:
+        """A kernel's function by its C++ name, from the cache or compiled now.  Raises `KgenError` with NVRTC's log."""
         key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, identity())).encode()).hexdigest()
         kept = self.lookup(key) if self.lookup else None
         if kept:
@@ -316,6 +317,7 @@ class Launcher:
     """Calls a kernel through NVRTC on torch's CUDA tensors, on torch's current stream; keeps what it compiles in the cache."""
 
     def __init__(self, kernel: Kernel):
+        """Raises `KgenError` where the kernel holds what no schedule covers; nothing is compiled before a call."""
         from kgen.backends import backend
         from kgen.runtime import cache as disk
 

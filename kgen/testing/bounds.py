@@ -126,6 +126,7 @@ class Analysis(Evaluator):
         self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
 
     def results(self) -> list[Bounded]:
+        """Each result's exact value with the bound on what a kernel may give, its last rounding included."""
         values, errors = self.analyse()
         torch = self.torch
         found = []
@@ -147,6 +148,7 @@ class Analysis(Evaluator):
         return found
 
     def analyse(self) -> tuple[list, list]:
+        """The exact value and the error of every value of the kernel, in order; those that nothing reads any more are None."""
         values: list[Any] = []
         errors: list[Any] = []
         last = self.last_uses()
@@ -198,6 +200,8 @@ class Analysis(Evaluator):
         return (t.compute(self.binding) if isinstance(t, Float) else f32).name
 
     def error(self, v: Value, x: Any, args: list, carried: list) -> Any:
+        """How far a computed value may lie from its exact one `x`: what the operands' errors (`carried`) become, and its own
+        rounding.  A float64 tensor that broadcasts to x; None for a number."""
         torch = self.torch
         self.steps = None
         if isinstance(v.type, Number):

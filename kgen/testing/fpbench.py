@@ -49,6 +49,7 @@ class Real:
     """
 
     def __init__(self) -> None:
+        """mpmath's own functions by FPCore's names, in `BITS` bits."""
         self.mp = multiprecision()
         self.mp.prec = BITS
         mp = self.mp
@@ -114,6 +115,8 @@ class Real:
         return value
 
     def apply(self, op: str, values: list[Any]) -> Any:
+        """An operator's real value.  Raises `NoValue` where there is none that f64 could hold, `KgenError` for an operator that
+        is not known."""
         mp = self.mp
         try:
             if op in ("exp", "exp2", "expm1", "sinh", "cosh") and abs(values[0]) > 2000:
@@ -256,6 +259,8 @@ def check(conversion: Conversion, target: str = "cpp", cases: int = 200, seed: i
 
 
 def _check(conversion: Conversion, runnable: Any, dtype: str, target: str, cases: int, seed: int) -> Row:
+    """A row for one dtype of a converted FPCore: the kernel's results against its bound and against the real value.  Raises
+    `KgenError` where no arguments satisfy the precondition."""
     import torch
 
     from kgen.runtime.evaluate import Evaluator

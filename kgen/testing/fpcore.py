@@ -174,6 +174,7 @@ class _Converter:
         return _error(message, node.span, self.source, help)
 
     def run(self) -> Conversion:
+        """The FPCore as a spec.  Raises `KgenError` at the place of what a spec cannot say."""
         items = list(self.node.items[1:])
         symbol = items.pop(0) if items and not items[0].is_list else None
         if not items or not items[0].is_list:
@@ -239,6 +240,7 @@ class _Converter:
         return context
 
     def expression(self, node: Node, env: dict[str, _Piece], context: str) -> _Piece:
+        """An expression as a part of the spec; `env` has what its symbols stand for, `context` is the precision around it."""
         if not node.is_list:
             return self.word(node, env)
         if not node.items or node.items[0].is_list:
@@ -349,6 +351,7 @@ class _Converter:
         return self.applied(node, op, pieces, context)
 
     def applied(self, node: Node, op: str, pieces: list[_Piece], context: str) -> _Piece:
+        """A function or infix operator of these operands, rounded where the context's precision is narrower."""
         pieces = self.floats(self.short(pieces))
         tensors = [p.dtype for p in pieces if p.kind == "float"]
         natural = max(tensors, key=lambda d: WIDTH[d], default="")

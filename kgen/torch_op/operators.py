@@ -171,6 +171,8 @@ def _is_float_number(t: Traits, k: int) -> bool:
 
 
 def _register(t: Traits, name: str) -> Any:
+    """Define the operator `kgen::name` with all that it does (runs, is traced, differentiated, cast under autocast, batched); returns
+    it."""
     kernel = t.kernel
     _library.define(name + schema(t), tags=(torch.Tag.pt2_compliant_tag,))
     op = getattr(getattr(torch.ops, NAMESPACE), name).default

@@ -67,6 +67,8 @@ class Code:
 
     @cached_property
     def _tokens(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        """By places in the text: a token's start to the grouping bracket before it, a token's end to the closing bracket behind
+        it, and a grouping bracket to the one that closes it."""
         starts: dict[int, int] = {}
         closers: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -116,6 +118,8 @@ def _functions(text: str) -> dict[tuple[int, str], ast.FunctionDef | ast.AsyncFu
 
 
 def code_of(function: FunctionType) -> Code:
+    """The source of a function.  Raises `KgenError` for a lambda, a wrapped function or a coroutine, and where its text is not to be
+    had."""
     name = function.__name__
     if name == "<lambda>":
         raise KgenError("a lambda cannot be traced", help="write a function with `def`")

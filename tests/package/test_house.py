@@ -1,7 +1,9 @@
-"""Habits of the code that can be counted: how long a file is, and how often a type checker is told to look away."""
+"""Habits of the code that can be counted: how long a file is, how often a type checker is told to look away, and
+whether long functions have a docstring."""
 
 from __future__ import annotations
 
+import ast
 import io
 import tokenize
 from pathlib import Path
@@ -12,6 +14,8 @@ from tests.conftest import ROOT
 
 MAX_LINES = 600
 MAX_IGNORES = 10
+#: A function of so many lines need not say what goes in and out.
+UNSAID = 15
 #: Files that are longer for now.
 LONGER = {"kgen/backends/cuda.py", "kgen/runtime/fastcall.c", "tests/opinfo/formulas.py"}
 CODE = (".py", ".c", ".jinja", ".cu", ".cuh", ".cpp", ".h", ".k", ".lark")
@@ -36,3 +40,14 @@ def test_types_are_seldom_ignored() -> None:
             if token.type == tokenize.COMMENT and "type: ignore" in token.string:
                 found.append(f"{path.relative_to(ROOT)}:{token.start[0]}")
     assert len(found) <= MAX_IGNORES, found
+
+
+def test_long_functions_say_what_they_do() -> None:
+    """Outside of the backends, which are being rebuilt."""
+    found = []
+    for path in (p for p in files("kgen") if p.suffix == ".py" and "backends" not in p.parts):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= UNSAID:
+                if not ast.get_docstring(node):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not found, found
