@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kgen import hooks
 from kgen.errors import KgenError
+from kgen.version import __version__
 
 if TYPE_CHECKING:
     from kgen.runtime.kernel import Kernel, kernel, load, loads
 
-__version__ = "0.1.0"
 __all__ = ["Kernel", "KgenError", "__version__", "kernel", "load", "loads"]
 
 
@@ -23,3 +24,43 @@ def __getattr__(name: str) -> Any:
 
         return getattr(kernel, name)
     raise AttributeError(f"module 'kgen' has no attribute {name!r}")
+
+
+def _runnable() -> type:
+    from kgen.runtime.kernel import Kernel
+
+    return Kernel
+
+
+def _call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
+    from kgen.torch_op import call
+
+    return call(kernel, args, kwargs, out, target)
+
+
+def _operator(kernel: Kernel) -> Any:
+    from kgen.torch_op import operator
+
+    return operator(kernel)
+
+
+def _module(kernel: Kernel, *args: Any) -> Any:
+    from kgen.torch_op.modules import module
+
+    return module(kernel, *args)
+
+
+def _show(kernel: Kernel, stage: str, target: str, dtypes: dict[str, str], arch: str, backward: bool) -> str:
+    from kgen import show
+
+    checked = kernel.kernel
+    return show.show(checked, stage, target, show.binding(checked, tuple(f"{v}={d}" for v, d in dtypes.items())), arch, backward)
+
+
+def _check(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+    from kgen.testing.against import check
+
+    return check(kernel, *args, **kwargs)
+
+
+hooks.runnable, hooks.call, hooks.operator, hooks.module, hooks.show, hooks.check = _runnable, _call, _operator, _module, _show, _check

@@ -101,6 +101,7 @@ def check(file: File) -> Kernel:
 
 class _Checker(Expressions):
     def kernel(self) -> Kernel:
+        """The checked kernel of the file.  Raises `KgenError` with all independent errors."""
         headers = [s for s in self.file.statements if isinstance(s, Header)]
         if not headers:
             first = next((s.name.span for s in self.file.statements), None)
@@ -160,6 +161,8 @@ class _Checker(Expressions):
         return (d for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
 
     def declare_param(self, p: Param) -> None:
+        """Take a header's parameter into `params`, its dims and dtype variable with it; what is wrong with its name, type or
+        default is an error."""
         name, t = p.name.name, p.type
         if name in self.params:
             self.error(f"parameter `{name}` is declared twice", p.name.span)
@@ -203,6 +206,8 @@ class _Checker(Expressions):
         )
 
     def check_tensor_type(self, t: syntax.Type) -> None:
+        """Hold a tensor's type to what types may be: a known dtype or a variable, dims that are capitalised and not twice there,
+        `...` first."""
         name = t.dtype.name
         if name not in DTYPES and not variable_of(name):
             known = {
@@ -277,6 +282,7 @@ class _Checker(Expressions):
                     self.unknown_function(node)
 
     def declare_results(self, header: Header) -> dict[str, syntax.Result]:
+        """The header's results by name (of a primed one `x'`, so written), their types held to the parameters'."""
         results: dict[str, syntax.Result] = {}
         leading = {d for p in self.params.values() for d in p.dims or () if d == ELLIPSIS}
         for r in header.results:
@@ -321,6 +327,7 @@ class _Checker(Expressions):
             )
 
     def may_assign(self, name: Name, defined: dict[str, Equation], results: dict[str, syntax.Result]) -> bool:
+        """Whether an equation may have this name; an error where it may not."""
         text = name.name
         if text in defined:
             row = self.file.source.place(defined[text].span.start)[0]
@@ -339,6 +346,7 @@ class _Checker(Expressions):
         return False
 
     def finish_result(self, r: syntax.Result, results: dict[str, syntax.Result], defined: dict[str, Equation]) -> ResultDecl | None:
+        """A result with the value that its equation gave it; None, with an error, where its dims or dtype are not the declared ones."""
         name = r.name.name
         if name in self.params:
             return None
@@ -390,6 +398,7 @@ class _Checker(Expressions):
         return None
 
     def check_params_used(self, header: Header, decls: list[ResultDecl]) -> None:
+        """An error for each parameter that no result depends on, unless it alone gives a size or a dtype that is needed."""
         if len(decls) != len(header.results):
             return  # an error already; what follows from it is not the writer's concern
         sized = {str(v.attr) for v in self.values if v.op in ("size", "index")} | {d for r in decls for d in r.dims}

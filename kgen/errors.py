@@ -59,6 +59,7 @@ class Diagnostic:
     help: str = ""
 
     def render(self, source: Source | None) -> str:
+        """The error as it is printed: the message, where `source` is known its place and the line with the words marked, and the help."""
         lines = [f"error: {printed(self.message)}"]
         margin = " "
         if source is not None and self.span is not None:

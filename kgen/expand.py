@@ -51,6 +51,7 @@ class _Expand:
         self.again = 0  # values written once more at a picked place
 
     def let(self, let: Let) -> Let:
+        """A reduction's let in the forms that passes know; any other as it is."""
         name, dims = let.expr.name, let.expr.attrs
         if name == "pick":
             return self.pick(let)
@@ -86,14 +87,14 @@ class _Expand:
         (dim,), (value, index) = let.expr.attrs, let.expr.operands
         at = self.cast(self.build.defs[index.name])
         found = self.at(self.build.defs[value.name], dim, at, {})
-        if found.expr.name == "gather" and not found.dtype.is_float:  # type: ignore[union-attr]
+        if found.expr.name == "gather" and not found.tensor_dtype.is_float:
             return self.build.like(found.expr, found, let.label)
         zero = self.cast(self.build.add(leaf("lit", "0"), INT, (), let.span))
         size = self.cast(self.build.add(leaf("size", dim), INT, (), let.span))
         low = self.build.add(Op("ge", ref(at.name), ref(zero.name)), boolean, at.dims, let.span)
         high = self.build.add(Op("lt", ref(at.name), ref(size.name)), boolean, at.dims, let.span)
         inside = self.build.add(Op("and", ref(low.name), ref(high.name)), boolean, at.dims, let.span)
-        outside = self.build.literal("nan" if let.dtype.is_float else "0", let)  # type: ignore[union-attr]
+        outside = self.build.literal("nan" if let.tensor_dtype.is_float else "0", let)
         return self.build.like(Op("where", ref(inside.name), ref(found.name), ref(outside.name)), let, let.label)
 
     def at(self, let: Let, dim: str, index: Let, done: dict[str, Let]) -> Let:

@@ -80,6 +80,7 @@ class Expressions:
     """The values of one file as they are made; `check.py` adds the header, the results and what holds of them."""
 
     def __init__(self, file: File):
+        """Empty tables for the file's names; values are added as equations are read."""
         self.file = file
         self.errors = Errors(file.source)
         self.constants: dict[int, host.Value] = {}  # the values made of literals alone, integers exactly
@@ -143,6 +144,8 @@ class Expressions:
         return made
 
     def lookup(self, node: Name, env: dict[str, int | None] | None, dims: dict[str, Dims] | None) -> int | None:
+        """The value of a name, by its number; None, with an error, where there is none.  `env` has a helper's arguments and
+        `dims` its dims, both None in an equation."""
         name = node.name
         if env is not None:
             if name in env:
@@ -166,6 +169,7 @@ class Expressions:
         return value
 
     def unknown_name(self, node: Name, env: dict[str, int | None] | None) -> None:
+        """The error for a name without a value, with what was probably meant."""
         name = node.name
         if env is not None:
             self.error(f"`{name}` is not an argument of this helper", node.span, help="a helper sees its own arguments only")
@@ -195,6 +199,7 @@ class Expressions:
         return name in DTYPES or variable_of(name) in self.variables
 
     def unknown_function(self, node: Apply) -> None:
+        """The error for a call of what does not exist, with what was probably meant."""
         known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
         alias = {
             "float": "f32(x)",
@@ -218,6 +223,8 @@ class Expressions:
         )
 
     def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
+        """The value of an operator, cast, reduction or helper applied to values (by number; None where one is wrong already);
+        None where there is none, with an error."""
         op = node.op
         if op == "index" and not node.args:
             return self.index(node, env_dims)
@@ -308,6 +315,7 @@ class Expressions:
         return self.make("index", (), dims[0], i64, dims, node.span)
 
     def call_helper(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
+        """The value of a helper's body for these arguments and dims, expanded in place; None, with an error, where it does not fit."""
         name = node.op
         own = name in self.helpers and self.outside is None  # the prelude's functions see the prelude alone
         helper = self.helpers[name] if own else prelude()[name]
@@ -334,11 +342,12 @@ class Expressions:
         if dims is not None and len(helper.dims) not in (1, len(dims)):
             self.error(f"`{name}` takes {len(helper.dims)} dims, not {len(dims)}", node.head)
             return None
-        if None in args:
+        given = [a for a in args if a is not None]
+        if len(given) < len(args):
             return None
-        if not own and dims is not None and not self.has_dims(node, args[0], dims):  # all of the prelude's reduce over theirs
+        if not own and dims is not None and not self.has_dims(node, self.values[given[0]], dims):  # all of the prelude's reduce over theirs
             return None
-        self.passed |= {str(v.attr) for v in (self.values[a] for a in args if a is not None) if v.op == "param"}
+        self.passed |= {str(v.attr) for v in (self.values[a] for a in given) if v.op == "param"}
         key = (helper, tuple(args), dims)
         if key not in self.memo:
             names: dict[str, Dims] = {}
@@ -368,6 +377,7 @@ class Expressions:
         return made
 
     def reduce(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
+        """The value of a reduction or `pick` over dims; None, with an error, where its operands have not those dims or not that dtype."""
         op = node.op
         wanted = ("x", "t") if op == "pick" else ("x",)
         if dims is None:
@@ -376,15 +386,16 @@ class Expressions:
         if len(args) != len(wanted):
             self.wrong_count(node, op, wanted)
             return None
-        if None in args:
+        given = [a for a in args if a is not None]
+        if len(given) < len(args):
             return None
-        x = self.values[args[0]]  # type: ignore[index]
-        if not self.has_dims(node, args[0], dims):
+        x = self.values[given[0]]
+        if not self.has_dims(node, x, dims):
             return None
         rest = tuple(d for d in x.dims if d not in dims)
         if op == "pick":
-            t = self.values[args[1]]  # type: ignore[index]
-            return self.make(op, (args[0], args[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None  # type: ignore[arg-type]
+            t = self.values[given[1]]
+            return self.make(op, (given[0], given[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None
         rule = REDUCTIONS[op].rule
         if rule == "float" and not is_float(x.type):
             self.error(f"`{op}` needs a float, its operand is {describe(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
@@ -394,11 +405,10 @@ class Expressions:
             return None
         kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
         reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
-        return self.make(op, (args[0],), dims, reduced, rest, node.span)  # type: ignore[arg-type]
+        return self.make(op, (given[0],), dims, reduced, rest, node.span)
 
-    def has_dims(self, node: Apply, operand: int | None, dims: Dims) -> bool:
+    def has_dims(self, node: Apply, x: Value, dims: Dims) -> bool:
         """Whether an operand has the dims that a call reduces it over; an error if not."""
-        x = self.values[operand]  # type: ignore[index]
         for d in dims:
             if d not in x.dims:
                 shown = node.args[0]
@@ -429,6 +439,7 @@ class Expressions:
         return not message
 
     def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
+        """The value of a row of the table applied to values; None, with an error, where their types do not fit."""
         values = [self.values[a] for a in args]
         if row.name in ("div", "floordiv", "mod") and values[1].op == "lit" and exact(str(values[1].attr)) == 0:
             self.error(
@@ -487,6 +498,7 @@ class Expressions:
         return True
 
     def result_type(self, row: Op, node: Apply, values: list[Value]) -> ValueType | None:
+        """The type of a row's result for operands of these types; None, with an error, where the row has none for them."""
         kinds = [(v.type, bool(v.dims)) for v in values]
         shown = (
             node.op

@@ -187,6 +187,8 @@ class _Backward(_Derivative):
         self.given, self.wanted = given, wanted
 
     def built(self, save: bool) -> Backward:
+        """The backward: gradients of `wanted` from the cotangents of `given`, reading from the forward (with `save`) what costs
+        more to compute anew.  Raises `KgenError` where no result moves."""
         kernel = self.kernel
         results = [r for r in kernel.results if r.name in self.given]
         cotangents = {r.name: self.free.fresh(f"d{r.name}") for r in results}
@@ -300,6 +302,7 @@ class _ForwardMode(_Derivative):
         self.given = given
 
     def built(self) -> Forward:
+        """The forward mode: the results' tangents from those of `given`.  Raises `KgenError` where no result moves."""
         kernel = self.kernel
         params = [p for p in kernel.params if p.name in self.given]
         declared = {p.name: Declared(self.free.fresh(f"d{p.name}"), p.dtype, p.dims) for p in params}

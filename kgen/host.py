@@ -256,7 +256,9 @@ def constant(op: str, args: list[Value], kind: Number) -> Value:
     if op == "shl" and b > 64 and a or op == "pow" and b > 64 and abs(a) > 1:
         raise OverflowError
     if op in ("floordiv", "mod"):
-        return _INT[op](*args) if args[1] else args[0] // 0  # type: ignore[operator]
+        if not args[1]:
+            raise ZeroDivisionError("integer division or modulo by zero")
+        return _INT[op](*args)
     if op == "shl":
         return a << b
     if op == "pow":

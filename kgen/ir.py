@@ -103,6 +103,12 @@ class Let:
     def is_number(self) -> bool:
         return isinstance(self.dtype, Number)
 
+    @property
+    def tensor_dtype(self) -> DType:
+        """The dtype of what is no number of the host's."""
+        assert isinstance(self.dtype, DType), self
+        return self.dtype
+
     def __str__(self) -> str:
         kind = (
             self.dtype.kind if isinstance(self.dtype, Number) else show_type(str(self.dtype), self.dims) if self.dims else f"{self.dtype}[]"
@@ -284,7 +290,7 @@ def verify(program: Program) -> Program:
             isinstance(value.dtype, DType) and (value.dtype.kind == s.dtype.kind or value.dtype.is_int and s.dtype.is_int),
             s,
             "a store changes no kind",
-        )  # type: ignore[union-attr]
+        )
         hold(all(d in s.dims for d in value.dims), s, "a value broadcasts to its result's dims")
     return program
 

@@ -43,6 +43,7 @@ class _Lower:
         self.done: dict[int, Let] = {}
 
     def program(self) -> Program:
+        """The kernel's values as lets in their order, conversions between them, then a store for each result."""
         kernel = self.kernel
         labels: dict[int, str] = {}
         for name, number, _ in kernel.equations:
@@ -65,6 +66,8 @@ class _Lower:
         return verify(Program(kernel.name, kernel.signature(), binding, tensors, lets, tuple(stores), kernel.file.source))
 
     def value(self, v: Value, label: str) -> Let:
+        """The let of one value of the kernel, its operands converted to the dtype it is computed in; `label` is the writer's name
+        for it."""
         args = [self.done[a] for a in v.args]
         dtype = compute_dtype(v.type, self.binding)
         if v.op == "param":

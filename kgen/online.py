@@ -41,7 +41,7 @@ def online(program: Program) -> Program:
 
 def _riding(let: Let, build: Builder) -> Let | None:
     """A sum about a maximum anew; None for anything else."""
-    if let.expr.name != "sum" or not let.expr.attrs or not let.dtype.is_float:  # type: ignore[union-attr]
+    if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
         return None
     term = build.defs[let.expr.operands[0].name]
     is_exp = term.expr.name == "exp"

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kgen.check import Kernel
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of
 from kgen.ops import OPS
+from kgen.schedule import Plan, elements
 from kgen.types import DTYPES, DType, f64, is_wide
 
 #: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
@@ -64,13 +64,13 @@ def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str,
     grows: set[str] = set()
     for s in program.stores:
         into.setdefault(s.ref, set()).add(declared[s.result])
-        if not program.by_name[s.ref].dtype.is_float:  # type: ignore[union-attr]
+        if not program.by_name[s.ref].tensor_dtype.is_float:
             grows.add(s.ref)
     for let in reversed(program.lets):
         ends, calm = into.get(let.name, set()), let.name not in grows
         rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.is_float and let.dtype.bits == 16
         if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
-            ends, calm = {let.generic.lstrip("=") or let.dtype.name}, True  # type: ignore[union-attr]
+            ends, calm = {let.generic.lstrip("=") or let.tensor_dtype.name}, True
         for k, o in enumerate(let.expr.operands):
             into.setdefault(o.name, set()).update(ends)
             if not calm or not _keeps(let, k, program.by_name, signs):
@@ -160,7 +160,7 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
     return False
 
 
-def forms(plan: Any, kernel: Kernel) -> dict[str, tuple[str, str]]:
+def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
     """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough" or "fused", that
     dtype)."""
     ordered, defs = _ordered(plan.program.lets), plan.program.by_name
@@ -206,11 +206,6 @@ def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int 
         if term.expr.name == "mul" and not term.label and uses[o.name] == 1 and term.dtype is let.dtype and term.generic == let.generic:
             return k
     return None
-
-
-def elements(p: Any) -> list[Let]:
-    """The lets that a pass computes for each of its elements, those of several readings several times."""
-    return [let for f in p.phases if f.element for let in f.lets] if hasattr(p, "phases") else [let for let in p.lets if let.dims]
 
 
 def _short(dtype: str) -> int:

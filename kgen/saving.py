@@ -55,6 +55,8 @@ class _Graph:
                 self.left[b][a] += amount
 
     def _way(self, source: int, sink: int) -> list[tuple[int, int]] | None:
+        """A shortest way from `source` to `sink` on which there is room left, as its edges from the last to the first; None where
+        there is none."""
         before: dict[int, int] = {source: source}
         todo = deque([source])
         while todo:

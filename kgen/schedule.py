@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kgen.check import Kernel
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.online import online
 from kgen.ops import OPS, RIDERS
-from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE, elements, forms
-from kgen.types import Dims, DType
+from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
 MAX_NUMBER = 100
@@ -48,12 +46,11 @@ class Workspace:
 
     def dtype(self, binding: dict[str, str]) -> str:
         """Its dtype for dtype variables bound by name (`{"T": "bf16"}`)."""
-        assert isinstance(self.let.dtype, DType)
         if self.let.generic.startswith("="):
             return binding[self.let.generic[1:]]
         if self.let.generic:
             return "f64" if any(binding[v] == "f64" for v in self.let.generic.split("+")) else "f32"
-        return self.let.dtype.name
+        return self.let.tensor_dtype.name
 
 
 @dataclass(frozen=True)
@@ -130,14 +127,28 @@ class Plan:
     workspaces: tuple[Workspace, ...] = ()
 
 
-def schedule(program: Program, riding: bool = False) -> Plan:
-    """The passes of a program, as few as what feeds what and the dims allow; results in place are written when all have read.
+def elements(p: Pass) -> list[Let]:
+    """The lets that a pass computes for each of its elements, those of several readings several times."""
+    return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
 
-    `riding` lets sums about a maximum be made with it (`online.py`), for backends that know how.  Raises `KgenError` at the operation
-    with which the passes together have more than `MAX_OPERATIONS`.
+
+def expanded(program: Program, riding: bool = False) -> Program:
+    """The program in the operations that passes are made of: reductions as `expand` leaves them; with `riding`, for backends that know
+    how, sums about a maximum that are made with it (`online.py`)."""
+    return online(expand(program)) if riding else expand(program)
+
+
+def planned(program: Program) -> Plan:
+    """The passes of an expanded program, as few as what feeds what and the dims allow; results in place are written when all have read.
+
+    Raises `KgenError` at the operation with which the passes together have more than `MAX_OPERATIONS`.
     """
-    program = expand(program)
-    return _Scheduler(online(program) if riding else program).plan()
+    return _Scheduler(program).plan()
+
+
+def schedule(program: Program, riding: bool = False) -> Plan:
+    """`planned` of a program that is expanded on the way."""
+    return planned(expanded(program, riding))
 
 
 def verified(plan: Plan) -> Plan:
@@ -176,7 +187,7 @@ class _Cone(NamedTuple):
     nodes: int = 0
     stored: int = 0
 
-    def __or__(self, other: _Cone) -> _Cone:  # type: ignore[override]
+    def joined(self, other: _Cone) -> _Cone:
         return _Cone(self.lets | other.lets, self.nodes | other.nodes, self.stored | other.stored)
 
 
@@ -189,6 +200,7 @@ def _bits(members: int) -> Iterator[int]:
 
 class _Scheduler:
     def __init__(self, program: Program):
+        """`program` is expanded; its lets are counted once, and nothing is placed yet."""
         self.program = program
         self.defs = program.by_name
         self.states = {s.state for s in program.stores if s.state}
@@ -228,9 +240,9 @@ class _Scheduler:
         """The cone of a let that is computed from its operands, whose cones are known."""
         found = _Cone(1 << self.at[let.name])
         for o in let.expr.operands:
-            found |= self.cones[self.at[o.name]]
+            found = found.joined(self.cones[self.at[o.name]])
         if let.expr.name == "gather" and (of := self.defs[let.expr.operands[0].name]).expr.name != "load":
-            found |= _Cone(stored=1 << self.at[of.name])
+            found = found.joined(_Cone(stored=1 << self.at[of.name]))
         return found
 
     def cone_at(self, stage: _Stage | None, name: str) -> _Cone:
@@ -322,6 +334,8 @@ class _Scheduler:
     # ------------------------------------------------------------------ stages
 
     def plan(self) -> Plan:
+        """The passes: every reduction and gather in a stage, every store in the stage on whose way it lies or a pass of its own,
+        results in place last."""
         gathered = {let.expr.operands[0].name for let in self.program.lets if let.expr.name == "gather"}
         for let in self.program.lets:
             roots = [o.name for o in let.expr.operands]
@@ -423,8 +437,9 @@ class _Scheduler:
             raise too_long(self.program, lets[-1].span, "with those that each reading of a row computes anew")
 
     def build(self, stores: list[Store], stage: _Stage | None, kept: dict[str, Workspace]) -> Pass:
+        """The pass of a stage (None: of stores alone): what it loads, among that what earlier passes `kept`, computes and writes."""
         own = {n.name for n in stage.nodes} if stage else set()
-        writes = [*stores, *(Store(n, n, self.defs[n].dtype, self.defs[n].dims, None) for n in own if n in kept)]  # type: ignore[arg-type]
+        writes = [*stores, *(Store(n, n, self.defs[n].tensor_dtype, self.defs[n].dims, None) for n in own if n in kept)]
         writes[len(stores) :] = sorted(writes[len(stores) :], key=lambda s: int(s.ref[1:]))
         lets = []
         for let in self.program.lets:
@@ -436,7 +451,7 @@ class _Scheduler:
         values = tuple(let for let in lets if not let.is_number)
         loaded = {let.expr.attrs[0] for let in values if let.expr.name == "load"}
         tensors = [t for t in self.program.tensors if t.name in loaded]
-        tensors += [Tensor(w.name, w.let.dtype, w.dims) for w in kept.values() if w.name in loaded]  # type: ignore[arg-type]
+        tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
         scalars = []
         for let in values:
             if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
@@ -453,7 +468,7 @@ class _Scheduler:
             node = next(n for n in stage.nodes)
             rows, inner = node.dims, self.along(stage)
         else:
-            rows, inner = (stores[0].dims if stores else stage.nodes[0].dims), ()  # type: ignore[union-attr]
+            rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
         return Reduce(rows, inner, *common, _phases(frozenset(inner), values, tuple(writes), defs, self.spend))
 
     def along(self, stage: _Stage) -> Dims:
@@ -547,45 +562,3 @@ def _ordered(passes: list[Pass]) -> list[Pass]:
         ordered.append(ready)
         passes = [p for p in passes if p is not ready]
     return ordered
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a program takes per element of its largest passes, by count: bytes read and written (operands that
-    broadcast are not counted: they stay in a cache), arithmetic and special-function instructions in f32."""
-
-    read: int
-    written: int
-    instructions: int
-    special: int
-
-
-def cost(plan: Plan, kernel: Kernel | None = None) -> Cost:
-    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  With its kernel, operators are
-    counted in the forms that the precision planner gives them for the plan's dtypes."""
-    most = max(len(p.dims) for p in plan.passes)
-    passes = [p for p in plan.passes if len(p.dims) == most]
-    found = forms(plan, kernel) if kernel else {}
-    binding = {name: dtype.name for name, dtype in plan.program.binding}
-
-    def work(let: Let) -> tuple[int, int]:
-        form, decides = found.get(let.name, ("", ""))
-        decides = binding.get(decides, decides)
-        form = "" if decides not in ("f16", "bf16") else "brief" if decides == "f16" else form
-        return OPS[let.expr.name].cost_of(form)
-
-    done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]
-    done += [(1, 0) for p in passes if isinstance(p, Reduce) for f in p.phases for _ in f.reductions]
-    return Cost(
-        sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
-        sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
-        sum(c[0] for c in done),
-        sum(c[1] for c in done),
-    )
-
-
-def predicted_bound(c: Cost) -> str:
-    """What bounds a pass: memory, or arithmetic and by how much (its instructions over those that fit under its bytes)."""
-    moved = max(1, c.read + c.written)
-    over = max(c.special / (SPECIAL_PER_BYTE * moved), c.instructions / (OTHER_PER_BYTE * moved))
-    return "memory" if over <= 1 else f"arithmetic, {over:.1f} x memory"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from kgen import grad, mathematics, typeset
+from dataclasses import fields, is_dataclass
+
+from kgen import grad, mathematics, pipeline, typeset
 from kgen.check import Kernel
+from kgen.cost import cost, predicted_bound
 from kgen.errors import KgenError
-from kgen.lower import lower
-from kgen.rewrite import rewrite
-from kgen.schedule import Plan, Reduce, cost, predicted_bound, schedule
+from kgen.schedule import Plan, Reduce
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
-from kgen.types import VARIABLE, Binding, f32, resolve
+from kgen.types import DTYPES, VARIABLE, Binding, f32, resolve
 
 
 def binding(kernel: Kernel, chosen: tuple[str, ...]) -> Binding:
@@ -40,14 +41,25 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
         return to_spec(kernel)
     if stage == "syntax":
         return syntax_tree(kernel)
-    if stage == "program":
-        return f"{rewrite(lower(kernel, bound))}\n"
     if stage == "math":
         return mathematics.mathematics(kernel.file)
-    if stage == "schedule":
-        return schedules(kernel, bound)
+    if stage == "lowered":
+        return f"{pipeline.lowered(kernel, bound)}\n"
+    if stage == "program":
+        return f"{pipeline.program(kernel, bound)}\n"
     from kgen.backends import backend
+    from kgen.backends.base import Render
+    from kgen.backends.names import bare
 
+    rides = backend(target).rides
+    if stage == "expanded":
+        return f"{pipeline.expanded(kernel, bound, rides)}\n"
+    if stage == "schedule":
+        return schedules(kernel, bound, rides)
+    if stage == "precision":
+        return precision(kernel, bound, rides) if backend(target).has_forms else f"{target}: every operator in its accurate form\n"
+    if stage == "units":
+        return bare("".join(f"{line}\n" for unit in Render(backend(target), kernel).units() for line in _tree(unit, 0)))
     source = backend(target).render(kernel)
     if stage == "source":
         return source
@@ -58,8 +70,8 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
 
 def choice(kernel: Kernel, made: grad.Backward, bound: Binding) -> str:
     """What the planner chose for a backward, with the bytes that its forward writes for it, beside computing everything anew."""
-    anew = schedule(rewrite(lower(grad.backward(kernel, save=False).kernel, bound)))
-    here = schedule(rewrite(lower(made.kernel, bound)))
+    anew = pipeline.plan(grad.backward(kernel, save=False).kernel, bound)
+    here = pipeline.plan(made.kernel, bound)
     declared = {r.name: r for r in made.forward.results}
     lines = list(made.notes)
     for name in made.saved:
@@ -75,7 +87,7 @@ def choice(kernel: Kernel, made: grad.Backward, bound: Binding) -> str:
 def _readings(plan: Plan) -> tuple[int, int]:
     """How often rows are gone through, and the bytes that an element takes where rows stay on the chip."""
     rows = [p for p in plan.passes if isinstance(p, Reduce) and p.inner]
-    c = cost(plan)
+    c = cost(plan, {})
     return max((p.readings for p in rows), default=1), c.read + c.written
 
 
@@ -105,10 +117,9 @@ def syntax_tree(kernel: Kernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def schedules(kernel: Kernel, bound: Binding) -> str:
-    """The passes over memory: what each reads, takes and writes, and what it costs an element."""
-    program = rewrite(lower(kernel, bound))
-    plan = schedule(program)
+def schedules(kernel: Kernel, bound: Binding, rides: bool) -> str:
+    """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` is the backend's."""
+    plan = pipeline.plan(kernel, bound, rides)
     kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
     lines = []
     for k, p in enumerate(plan.passes):
@@ -130,8 +141,31 @@ def schedules(kernel: Kernel, bound: Binding) -> str:
             lines.append(f"  {each} operations an element, {once} a row")
         else:
             lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
-    c = cost(plan, kernel)
+    c = pipeline.cost(kernel, bound, rides)
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     lines.append(f"predicted bound: {predicted_bound(c)}")
     return "\n".join(lines) + "\n"
+
+
+def precision(kernel: Kernel, bound: Binding, rides: bool) -> str:
+    """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
+    it is for the dtypes chosen."""
+    defs = pipeline.plan(kernel, bound, rides).program.by_name
+    lines = []
+    for name, (form, decides) in pipeline.forms(kernel, bound, rides).items():
+        short = bound.get(decides, DTYPES.get(decides, f32)).bits == 16
+        lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {defs[name]}")
+    return "\n".join(lines or ["every operator in its accurate form"]) + "\n"
+
+
+def _tree(x: object, depth: int, name: str = "") -> list[str]:
+    """A record as text, a field a line, what it holds indented below; fields that hold nothing are left out."""
+    head = "  " * depth + (f"{name}: " if name else "")
+    if is_dataclass(x) and type(x).__str__ is object.__str__:
+        held = [(f.name, getattr(x, f.name)) for f in fields(x)]
+        inner = [line for own, value in held if value not in ((), "", None, False) for line in _tree(value, depth + 1, own)]
+        return [head + type(x).__name__, *inner]
+    if isinstance(x, tuple) and (name == "lines" or any(is_dataclass(y) for y in x)):
+        return [head.rstrip(), *(line for y in x for line in _tree(y, depth + 1))]
+    return [head + (", ".join(map(str, x)) if isinstance(x, tuple) else str(x))]

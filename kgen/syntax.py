@@ -180,6 +180,8 @@ class _Lines:
         return token
 
     def process(self, stream: Iterator) -> Iterator:
+        """The words of a spec without the line ends inside brackets.  Raises `KgenError` at a bracket that does not meet its
+        like, and where there are too many."""
         open_brackets: list = []
         count = 0
         self.last = self.previous = None
@@ -367,6 +369,7 @@ def parse(text: str, name: str = "<text>") -> File:
 
 
 def _check_characters(source: Source) -> None:
+    """Raises `KgenError` at the first character that no spec has, and at names and numbers that are too long."""
     for match in re.finditer(r"#[^\n]*|([^\x00-\x7f]+)|([\x00-\x08\x0b\x0e-\x1f\x7f])", source.text):
         if match.group(1) or match.group(2):
             if match.group(2):
@@ -461,6 +464,8 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
 
 
 def _wanted(accepts: set[str]) -> str:
+    """What could stand at the place of an error, in words ("expected a name or `(`"), from the parser's names for it; "" where that
+    says nothing."""
     words = {
         "NAME": "a name",
         "NUMBER": "a number",

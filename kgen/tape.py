@@ -97,6 +97,7 @@ class Tape(Expressions):
         return self.exact_values[v]
 
     def exact_of(self, op: str, args: tuple[int, ...]) -> Fraction | None:
+        """The exact value of an operator on numbers that are known (a bool as 0 or 1); None where one is not, or the operator has none."""
         numbers = [self.exact_values[a] if a in self.exact_values else self.known(a) for a in args]
         if not numbers or None in numbers:
             return None

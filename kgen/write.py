@@ -129,6 +129,7 @@ class _Writer:
         self.lengths[v] = sum(self.lengths[a] + 3 for a in value.args) + len(str(value.attr if value.op in ("lit", "const") else value.op))
 
     def spelled(self, value: Value, args: list[Expr]) -> Expr:
+        """The node of a value applied to its operands' nodes."""
         op, attr = value.op, value.attr
 
         def call(name: str, args: list[Expr], dims: Iterable[str] | None = None) -> Expr:

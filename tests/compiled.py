@@ -19,7 +19,7 @@ import torch
 import kgen
 from kgen.runtime import driver, nvrtc, toolchain
 from kgen.runtime.arguments import bind
-from kgen.runtime.kernel import _Triton
+from kgen.runtime.launchers import Triton
 
 ARCH = "sm_90"
 TARGETS = ("cuda", "triton")
@@ -50,8 +50,8 @@ class Launchers:
         return made
 
     @cached_property
-    def triton(self) -> _Triton:
-        return _Triton(self.kernel.kernel)
+    def triton(self) -> Triton:
+        return Triton(self.kernel.kernel)
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from kgen import __version__
+from kgen import pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
 from kgen.backends.text import Text, comment, fill
@@ -22,13 +22,11 @@ from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.lower import lower
 from kgen.ops import OPS, RIDERS
-from kgen.precision import forms
 from kgen.resources import resource
-from kgen.rewrite import rewrite
-from kgen.schedule import Map, Reduce, schedule
+from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
+from kgen.version import __version__
 
 
 class Backend:
@@ -184,10 +182,9 @@ class Render:
     def __init__(self, backend: Backend, kernel: Kernel, only: dict[str, str] | None = None):
         self.backend, self.kernel, self.only = backend, kernel, only or {}
         bindings = kernel.bindings()
-        self.program = rewrite(lower(kernel, bindings[0]))
-        self.plan = schedule(self.program, backend.rides)
+        self.plan = pipeline.plan(kernel, bindings[0], backend.rides)
         self.program, self.passes = self.plan.program, self.plan.passes
-        self.forms = forms(self.plan, kernel) if backend.has_forms else {}
+        self.forms = pipeline.forms(kernel, bindings[0], backend.rides) if backend.has_forms else {}
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= _row_names(backend)
@@ -290,7 +287,7 @@ class Render:
     @staticmethod
     def kept_dtype(let: Let) -> str:
         """A workspace's dtype as the templates see it: a dtype's name, or the generic name of what it is computed in."""
-        return let.generic or let.dtype.name  # type: ignore[union-attr]
+        return let.generic or let.tensor_dtype.name
 
     def outputs(self, stores: tuple[Store, ...], values: dict[str, str], defs: dict[str, Let]) -> tuple[Tensor, ...]:
         """What a pass writes, each with the text of its value."""
@@ -418,7 +415,7 @@ class Render:
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names).text
                 note = self.note(s.number)
-            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.dtype.name, None, text, note, _number_dtype(s.number)))  # type: ignore[union-attr]
+            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.tensor_dtype.name, None, text, note, _number_dtype(s.number)))
         return tuple(made)
 
     def note(self, let: Let) -> str:

@@ -86,7 +86,7 @@ class Body:
         spell = row.spell(self.backend.name, form)
         kind = operands[1 if row.rule == "where" else 0].dtype.kind  # type: ignore[union-attr]
         last = operands[-1]
-        unsigned = "u64" if last.dtype.bits == 64 else "u32"  # type: ignore[union-attr]
+        unsigned = "u64" if last.tensor_dtype.bits == 64 else "u32"
         types = {"F": self.render.type_of(last), "U": unsigned, "B": self.render.storage(decides) if form else ""}
         text = fill(spell, kind, [self.text[o.name] for o in operands], types)
         if isinstance(let.dtype, DType) and let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift"):
@@ -109,9 +109,9 @@ class Body:
         text = number.expr.attrs[0]
         special = text in ("inf", "-inf", "nan")
         value = text if special else exact(text)
-        if not let.dtype.is_float:  # type: ignore[union-attr]
-            value = Fraction(host.to_dtype(float(value) if number.dtype == FLOAT else int(value), let.dtype))  # type: ignore[arg-type]
-        return self.backend.literal(value, let.dtype, self.render.type_of(let))  # type: ignore[arg-type]
+        if not let.tensor_dtype.is_float:
+            value = Fraction(host.to_dtype(float(value) if number.dtype == FLOAT else int(value), let.tensor_dtype))
+        return self.backend.literal(value, let.tensor_dtype, self.render.type_of(let))
 
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case

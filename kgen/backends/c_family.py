@@ -284,7 +284,7 @@ class CFamily(Backend):
     @staticmethod
     def doubles(render: Render) -> bool:
         """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
-        named = {let.dtype.name for let in render.program.lets if not let.is_number and not let.generic}  # type: ignore[union-attr]
+        named = {let.tensor_dtype.name for let in render.program.lets if not let.is_number and not let.generic}
         stored = {r.dtype for r in render.kernel.results}
         narrow = bool((named | stored) & {"f16", "bf16"}) and bool(render.variables)  # which a variable that is f64 meets
         return "f64" in named or len(render.variables) > 1 or narrow

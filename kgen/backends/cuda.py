@@ -111,7 +111,7 @@ class RowLayout:
 
 def _stored(s: Scalar) -> bool:
     """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
-    return s.let.generic.startswith("=") or s.let.dtype.is_float and s.let.dtype.bits == 16  # type: ignore[union-attr]
+    return s.let.generic.startswith("=") or s.let.tensor_dtype.is_float and s.let.tensor_dtype.bits == 16
 
 
 def _passed(s: Scalar, binding: dict[str, str]) -> str:
@@ -119,7 +119,7 @@ def _passed(s: Scalar, binding: dict[str, str]) -> str:
         return "i64" if s.number.dtype == INT else "f64"
     if s.let.generic:
         return "f64" if any(binding[v] == "f64" for v in s.let.generic.split("+")) else "f32"
-    return s.let.dtype.name  # type: ignore[union-attr]
+    return s.let.tensor_dtype.name
 
 
 class Cuda(CFamily):

@@ -186,6 +186,8 @@ def time_task(task: Task, targets: Sequence[str], peers: Sequence[str], device: 
 
 @torch.no_grad()
 def _time(task: Task, found: Found, targets: Sequence[str], peers: Sequence[str], device: str, scale: Fraction) -> None:
+    """Time a task's kernel (`kgen` and each of `targets`) beside the peers, inputs made `scale` as large, into `found`: what raises
+    or computes something else than the task's formula is told there, and not timed."""
     from kgen.runtime.kernel import load
 
     kernel = load(task.name)

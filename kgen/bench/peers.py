@@ -94,7 +94,8 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
         elif v.op == "pick":
             made.append(graph.call_method("gather", (args[0], order.index(v.attr[0]) - len(order), args[1])))
         elif v.op in REDUCTIONS and v.attr:
-            made.append(reduced(v.op, args[0], v.attr))  # type: ignore[arg-type]
+            assert isinstance(v.attr, tuple)
+            made.append(reduced(v.op, args[0], v.attr))
         elif v.op == "cast":
             made.append(graph.call_method("to", (args[0], dtype(attr))))
         elif isinstance(v.type, Number) and v.op in OPS and not any(isinstance(a, fx.Node) for a in args):

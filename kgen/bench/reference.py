@@ -28,6 +28,8 @@ class Reference:
     """The results of `kernel` on `given`: computed in f32 (f64 for f64) and rounded once, as kernels do."""
 
     def __init__(self, kernel: Kernel, given: dict[str, Any]):
+        """`given` are the kernel's arguments by name.  The formula's own results are computed here once, in pieces along a dim
+        where the tensors are large."""
         self.kernel = kernel
         whole = Evaluator(kernel, given)
         dtypes = [whole.dtype(r.dtype) for r in kernel.results]

@@ -100,6 +100,7 @@ def spreads_ms(runs: dict[str, Callable[[], Any]], device: str) -> dict[str, Spr
 
 
 def _on_gpu(run: Callable[[], Any]) -> list[float]:
+    """The time of each of many runs, in ms, between events on torch's stream; the caches are flushed before each."""
     import torch
 
     run()
@@ -144,13 +145,12 @@ def copying(moved: int, device: str) -> Callable[[], Any]:
 
 def predicted(kernel: Kernel, dtype: str) -> dict[str, Any]:
     """What the program says of an element, by count: bytes read and written, special-function and other instructions, and what bounds
-    it (`kgen.schedule.predicted_bound`), its dtype variables all being `dtype`."""
-    from kgen.lower import lower
-    from kgen.rewrite import rewrite
-    from kgen.schedule import cost, predicted_bound, schedule
+    it (`kgen.cost.predicted_bound`), its dtype variables all being `dtype`."""
+    from kgen import pipeline
+    from kgen.cost import cost, predicted_bound
     from kgen.types import DTYPES
 
-    found = cost(schedule(rewrite(lower(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])))))
+    found = cost(pipeline.plan(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])), {})
     instructions = {"special": found.special, "other": found.instructions}
     return {"read": found.read, "written": found.written, **instructions, "bound": predicted_bound(found)}
 
@@ -244,6 +244,7 @@ class _Results:
     """A kernel's calls on some arguments: `runs` by name, `first` the seconds of each first one, `moved` the bytes that one must move."""
 
     def __init__(self, kernel: Kernel, given: dict[str, Any], device: str):
+        """`given` are the kernel's arguments by name, on `device`; the reference's results are computed here."""
         import torch
 
         from kgen.bench.reference import Reference
@@ -265,6 +266,8 @@ class _Results:
         return {k: v.clone() if k in self.state else v for k, v in self.given.items()}
 
     def add_target(self, target: str) -> None:
+        """Run a target once, compare its results with the reference's, and keep it for timing; where it raises or they are wrong,
+        `wrong` says why."""
         from kgen.runtime.kernel import Kernel as Runnable
 
         assert self.reference is not None
@@ -309,6 +312,7 @@ class _Gradients:
     """A kernel's backward passes through autograd, all gradients at once; a first call has the forward in it."""
 
     def __init__(self, kernel: Kernel, given: dict[str, Any], device: str):
+        """`given` are the forward's arguments by name, on `device`; raises `KgenError` where the kernel has no backward."""
         import torch
 
         from kgen.bench.reference import Reference

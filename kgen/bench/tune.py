@@ -86,9 +86,12 @@ def shown(step: Step | None) -> str:
 def kinds(kernel: Kernel) -> dict[str, list[int]]:
     """The kinds of a kernel's passes over rows, and which of its passes they are; none where it has no rows."""
     from kgen.backends import backend
+    from kgen.backends.cuda import Cuda
 
     found: dict[str, list[int]] = {}
-    for k, unit in enumerate(backend("cuda").layout(kernel)):  # type: ignore[attr-defined]
+    target = backend("cuda")
+    assert isinstance(target, Cuda)
+    for k, unit in enumerate(target.layout(kernel)):
         if isinstance(unit, nvrtc.RowLayout):
             found.setdefault(tuned.kind(any(o.kept for o in unit.operands), unit.reductions), []).append(k)
     return found
@@ -97,7 +100,9 @@ def kinds(kernel: Kernel) -> dict[str, list[int]]:
 @contextmanager
 def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
     """Within it, what is planned has this ladder for passes of a kind; gives the plans that were made."""
-    ladders, cached, plans = tuned.ladders, rows.cached, list[rows.RowPlan]()
+    from unittest import mock
+
+    ladders, plans = tuned.ladders, list[rows.RowPlan]()
 
     def noted(*args: Any) -> rows.RowPlan | None:
         made = rows.plan(*args)
@@ -105,12 +110,9 @@ def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
             plans.append(made)
         return made
 
-    tuned.ladders = lambda arch: {**ladders(arch), kind: ladder}  # type: ignore[assignment]
-    rows.cached = noted  # type: ignore[assignment]
-    try:
+    changed = mock.patch.object(tuned, "ladders", lambda arch: {**ladders(arch), kind: ladder})
+    with changed, mock.patch.object(rows, "cached", noted):
         yield plans
-    finally:
-        tuned.ladders, rows.cached = ladders, cached
 
 
 # ---------------------------------------------------------------------------------------------------------- measuring
@@ -157,18 +159,16 @@ class Trial:
 
     def plans(self, kind: str, units: Sequence[int], ladder: tuple[Step, ...]) -> tuple[tuple[rows.RowPlan, ...], list[str]]:
         """How passes would be walked with a ladder, and the names of the functions that takes; nothing is compiled."""
+        from unittest import mock
+
         names: list[str] = []
 
         def note(expression: str, arch: str) -> Any:
             names.append(expression)
 
-        self.launcher.run.function = note  # type: ignore[method-assign, assignment]
-        try:
-            with forced(kind, ladder) as plans:
-                for k in units:
-                    self.launcher.prepared(k, self.call, self.tensors, self.index)
-        finally:
-            del self.launcher.run.function
+        with mock.patch.object(self.launcher.run, "function", note), forced(kind, ladder) as plans:
+            for k in units:
+                self.launcher.prepared(k, self.call, self.tensors, self.index)
         return tuple(plans), names
 
     def compile(self, names: Iterable[str]) -> None:
@@ -342,6 +342,7 @@ def tune(
         if not passes:
             raise KgenError(f"{kernel.name} has no pass over rows: there is nothing to tune", help="`softmax` is a spec that has one")
         work += [(kernel, d, n, passes) for d in (dtypes if kernel.variables else dtypes[:1]) for n in lengths]
+    trial: Trial | None = None
     for number, (kernel, dtype, row, passes) in enumerate(work):
         tell(number, len(work), f"{kernel.name} {dtype} in rows of {row:,}")
         try:
@@ -355,6 +356,6 @@ def tune(
             raise
         except Exception as error:  # out of memory, mostly
             fail(f"error: {kernel.name} {dtype} in rows of {row:,}: {timing.reason(error)}")
-        trial = None  # type: ignore[assignment]  # its memory is the next one's
+        trial = None  # its memory is the next one's
         free(device)
     return found

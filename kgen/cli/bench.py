@@ -113,6 +113,7 @@ def bench(
         )
 
     def measure() -> None:
+        """Measure what the options ask for and print a row as soon as it is there."""
         if kernelbench:
             from kgen.bench import kernelbench as tasks
 

@@ -34,6 +34,7 @@ def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: boo
     rows: list[tuple[str, ...]] = []
 
     def work(spec: str) -> None:
+        """Write one spec's sources (build them, where asked) and note a row for each file."""
         kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
         from kgen.backends import backend
 
@@ -63,14 +64,10 @@ def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: boo
 
 
 def _compiled_row(kernel: Kernel, path: Path, source: str) -> tuple[str, ...]:
-    from kgen.lower import lower
-    from kgen.rewrite import rewrite
-    from kgen.schedule import cost, predicted_bound, schedule
+    from kgen import pipeline
+    from kgen.cost import predicted_bound
 
-    figures = []
-    for binding in kernel.bindings():
-        program = rewrite(lower(kernel, binding))
-        figures.append(cost(schedule(program), kernel))
+    figures = [pipeline.cost(kernel, binding) for binding in kernel.bindings()]
     low, high = min(f.read for f in figures), max(f.read for f in figures)
     out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
     return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))

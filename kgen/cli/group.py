@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kgen import __version__
 from kgen.errors import KgenError
+from kgen.version import __version__
 
 if TYPE_CHECKING:
     from kgen.check import Kernel

@@ -142,6 +142,7 @@ def _declared(p: Parameter) -> str:
 
 
 def _match(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by parameter, defaults filled in.  Raises `KgenError` for too many, unknown, doubled and missing ones."""
     if len(args) > len(kernel.params):
         raise _wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.signature())
     given = dict(zip((p.name for p in kernel.params), args, strict=False))
@@ -195,6 +196,8 @@ def number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
 
 
 def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[str, str]:
+    """What each dtype variable stands for (`{"T": "bf16"}`), by the tensors' dtypes.  Raises `KgenError` where one is not the
+    declared, or two of one variable differ."""
     binding: dict[str, str] = {}
     first: dict[str, str] = {}
     floats = [d.name for d in VARIABLE]
@@ -233,6 +236,8 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
 
 
 def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[str, int], tuple[int, ...]]:
+    """The size of each named dim, and the shape that `...` stands for, broadcast over the tensors.  Raises `KgenError` where two
+    tensors disagree."""
     sizes: dict[str, int] = {}
     first: dict[str, str] = {}
     batch: tuple[int, ...] = ()
@@ -271,6 +276,8 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None
 
 
 def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], out: Any, alone: bool) -> None:
+    """Fill in the call's results: a state's tensor, one of `out`, or a new one; `alone` says that a pass reads only the element it
+    writes.  Raises `KgenError` where one cannot be written, or overlaps what is read."""
     fresh = [r for r in kernel.results if r.state is None]
     if out is not None:
         outs = (out,) if not isinstance(out, (tuple, list)) else tuple(out)
@@ -332,6 +339,8 @@ def _allocate(call: Call, r: ResultDecl, tensors: list[tuple[Parameter, Any]]) -
 
 
 def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
+    """One of `out`, checked against the result's shape, dtype and device (an empty tensor is resized).  Raises `KgenError` where it
+    does not fit."""
     import torch
 
     if not isinstance(out, torch.Tensor):

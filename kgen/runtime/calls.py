@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kgen.check import Kernel
-from kgen.runtime import arguments, fast
+from kgen.runtime import arguments, fast, memory
 from kgen.runtime.arguments import Call
-from kgen.runtime.memory import LARGE, advise
+from kgen.runtime.memory import LARGE
 
 if TYPE_CHECKING:
     from kgen.runtime.kernel import Kernel as Runnable
@@ -32,10 +32,8 @@ _ABSENT = object()  # a number that has no default and was not given
 
 QUICK = 1 << 16  # bytes: while a kernel walks over more than this on the CPU, other threads run Python
 
-try:  # what inductor's code allocates with: a third of torch.empty_strided's time
-    from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
-except ImportError:
-    _empty_strided_cpu = None
+#: What inductor's code allocates with: a third of torch.empty_strided's time.
+_empty_strided_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
 
 
 @dataclass(slots=True, eq=False)
@@ -133,7 +131,7 @@ class Calls:
         made = []
         for shape, strides, dtype, large in plan.makes:
             tensor = plan.empty(shape, strides, dtype)
-            made.append(advise(tensor) if large else tensor)
+            made.append(memory.advise(tensor) if large else tensor)
             places.append(tensor.data_ptr())
         call = None
         if plan.steps is not None:

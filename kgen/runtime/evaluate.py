@@ -28,6 +28,8 @@ class Evaluator:
     """
 
     def __init__(self, kernel: Kernel, arguments: dict[str, Any], mode: str = "kernel"):
+        """`arguments` are torch tensors and numbers by parameter; `mode` is "kernel" (as kernels round), "eager" (as torch
+        computes op by op) or "exact" (in float64)."""
         import torch
 
         self.torch, self.kernel, self.arguments, self.mode = torch, kernel, arguments, mode
@@ -97,6 +99,8 @@ class Evaluator:
         return x
 
     def finish(self, x, dims: Dims, dtype):
+        """A value as a tensor of `dims` in `dtype`: from the order of all dims that values are kept in to the result's own,
+        broadcast to its sizes."""
         torch = self.torch
         if not isinstance(x, torch.Tensor):
             x = torch.tensor(x, device=self.device, dtype=torch.float64 if isinstance(x, float) else None)
@@ -127,6 +131,7 @@ class Evaluator:
         return x.to(dtype)
 
     def value(self, v: Value, args: list) -> Any:
+        """One value of the kernel from those of its operands: a tensor with a place for every dim, or a number."""
         torch = self.torch
         attr = str(v.attr)
         if v.op == "param":
@@ -160,6 +165,7 @@ class Evaluator:
         return is_wide(str(v.attr)) and isinstance(t, Float) and t.compute(self.binding) is resolve(str(v.attr), self.binding)
 
     def operate(self, v: Value, args: list):
+        """A row of the table applied to tensors (numbers are made ones), in the dtype that the mode computes it in."""
         torch = self.torch
         row = OPS[v.op]
         tensors = [a if isinstance(a, torch.Tensor) else self.number(a, k, v, args) for k, a in enumerate(args)]
@@ -274,6 +280,7 @@ class Evaluator:
         return [k for d in dims for k in (range(lead) if d == ELLIPSIS else [lead + self.order.index(d)])]
 
     def pick(self, v: Value, x, index):
+        """The elements of x along the dim of `v` at the indices; NaN, or 0 for integers, where an index lies outside."""
         torch = self.torch
         over = tuple(v.attr)
         x = self.whole(x, over)

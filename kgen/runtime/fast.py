@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kgen import hooks
 from kgen.runtime import cache as disk
-from kgen.runtime import recall
+from kgen.runtime import memory, recall
 from kgen.types import ELLIPSIS
 
 SOURCE = Path(__file__).with_name("fastcall.c")
@@ -159,6 +160,7 @@ class Extension:
         return command
 
     def _advance(self, wait: bool) -> None:
+        """Start the compiler where it was not, and take what it built where it is done (`wait`: when it is done)."""
         if self.process is not None and self.owner != os.getpid():
             self.settled = True  # a fork: the compiler is another process's child
             return
@@ -209,9 +211,8 @@ class Extension:
         self.settled = True
         module = load(path)
         if module is not None and usable(module):
-            from kgen.runtime.kernel import Kernel
-
-            module.install(Kernel, Kernel.__dict__["_fast"])
+            kernels = hooks.runnable()
+            module.install(kernels, kernels.__dict__["_fast"])
             self.module = module
 
 
@@ -354,9 +355,7 @@ def trial(module: Any) -> bool:
 
 def advise(tensor: Any) -> Any:
     """Called for large new tensors."""
-    from kgen.runtime import calls
-
-    return calls.advise(tensor)
+    return memory.advise(tensor)
 
 
 EXTENSION = Extension()
@@ -382,6 +381,7 @@ def learn(calls: Any, plan: Any, given: tuple[tuple, dict[str, Any], Any, str | 
 
 
 def _learn(calls: Any, plan: Any, given: tuple[tuple, dict[str, Any], Any, str | None], tensors: Any, made: Any, call: Any) -> None:
+    """`learn`, which may raise: asks the launcher what it launched, and keeps that in the extension and for other processes."""
     EXTENSION.calls += 1
     if EXTENSION.calls < FEW and plan.device.type not in recall.DEVICES and not EXTENSION.settled:
         return

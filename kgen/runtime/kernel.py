@@ -5,7 +5,6 @@ In: a spec.  Out: an object that is called with torch tensors and returns the re
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import inspect
 import itertools
@@ -17,18 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kgen import hooks
 from kgen.errors import KgenError, Source, printed
-from kgen.types import ELLIPSIS, Binding, f32
+from kgen.types import ELLIPSIS, Binding
 
 if TYPE_CHECKING:  # what reads and writes specs is imported when it is needed: a first call that is recalled needs none of it
     from kgen import check as checker
-
-
-def backend(target: str) -> Any:
-    """The backend that serves a target ("triton", "cuda" or "cpp")."""
-    from kgen import backends
-
-    return backends.backend(target)
 
 
 def _checked(text: str, name: str) -> checker.Kernel:
@@ -99,7 +92,7 @@ def kernel(function: Callable[..., Any] | None = None) -> Kernel:
     assert function is not None
     made = Kernel(trace(function))
     functools.update_wrapper(made, function, updated=())
-    made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    made.__signature__ = inspect.signature(function)
     return made
 
 
@@ -140,6 +133,7 @@ class Kernel:
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
         self._key = _known(self)
 
+    __signature__: inspect.Signature  # of a decorated function
     #: The text and its name, of a kernel that was loaded; how many calls of it were kept for other processes.
     _text: tuple[str, str] | None = None
     _recipes = 0
@@ -177,11 +171,9 @@ class Kernel:
         """Whether one pass reads, of what a result's element overwrites, that element alone."""
         if not self._reduces:
             return True
-        from kgen.lower import lower
-        from kgen.rewrite import rewrite
-        from kgen.schedule import schedule
+        from kgen import pipeline
 
-        plan = schedule(rewrite(lower(self.kernel, self.kernel.bindings()[0])))
+        plan = pipeline.plan(self.kernel, self.kernel.bindings()[0])
         return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -206,9 +198,7 @@ class Kernel:
         Registered when first asked for (a call under torch.compile or torch.export asks too); a program that was exported and saved
         runs where its kernels' operators are registered.
         """
-        from kgen.torch_op import operator
-
-        return operator(self)
+        return hooks.operator(self)
 
     def module(self, names: dict[str, str] | None = None, like: Any = None, device: Any = None, dtype: Any = None, **values: Any) -> Any:
         """The kernel as an `nn.Module`: `layernorm.module(w=torch.ones(64), b=torch.zeros(64), eps=1e-5)`.
@@ -219,9 +209,7 @@ class Kernel:
         gives a layer to put in its place.  `device` and `dtype` move the tensors.  Raises `KgenError` where a name, a tensor's rank
         or its sizes do not fit the spec.
         """
-        from kgen.torch_op.modules import module
-
-        return module(self, values, names, like, device, dtype)
+        return hooks.module(self, values, names, like, device, dtype)
 
     def __repr__(self) -> str:
         return f"<kgen kernel {self.kernel.signature()}>"
@@ -233,7 +221,7 @@ class Kernel:
     def source(self, target: str) -> str:
         """The source for a target ("triton", "cuda" or "cpp"), for every dtype: what `kgen compile` writes and what runs (in C++, with
         the entries for the call's dtypes alone)."""
-        from kgen.backends import TARGETS
+        from kgen.backends import TARGETS, backend
 
         if target not in TARGETS:
             raise KgenError(f"there is no target {target}", help=f"targets are {', '.join(TARGETS)}")
@@ -241,10 +229,9 @@ class Kernel:
 
     def program(self, binding: Binding | None = None) -> str:
         """The typed program, after its rules, for a choice of the dtype variables (f32 where none is given)."""
-        from kgen.lower import lower
-        from kgen.rewrite import rewrite
+        from kgen import pipeline
 
-        return str(rewrite(lower(self.kernel, binding or dict.fromkeys(self.kernel.variables, f32))))
+        return str(pipeline.program(self.kernel, binding or pipeline.usual(self.kernel)))
 
     def show(
         self, stage: str = "program", target: str = "triton", dtypes: dict[str, str] | None = None, arch: str = "sm_90",
@@ -252,10 +239,7 @@ class Kernel:
     ) -> str:  # fmt: skip
         """The kernel (or its backward) at a stage on its way, as `kgen show` prints it; `dtypes` says what the variables stand for
         ({"T": "bf16"})."""
-        from kgen import show as stages
-
-        bound = stages.binding(self.kernel, tuple(f"{v}={d}" for v, d in (dtypes or {}).items()))
-        return stages.show(self.kernel, stage, target, bound, arch, backward)
+        return hooks.show(self, stage, target, dtypes or {}, arch, backward)
 
     def to_spec(self) -> str:
         """The text of the .k file that says the same; the documentation is the comment above."""
@@ -269,9 +253,7 @@ class Kernel:
         `against` is a torch function of the same arguments that the kernel is held against as well; `kgen.testing.check` says
         more of it.  Returns the reports, which print as a table; raises `KgenError` with the failures, the first of them made small.
         """
-        from kgen.testing.against import check
-
-        return check(self, against, target=target, examples=examples, seed=seed)
+        return hooks.check(self, against, target=target, examples=examples, seed=seed)
 
     def _repr_latex_(self) -> str:
         from kgen.mathematics import latex
@@ -297,9 +279,9 @@ class Kernel:
         ):
             return self._special(args, kwargs, out, target)
         if "kernel" not in self.__dict__:
-            from kgen.runtime import recall
+            from kgen.runtime import again
 
-            result = recall.first(self, args, kwargs, out, target)
+            result = again.first(self, args, kwargs, out, target)
             if result is not NotImplemented:
                 return result
         result = self._calls(args, kwargs, out, target)
@@ -311,9 +293,7 @@ class Kernel:
 
     def _special(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         """A call that is traced or transformed, differentiated, or whose tensors are no plain ones."""
-        from kgen.torch_op import call
-
-        return call(self, args, kwargs, out, target)
+        return hooks.call(self, args, kwargs, out, target)
 
     def _run(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         """The plain call: the kernel runs now, whatever modes are on.  Raises `KgenError` for tensors that are no plain ones, and for
@@ -376,160 +356,18 @@ class Kernel:
         if runs_on.get(chosen, device.type) != device.type:
             raise KgenError(f"{self.name}: the target {chosen} does not run on {device}", help=f"it runs on {runs_on[chosen]} tensors")
         if chosen not in self._launchers:
+            from kgen.runtime.launchers import LAUNCHERS
+
             try:
-                self._launchers[chosen] = {"triton": _Triton, "cuda": _Cuda, "cpp": _Cpp, "torch": _Torch}[chosen](self.kernel)
+                self._launchers[chosen] = LAUNCHERS[chosen](self.kernel)
             except KgenError as error:
                 from kgen.runtime.build import NoCompiler
 
                 if target is not None or not isinstance(error, NoCompiler):
                     raise
                 warnings.warn(f"kgen evaluates with torch, operator by operator: {error}", stacklevel=6)
-                self._launchers[chosen] = _Torch(self.kernel)
+                self._launchers[chosen] = LAUNCHERS["torch"](self.kernel)
         return self._launchers[chosen]
-
-
-class _Torch:
-    """Operator by operator, by the formula's own reading (16-bit floats in f32, one rounding)."""
-
-    def __init__(self, kernel: checker.Kernel):
-        self.kernel = kernel
-
-    def __call__(self, call: Any) -> None:
-        from kgen.runtime.evaluate import Evaluator
-
-        values = Evaluator(self.kernel, call.given).run()
-        if any(r.state for r in self.kernel.results):  # one may be a parameter that another writes
-            values = tuple(value.clone() for value in values)
-        for r, value in zip(self.kernel.results, values, strict=True):
-            call.results[r.name].copy_(value)
-
-
-class _Cpp:
-    """The C++ source, built by the system's compiler for each choice of dtypes when it is first called, called through ctypes."""
-
-    def __init__(self, kernel: checker.Kernel):
-        from kgen.runtime.build import compiler
-
-        compiler()  # raises where there is none
-        self.kernel = kernel
-        self.units, self.plan = backend("cpp").layout(kernel)  # type: ignore[attr-defined]
-        self.workspaces = self.plan.workspaces
-        self.params = {p.name: p for p in kernel.params}
-        self.entries: dict[tuple[str, ...], Any] = {}
-
-    def __call__(self, call: Any) -> None:
-        from kgen.runtime.calls import launch
-
-        tensors = {name: call.given[name] for name, p in self.params.items() if p.is_tensor}
-        memory = {**call.results, **call.memory(self.workspaces), **tensors}
-        index = {name: k for k, name in enumerate(memory)}
-        launch(self.prepare(call, memory, index), [t.data_ptr() for t in memory.values()], [call.given[name] for name in self.params])
-
-    def prepare(self, call: Any, memory: dict[str, Any], index: dict[str, int]) -> list[tuple[Any, list[Any], list[Any], list[Any]]]:
-        """Each unit's function, its arguments, and which of those are pointers and numbers of the call: (position, ctype, which one).
-
-        `memory` has the tensors by name, `index` where their pointers will stand; numbers stand in the order of the parameters.
-        """
-        steps = []
-        which = {name: k for k, name in enumerate(self.params)}
-        for unit in self.units:
-            parts = (unit["rows"], unit["inner"]) if unit["over_rows"] else (unit["dims"],)
-            shapes = [call.shape(part) for part in parts]
-            sizes = [n for shape in shapes for n in shape]
-            array = ctypes.c_int64 * len(sizes)
-            # functions without argtypes take ctypes values as they are, which costs half as much a call
-            arguments: list[Any] = [len(sizes), *(len(shape) for shape in shapes[1:]), ctypes.byref(array(*sizes))]
-            pointers, numbers = [], []
-            for t in unit["tensors"]:
-                pointers.append((len(arguments), ctypes.c_void_p, index[t.spec_name]))
-                arguments += [None, ctypes.byref(array(*call.strides_over(memory[t.spec_name], t.dims, parts)))]
-            for g in unit.get("gathers", ()):
-                tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
-                along = ctypes.c_int64(call.stride_along(tensor, dims, g.dim))
-                arguments += [ctypes.byref(array(*call.strides_over(tensor, dims, parts, g.dim))), along]
-            for a in unit["numbers"]:
-                kind = ctypes.c_double if a.kind == "float" else ctypes.c_int64
-                if a.kind != "size":
-                    numbers.append((len(arguments), kind, which[a.spec_name]))
-                arguments.append(kind(call.size(a.spec_name)) if a.kind == "size" else None)
-            steps.append((self.entry(unit, call.binding), arguments, pointers, numbers))
-        return steps
-
-    def lesson(self, plan: Any, call: Any) -> Any:
-        """What calls like this one launch; see `kgen.runtime.fast`."""
-        from kgen.runtime.fast import cpu_lesson
-
-        return cpu_lesson(plan.steps, self.kernel.params)
-
-    def entry(self, unit: dict[str, Any], binding: dict[str, str]) -> Any:
-        chosen = tuple(binding[v] for v in unit["dtype_variables"])
-        key = (unit["name"], *binding.values())
-        if key not in self.entries:
-            from kgen.runtime.build import library
-
-            source = backend("cpp").render(self.kernel, binding)  # type: ignore[call-arg]
-            function = library(source, self.kernel.name)["_".join((unit["name"], *chosen))]
-            function.restype = None
-            self.entries[key] = function
-        return self.entries[key]
-
-
-class _Triton:
-    """The emitted module, imported from a file of its own (Triton reads the source of what it compiles)."""
-
-    def __init__(self, kernel: checker.Kernel):
-        from kgen.runtime.modules import import_source
-
-        self.kernel = kernel
-        self.module = import_source(backend("triton").render(kernel), f"{kernel.name}_triton")
-        self.function = getattr(self.module, backend("triton").function_name(kernel))  # type: ignore[attr-defined]
-        self.names = list(inspect.signature(self.function).parameters)
-
-    def __call__(self, call: Any) -> None:
-        fresh = tuple(call.results[r.name] for r in self.kernel.results if r.state is None)
-        arguments = dict(zip(self.names, (call.given[p.name] for p in self.kernel.params), strict=False))
-        if fresh:
-            arguments[self.names[-1]] = fresh[0] if len(fresh) == 1 else fresh
-        if not call.recorded:
-            self.function(**arguments)
-            return
-        from kgen.runtime.replay import Recording, watch
-
-        watch(self.module)
-        with Recording() as recording:
-            self.function(**arguments)
-        call.launched = recording
-
-    def lesson(self, plan: Any, call: Any) -> Any:
-        from kgen.runtime.replay import lesson
-
-        kept = {p.name for p, name in zip(self.kernel.params, self.names, strict=False) if p.name == name}
-        return lesson(call.launched, plan, call, self._derives, kept) if call.launched is not None else None
-
-    @cached_property
-    def _derives(self) -> bool:
-        """Whether the host computes numbers out of the call's."""
-        if all(p.is_tensor for p in self.kernel.params):
-            return False
-        units = backend("cuda").layout(self.kernel)  # type: ignore[attr-defined]
-        return any(let.expr.name not in ("lit", "arg", "size") for unit in units for let in unit.numbers)
-
-
-class _Cuda:
-    """The CUDA source through NVRTC."""
-
-    def __init__(self, kernel: checker.Kernel):
-        from kgen.runtime.nvrtc import Launcher
-
-        self.launcher = Launcher(kernel)
-
-    def __call__(self, call: Any) -> None:
-        self.launcher(call)
-
-    def lesson(self, plan: Any, call: Any) -> Any:
-        from kgen.runtime.fast import cuda_lesson
-
-        return cuda_lesson(self.launcher, plan, call)
 
 
 __all__ = ["ELLIPSIS", "Kernel", "kernel", "load", "loads", "read_spec"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from kgen.backends.cuda import SPLATS, Layout, RowLayout, RowOperand
+from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -263,6 +263,7 @@ class CudaLauncher:
         return found
 
     def _load(self, expression: str, arch: str) -> Function:
+        """A kernel's function by its C++ name, from the cache or compiled now.  Raises `KgenError` with NVRTC's log."""
         key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, identity())).encode()).hexdigest()
         kept = self.lookup(key) if self.lookup else None
         if kept:
@@ -298,15 +299,17 @@ def number_values(unit: Layout | RowLayout, given: dict[str, Any], sizes: dict[s
 
 def expressions(kernel: Kernel, call: Any, arch: str) -> list[str]:
     """The C++ names of the kernels that a call launches on devices of `arch`; nothing is compiled, and its tensors may lie anywhere."""
-    launcher, found = Launcher(kernel), []
+    from unittest import mock
+
+    launcher, found = Launcher(kernel), list[str]()
 
     def note(expression: str, arch: str) -> Any:
         found.append(expression)
         return lambda *_: None
 
     launcher.run.arch = arch
-    launcher.run.function = note  # type: ignore[method-assign]
-    launcher.launch(call, 0, 0)
+    with mock.patch.object(launcher.run, "function", note):
+        launcher.launch(call, 0, 0)
     return list(dict.fromkeys(found))
 
 
@@ -314,12 +317,14 @@ class Launcher:
     """Calls a kernel through NVRTC on torch's CUDA tensors, on torch's current stream; keeps what it compiles in the cache."""
 
     def __init__(self, kernel: Kernel):
+        """Raises `KgenError` where the kernel holds what no schedule covers; nothing is compiled before a call."""
         from kgen.backends import backend
         from kgen.runtime import cache as disk
 
         target = backend("cuda")
-        self.kernel, self.units = kernel, target.layout(kernel)  # type: ignore[attr-defined]
-        self.workspaces = target.workspaces(kernel)  # type: ignore[attr-defined]
+        assert isinstance(target, Cuda)
+        self.kernel, self.units = kernel, target.layout(kernel)
+        self.workspaces = target.workspaces(kernel)
         self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
         self.derived: dict[Any, Any] = {}

@@ -1,9 +1,9 @@
 """First calls that an earlier process made: what it launched is read back from the cache, and the spec is not even parsed.
 
-In: the text of a spec; then a call.  Out: a `Kernel` whose spec is checked when anything asks for it; then the call's results, by
-the extension of `kgen.runtime.fast` alone.  Two kinds of entries in the cache make that: a *head* says that a text was checked and
-what its parameters are; a *recipe* belongs to a head and the layout of a call's tensors, and has the plan and the variant that
-such a call left behind.  The machine code lies in entries of its own.
+In: the text of a spec; then a call.  Out: a `Kernel` whose spec is checked when anything asks for it; then the call's results
+(`kgen.runtime.again`), by the extension of `kgen.runtime.fast` alone.  Two kinds of entries in the cache make that: a *head* says
+that a text was checked and what its parameters are; a *recipe* belongs to a head and the layout of a call's tensors, and has the plan
+and the variant that such a call left behind.  The machine code lies in entries of its own.
 
 All are of this kgen (by its files), this torch and this kind of device: whatever changed, they are not found, and everything
 goes its usual way.  So it does for the first call of a new layout.
@@ -62,7 +62,7 @@ def _entry(*parts: str) -> str:
     return disk.key("recall", own(), torch.__version__, *parts)
 
 
-def _read(name: str) -> Any:
+def read(name: str) -> Any:
     found = disk.read(name, ".json")
     try:
         return None if found is None else json.loads(found[1])
@@ -78,7 +78,7 @@ def head(text: str, name: str) -> dict[str, Any] | None:
     something to compile, and NVRTC gets ready."""
     import torch
 
-    found = _read(_entry("head", text, name))
+    found = read(_entry("head", text, name))
     if found is None and torch.version.hip is None:
         from kgen.runtime import driver
 
@@ -108,7 +108,7 @@ def _plain(default: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------- recipes
 
 
-def _recipe(text: tuple[str, str], args: tuple, keywords: dict[str, Any], arch: str) -> str | None:
+def layout_entry(text: tuple[str, str], args: tuple, keywords: dict[str, Any], arch: str) -> str | None:
     """The entry of a call's layout; None where its tensors are none that have one."""
     import torch
 
@@ -116,7 +116,7 @@ def _recipe(text: tuple[str, str], args: tuple, keywords: dict[str, Any], arch: 
     for where, x in (*enumerate(args), *sorted(keywords.items())):
         for t in x if isinstance(x, tuple) else (x,):
             if type(t) in (torch.Tensor, torch.nn.Parameter):
-                keys = torch._C._dispatch_keys(t).raw_repr()  # type: ignore[attr-defined]
+                keys = torch._C._dispatch_keys(t).raw_repr()
                 parts.append(f"{where} {keys} {t.dtype} {tuple(t.shape)} {t.stride()} {t.data_ptr() % 16}")
             elif isinstance(t, torch.Tensor):
                 return None
@@ -133,7 +133,7 @@ def keep(kernel: Any, plan: Any, args: tuple, keywords: dict[str, Any], results:
         return
     if taught.derive or taught.compared or not taught.binaries:
         return
-    recipe = _recipe(text, args, keywords, arch(plan.device))
+    recipe = layout_entry(text, args, keywords, arch(plan.device))
     entries = taught.binaries() if recipe is not None else None
     if entries is None or recipe is None:
         return
@@ -178,87 +178,10 @@ def unpacked(payload: bytes) -> tuple[str, bytes]:
         raise ValueError(str(error)) from None
 
 
-_functions: dict[str, Any] = {}
-
-
-def _function(entry: str) -> Any:
-    from kgen.runtime import driver
-
-    found = _functions.get(entry)
-    if found is None:
-        read = disk.read(entry, ".cubin")
-        if read is None:
-            raise ValueError("its machine code is gone")
-        name, cubin = unpacked(read[1])
-        found = _functions[entry] = driver.Function(cubin, name)
-    return found
-
-
-def first(kernel: Any, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
-    """The results of a call whose like an earlier process made; NotImplemented where there was none, or anything is out of the
-    ordinary.  Only for kernels that were not checked in this process."""
-    from kgen.runtime import fast
-
-    module = fast.EXTENSION.cached()
-    if module is None:
-        return NotImplemented
-    keywords = {**kwargs, **({} if out is None else {"out": out}), **({} if target is None else {"target": target})}
-    try:
-        return _again(kernel, module, args, keywords)
-    except Exception:  # whatever is amiss, the usual way finds what it is
-        return NotImplemented
-
-
-def _again(kernel: Any, module: Any, args: tuple, keywords: dict[str, Any]) -> Any:
-    import torch
-
-    from kgen.runtime import fast
-
-    given = [t for x in (*args, *keywords.values()) for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, torch.Tensor)]
-    device = given[0].device if given else None
-    if device is None or device.type not in DEVICES or any(t.device != device for t in given):
-        return NotImplemented
-    entry = _recipe(kernel._text, args, keywords, arch(device))
-    recipe = None if entry is None else _read(entry)
-    if recipe is None:
-        return NotImplemented
-    makes, extra = ([(tuple(m[0]), tuple(m[1]), getattr(torch, m[2]), m[3]) for m in recipe[some]] for some in ("makes", "extra"))
-    functions = [_function(launch["function"]) for launch in recipe["launches"]]
-    launches = []
-    for function, launch in zip(functions, recipe["launches"], strict=True):
-        function.allow(device.index or 0, launch["shared"], launch["cluster"])
-        found = {"function": function.kernel, "arguments": bytes.fromhex(launch["arguments"])}
-        launches.append(tuple(fast.Launch(**_tuples(launch) | found)))
-    if getattr(kernel, "_fast", None) is None:
-        head = kernel._head
-        kernel._fast = fast.new(module, [(name, kind) for name, kind in head["params"]], head["defaults"], head["fresh"])
-    if not kernel._fast:
-        return NotImplemented
-    kind, index, context = fast.place(device)
-    allocate = fast.allocator(device)
-    if not kernel._fast.plan(
-        args, keywords, kind, index, context, tuple(makes), recipe["results"], allocate, tuple(map(tuple, recipe["pairs"])),
-        sum(1 << k for k in recipe["empty"]), sum(1 << k for k in recipe["written"]), recipe["aligned"], not recipe["quick"],
-    ):  # fmt: skip
-        return NotImplemented
-    made = tuple([allocate(*make[:3]) for make in makes])
-    if not kernel._fast.variant(args, keywords, made, 0, None, tuple(extra), tuple(launches), functions):
-        return NotImplemented
-    del made
-    return kernel._fast.call(args, keywords)
-
-
-def _tuples(x: Any) -> Any:
-    """JSON's lists as tuples."""
-    if isinstance(x, dict):
-        return {name: _tuples(value) for name, value in x.items()}
-    return tuple(_tuples(value) for value in x) if isinstance(x, list) else x
-
-
 def arch(device: Any) -> str:
     from kgen.runtime import driver
 
     return device.type if device.type == "cpu" else driver.arch_of(device.index or 0)
 
 
-__all__ = ["first", "head", "keep", "possible"]
+__all__ = ["arch", "binary", "head", "keep", "layout_entry", "packed", "possible", "read", "unpacked"]

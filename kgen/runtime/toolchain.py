@@ -114,11 +114,11 @@ def _triton(kernel: Kernel, bound: Binding, arch: str, stage: str) -> list[tuple
     except ImportError:
         raise KgenError("triton is not installed", help="pip install triton") from None
     from kgen.runtime.arguments import bind
-    from kgen.runtime.kernel import _Triton
+    from kgen.runtime.launchers import Triton
     from kgen.runtime.samples import arguments
 
     dtype = next((d.name for d in bound.values()), "f32")
-    made = triton_kernels(_Triton(kernel), bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
+    made = triton_kernels(Triton(kernel), bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
     return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
 
 
@@ -129,6 +129,7 @@ def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
     Raises `KgenError` for what is no architecture.
     """
     import contextlib
+    from unittest import mock
 
     import torch
     from triton.backends.compiler import GPUTarget
@@ -162,20 +163,12 @@ def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
         return run
 
     functions = [f for f in vars(launcher.module).values() if isinstance(f, JITFunction)]
-    before, device_of, active = [vars(f).get("run") for f in functions], torch.cuda.device_of, driver._active
-    torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment, misc, return-value]
-    driver.set_active(Absent())  # type: ignore[arg-type]
-    try:
+    with contextlib.ExitStack() as changed:
+        changed.enter_context(mock.patch.object(torch.cuda, "device_of", lambda _: contextlib.nullcontext()))
+        changed.enter_context(mock.patch.object(driver, "_active", Absent()))
         for f in functions:
-            f.run = compiling(f)  # type: ignore[method-assign]
+            changed.enter_context(mock.patch.object(f, "run", compiling(f)))
         launcher(call)
-    finally:
-        torch.cuda.device_of = device_of  # type: ignore[misc]
-        driver.set_active(active)  # type: ignore[arg-type]
-        for f, run in zip(functions, before, strict=True):
-            vars(f).pop("run", None)
-            if run is not None:
-                f.run = run  # type: ignore[method-assign]
     return made
 
 

@@ -57,9 +57,9 @@ class Absent:
 
     @cached_property
     def triton(self) -> Any:
-        from kgen.runtime.kernel import _Triton
+        from kgen.runtime.launchers import Triton
 
-        return _Triton(self.kernel)
+        return Triton(self.kernel)
 
     def compile(self, call: Any, target: str) -> None:
         """Build what a bound call launches.  Raises `KgenError` with NVRTC's log, or Triton's own errors."""

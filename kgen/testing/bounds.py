@@ -38,14 +38,12 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from kgen import pipeline
 from kgen.check import Kernel, Value
 from kgen.ir import exact
-from kgen.lower import lower
 from kgen.ops import OPS, REDUCTIONS, tree_depth
-from kgen.precision import BRIEF, ROUGH, forms
-from kgen.rewrite import rewrite
+from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
-from kgen.schedule import schedule
 from kgen.testing import ties
 from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
 
@@ -97,10 +95,10 @@ class Bounded:
 def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple[str, Any], str]:
     """The brief and rough forms that operators of a kernel have for these dtypes, by operator and place in the spec.  A fused sum is
     none of them: it rounds once where its bound has two roundings."""
-    plan = schedule(rewrite(lower(kernel, dict(binding))))
+    plan = pipeline.plan(kernel, dict(binding))
     named = {name: dtype.name for name, dtype in binding}
     defs, made = plan.program.by_name, {}
-    for name, (form, decides) in forms(plan, kernel).items():
+    for name, (form, decides) in pipeline.forms(kernel, dict(binding)).items():
         dtype = named.get(decides, decides)
         if form != "fused" and dtype in ("f16", "bf16"):
             made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"
@@ -128,6 +126,7 @@ class Analysis(Evaluator):
         self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
 
     def results(self) -> list[Bounded]:
+        """Each result's exact value with the bound on what a kernel may give, its last rounding included."""
         values, errors = self.analyse()
         torch = self.torch
         found = []
@@ -149,6 +148,7 @@ class Analysis(Evaluator):
         return found
 
     def analyse(self) -> tuple[list, list]:
+        """The exact value and the error of every value of the kernel, in order; those that nothing reads any more are None."""
         values: list[Any] = []
         errors: list[Any] = []
         last = self.last_uses()
@@ -197,9 +197,11 @@ class Analysis(Evaluator):
     def compute(self, v: Value) -> str:
         """The float dtype in which a value is computed."""
         t = v.type
-        return (t.compute(self.binding) if hasattr(t, "compute") else f32).name  # type: ignore[union-attr]
+        return (t.compute(self.binding) if isinstance(t, Float) else f32).name
 
     def error(self, v: Value, x: Any, args: list, carried: list) -> Any:
+        """How far a computed value may lie from its exact one `x`: what the operands' errors (`carried`) become, and its own
+        rounding.  A float64 tensor that broadcasts to x; None for a number."""
         torch = self.torch
         self.steps = None
         if isinstance(v.type, Number):
@@ -242,7 +244,8 @@ class Analysis(Evaluator):
             return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
         own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
         if v.op == "pow":  # small powers are written as products (`rewrite.py`)
-            own = SMALL_POWERS.get(self.literal(v.args[1]), 2 * own)  # type: ignore[arg-type]
+            power = self.literal(v.args[1])
+            own = 2 * own if power is None else SMALL_POWERS.get(power, 2 * own)
         slack = 2.0 if format_ == "f64" else 1.0  # the exact reading rounds as well
         local = 0 if v.op in EXACT else slack * own * ulp(self.size_of(x, moved), format_)
         if v.op not in EXACT:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)

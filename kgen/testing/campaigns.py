@@ -303,6 +303,8 @@ class Campaign:
             hand.give(block, set())
 
     def hear(self, hand: _Hand, message: tuple, until: float) -> None:
+        """Act on a worker's message (where it is, a failure, what that shrank to, a block that is done); `until` is when the
+        campaign ends."""
         hand.since = time.monotonic()
         if message[0] == "at":
             _, hand.number, hand.stage, hand.target = message

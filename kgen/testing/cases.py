@@ -157,6 +157,8 @@ class Draw:
     """The arguments of one case, within limits, drawn from a source; without one from (seed, number) alone."""
 
     def __init__(self, kernel: Kernel, seed: int = 0, number: int = 0, limits: Limits | None = None, source: Any = None):
+        """Draw the case's dtypes, sizes and layouts, by `seed` and `number`, or from a `source` of choices, within `limits`;
+        tensors are made when they are asked for."""
         import torch
 
         self.torch, self.kernel = torch, kernel
@@ -271,6 +273,8 @@ class Draw:
         return x
 
     def strided(self, p: Parameter, shape: list[int], written: bool) -> Any:
+        """A tensor of a parameter with some shape, in one of the layouts that are allowed; `written` ones have no two elements in
+        one place."""
         rnd = self.random
         way = rnd.choice(("dense", "dense", *LAYOUTS))
         if way not in self.limits.layouts:
@@ -334,6 +338,7 @@ class Draw:
         x.copy_(torch.where(chosen, changed, x.double()))
 
     def fill(self, shape: list[int], dtype: str) -> Any:
+        """A dense tensor of a declared dtype: random values, special ones among them where the case is of that kind."""
         torch, rnd = self.torch, self.random
         declared = resolve_named(dtype, self.binding)
         torch_dtype = getattr(torch, declared.torch)

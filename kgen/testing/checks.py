@@ -375,6 +375,7 @@ class Saving:
             return self._run((), given, None, target)
 
     def _run(self, args: tuple, given: dict[str, Any], out: Any, target: str | None) -> Any:
+        """The gradients of a call of the backward alone: the forward is run for what it saves, and cotangents get all leading dims."""
         import torch
 
         if any(isinstance(x, torch.Tensor) and not x.numel() for x in given.values()):

@@ -52,6 +52,8 @@ class Correlated(Analysis):
         self.last = self.last_uses()
 
     def error(self, v: Value, x: Any, args: list, carried: list) -> Any:
+        """As `Analysis.error`; besides, the error is kept as a sum of what values share and a rest, so that what cancels later
+        can cancel."""
         torch, k = self.torch, len(self.sums)
         total = super().error(v, x, args, carried)
         self.sums.append(None)

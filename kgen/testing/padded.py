@@ -30,6 +30,8 @@ class Padded:
         self.fresh = [r.name for r in kernel.results if not r.state]
 
     def _run(self, args: tuple, given: dict[str, Any], out: Any, target: str | None) -> Any:
+        """The results of a call, which is made twice: once plainly, once with every tensor among canaries.  Raises `KgenError`
+        where a byte outside the elements was written, or the results differ."""
         import torch
 
         first = {name: x.clone() if name in self.written else x for name, x in given.items()}

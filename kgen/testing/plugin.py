@@ -57,6 +57,7 @@ class SpecFile(pytest.File):
     that is skipped where nothing runs."""
 
     def collect(self) -> Iterator[pytest.Item]:
+        """An item for each target that a spec can be checked on, another for its backward, or the one that tells what is wrong."""
         from kgen.errors import KgenError
         from kgen.grad import backward
         from kgen.runtime.kernel import loads, read_spec

@@ -104,6 +104,7 @@ class _Maker:
     # ------------------------------------------------------------------------------------------ the whole
 
     def program(self, name: str) -> Program:
+        """A random program that is well typed: its dims, parameters, helpers, equations and results."""
         rnd = self.rnd
         pool = [*_DIMS, *AWKWARD_DIMS] if self.chance(0.1) else list(_DIMS)
         count = rnd.choice((1, 1, 2, 0, 2, 3))
@@ -155,6 +156,7 @@ class _Maker:
         return self.kind_of(p.type.dtype.name) == term.kind and term.dims <= dims and bool(dims)
 
     def params(self, names: list[str]) -> list[Param]:
+        """Random parameters, which become terms of `env`; together the tensors have every dim."""
         rnd, params = self.rnd, []
         two = self.chance(0.15)
         self.variables = ["T", "U"] if two else ["T"]

@@ -45,6 +45,7 @@ class Interpreted(Evaluator):
     """A program evaluated by PyTorch: the lets are read as values whose conversions are all explicit."""
 
     def __init__(self, kernel: Kernel, program: Any, arguments: dict[str, Any]):
+        """A kernel whose values are the lets of `program`, so that programs are evaluated as kernels are."""
         from kgen.expressions import Value
 
         index = {let.name: k for k, let in enumerate(program.lets)}

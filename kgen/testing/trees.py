@@ -218,6 +218,8 @@ def _inlined(made: Program, e: Equation) -> Program:
 
 
 def _without_dim(made: Program, d: str) -> Program:
+    """The program without a dim: taken out of types and reductions; where it stands as a number, that is 2."""
+
     def cut(t: Type) -> Type:
         return t if t.dims is None else replace(t, dims=tuple(q for q in t.dims if q.name != d))
 

@@ -18,7 +18,8 @@ import torch
 from kgen.errors import KgenError
 from kgen.runtime.kernel import KERNELS, Kernel
 from kgen.torch_op.gradients import differentiated, is_transformed, refuse_in_place, transformed
-from kgen.torch_op.operators import call_operator, operator, out_of_the_ordinary, promoted, run_plain
+from kgen.torch_op.operators import operator, promoted
+from kgen.torch_op.plain import call_operator, out_of_the_ordinary, run_plain
 from kgen.torch_op.traits import as_returned, as_tuple, positional, traits
 
 

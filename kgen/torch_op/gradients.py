@@ -20,7 +20,7 @@ from kgen.check import Kernel as Checked
 from kgen.errors import KgenError
 from kgen.runtime.kernel import Kernel
 from kgen.torch_op.batches import aligned, batched, call, same_leading
-from kgen.torch_op.operators import run_below, run_plain
+from kgen.torch_op.plain import run_below, run_plain
 from kgen.torch_op.traits import Traits, as_tuple, is_float, runnable
 
 _COTANGENT, _ZERO, _ZERO_OF_KEPT, _KEPT, _NUMBER, _SIZED = range(6)
@@ -100,6 +100,7 @@ class _Plan:
     cotangents that come and inputs whose gradient is needed a kernel that computes no more."""
 
     def __init__(self, t: Traits, wanted: tuple[int, ...], save: bool):
+        """What a forward keeps for the gradients of the arguments at `wanted`; with `save` also results that it saves for that."""
         self.traits = t
         self.names = [t.names[k] for k in wanted]
         self.full = full = grad.backward(t.checked, None, self.names, save)
@@ -134,6 +135,8 @@ class _Plan:
         return self.variants[key]
 
     def _choose(self, given: list[str], wanted: list[str]) -> _Variant | None:
+        """The backward for cotangents of the results `given` and gradients of the parameters `wanted`, of those that read only
+        what is kept; None where no gradient flows."""
         t, full = self.traits, self.full
         given = [name for name in given if _reaches(full.forward, name, wanted)]
         if not given:
@@ -151,6 +154,7 @@ class _Plan:
         return self._bound(exact if reach.issuperset((*exact.takes, *exact.saved)) else full, given)
 
     def _bound(self, b: grad.Backward, given: list[str]) -> _Variant:
+        """A backward with where each of its arguments comes from, and which of its results is which argument's gradient."""
         names = self.traits.names
         result = {parameter: name for name, parameter in b.cotangents.items()}
         sources: list[tuple[int, int]] = []
@@ -186,6 +190,8 @@ class _Plan:
             ctx.results = [_layout(x) for x in results[: self.traits.fresh]]
 
     def backward(self, ctx: Any, cotangents: tuple, target: str | None) -> tuple:
+        """The gradients of the forward's arguments, by place: None where none is wanted or none flows.  `cotangents` are None
+        where autograd has none."""
         needed = ctx.needs_input_grad
         variant = self.variant(tuple([c is not None for c in cotangents]), needed)
         if variant is None:

@@ -26,6 +26,8 @@ class KernelModule(torch.nn.Module):
     """What `Kernel.module` makes: `forward` takes the kernel's remaining parameters, by position or name."""
 
     def __init__(self, kernel: Kernel, values: Mapping[str, Any], names: Mapping[str, str], shown: str | None = None):
+        """`values` are the parameters that the module has itself, `names` what their tensors are called in it, `shown` is its
+        repr.  Raises `KgenError` where one does not fit."""
         super().__init__()
         self.kernel = kernel
         places: list[tuple[str, str, Any]] = []  # of each parameter: its name, where its value comes from, that value or its name here
@@ -62,6 +64,7 @@ class KernelModule(torch.nn.Module):
         return ", ".join(f"{name}={value}" for name, value in {**sizes, **fixed}.items())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The kernel's results for the arguments that the module has not itself.  Raises `KgenError` for missing and further ones."""
         left, arguments = list(args), []
         for name, kind, value in self._places:
             if kind == _OWN:

@@ -15,15 +15,17 @@ from itertools import combinations
 from typing import Any
 
 import torch
+from torch._ops import _OpNamespace
 
 from kgen import grad
 from kgen.check import Kernel as Checked
 from kgen.errors import KgenError
 from kgen.runtime import arguments as arguments_of
 from kgen.runtime import cache
-from kgen.runtime.calls import PLAIN
 from kgen.runtime.kernel import Kernel, loads
-from kgen.torch_op.traits import Traits, as_returned, as_tuple, is_float, registered_name, spec_text, traits
+from kgen.torch_op import batches, gradients
+from kgen.torch_op.plain import call_operator
+from kgen.torch_op.traits import Traits, as_returned, is_float, registered_name, spec_text, traits
 from kgen.types import ELLIPSIS, Dims, resolve_named
 
 NAMESPACE = "kgen"
@@ -57,13 +59,13 @@ def operator(kernel: Kernel) -> Any:
     return found
 
 
-class _Namespace(type(getattr(torch.ops, NAMESPACE))):  # type: ignore[misc]
+class _Namespace(_OpNamespace):
     """`torch.ops.kgen`, which registers an operator that another process made when code asks for it.
 
     What torch.compile has cached on disk is loaded without being traced anew, so nobody derives the backward that it calls.
     """
 
-    __module__ = type(getattr(torch.ops, NAMESPACE)).__module__  # operators are found again by it
+    __module__ = _OpNamespace.__module__  # operators are found again by it
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -130,36 +132,6 @@ def derivatives(checked: Checked) -> Iterator[Checked]:
                     yield made.forward
 
 
-def run_below(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> tuple:
-    """A kernel's results, without regard to gradients: run on plain tensors, else as an operator that modes and subclasses see."""
-    t = traits(kernel)
-    if out_of_the_ordinary(t, arguments):
-        return as_tuple(call_operator(kernel, arguments, target))
-    return as_tuple(kernel._run(tuple(arguments), {}, None, target))
-
-
-def run_plain(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> tuple:
-    """A kernel's results on plain tensors, where no mode is on."""
-    results = kernel._run(arguments, {}, None, target)  # type: ignore[arg-type]
-    return results if type(results) is tuple else as_tuple(results)
-
-
-def out_of_the_ordinary(t: Traits, arguments: Sequence[Any]) -> bool:
-    """Whether a call must go through the dispatcher: under a dispatch mode or a trace, for subclasses, and where there is no memory."""
-    return under_a_mode() or any([not is_plain(arguments[k]) for k in t.tensors])
-
-
-def under_a_mode() -> bool:
-    """Whether something else must see every call: a dispatch mode, a function mode, a trace."""
-    c = torch._C
-    return bool(c._len_torch_dispatch_stack() or c._len_torch_function_stack() or c._get_tracing_state() is not None)
-
-
-def is_plain(x: Any) -> bool:
-    """Whether a tensor has memory of its own, and is nothing else besides."""
-    return type(x) in PLAIN and not (x.is_meta or torch._is_functional_tensor(x) or torch._C._functorch.is_legacy_batchedtensor(x))
-
-
 def promoted(t: Traits, arguments: Sequence[Any]) -> tuple:
     """Under autocast, tensors of one dtype variable that came in several dtypes: each in the one that holds them all.
 
@@ -175,12 +147,6 @@ def promoted(t: Traits, arguments: Sequence[Any]) -> tuple:
         for k in places:
             new[k] = new[k].to(widest)
     return tuple(new)
-
-
-def call_operator(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> Any:
-    """A kernel's operator called."""
-    op = operator(kernel)
-    return op(*arguments) if target is None else op(*arguments, target=target)
 
 
 def schema(t: Traits) -> str:
@@ -205,8 +171,8 @@ def _is_float_number(t: Traits, k: int) -> bool:
 
 
 def _register(t: Traits, name: str) -> Any:
-    from kgen.torch_op import batches, gradients
-
+    """Define the operator `kgen::name` with all that it does (runs, is traced, differentiated, cast under autocast, batched); returns
+    it."""
     kernel = t.kernel
     _library.define(name + schema(t), tags=(torch.Tag.pt2_compliant_tag,))
     op = getattr(getattr(torch.ops, NAMESPACE), name).default
@@ -298,4 +264,4 @@ def allocated(t: Traits, arguments: Sequence[Any]) -> list[Any]:
     return made
 
 
-__all__ = ["NAMESPACE", "allocated", "call_operator", "operator", "out_of_the_ordinary", "promoted", "run_below", "run_plain", "schema"]
+__all__ = ["NAMESPACE", "allocated", "operator", "promoted", "schema"]

@@ -50,6 +50,7 @@ def traits(kernel: Kernel) -> Traits:
 
 
 def _traits(kernel: Kernel) -> Traits:
+    """The traits of a kernel, worked out."""
     from kgen.grad import differentiable
 
     checked = kernel.kernel

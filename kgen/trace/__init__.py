@@ -86,6 +86,7 @@ class _Function(Statements):
             if (found is None or self.is_none(found)) and not self.scout.errors.found:
                 self.scout.errors.add(f"`{node.name}` returns nothing", name.span, help="return the results")
         self.raise_any()
+        assert isinstance(node, ast.FunctionDef)  # a coroutine is refused when its source is read
         results = self.results(found, declared, node)
         self.raise_any()
         header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))
@@ -126,6 +127,7 @@ class _Function(Statements):
         return Param(Name(arg.arg, name_span), kind, text, where, Span(span.start, where.end if where else span.end))
 
     def param_type(self, arg: ast.arg, default: str | None, span: Span) -> Type:
+        """The type of a parameter, by its annotation, or by its default where that is a number.  Refuses what is no type of kgen's."""
         name, note = arg.arg, arg.annotation
         advice = f'write its type, as in `{name}: "T[..., N]"` (a tensor) or `{name}: float` (a number)'
         if note is None:
@@ -228,6 +230,7 @@ class _Function(Statements):
             return None
 
     def results(self, found: Any, declared: list[tuple[str, Type | None, Span]] | None, node: ast.FunctionDef) -> list[Result]:
+        """The spec's results: what the function returned (`found`) beside what it declares, if it does; errors are noted, not raised."""
         last = max((n for n in ast.walk(node) if isinstance(n, ast.Return)), key=lambda n: n.lineno)
         items = list(found.items) if isinstance(found, Several) else [found]
         where: list[Any] = [last.value] * len(items)
@@ -260,6 +263,7 @@ class _Function(Statements):
         return made
 
     def result_type(self, name: str, kind: Type | None, value: Traced, place: Any) -> Type:
+        """A result's type: the declared one (`kind`), or the value's own dtype and dims.  Refuses what a result cannot be."""
         span = self.code.span(place)
         if "1" in value.shape and self.torch and not value.free:
             message = f"`{name}` keeps a dim of size one in torch: {show_shape(value.shape)}"

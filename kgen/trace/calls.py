@@ -30,6 +30,8 @@ _VALUES = {"float": "its value is not known while the function is traced", "int"
 
 class Calls(TorchCalls):
     def eval_Call(self, node: ast.Call) -> Any:
+        """What a call gives: a method, operator or torch function of traced values, a helper or function that is traced in turn,
+        or a constant."""
         shown = ast.unparse(node.func)
         function = self.eval(node.func)
         for a in node.args:
@@ -99,6 +101,7 @@ class Calls(TorchCalls):
         return Const(value, made.expr) if value is not None else made
 
     def call_builtin(self, thing: Any, shown: str, node: ast.Call) -> Any:
+        """What a Python builtin gives for constants; refuses it for traced values, with what to write instead."""
         args = [self.eval(a) for a in node.args]
         if thing in (float, int, bool) and len(args) == 1 and isinstance(args[0], Const):
             try:
@@ -155,6 +158,8 @@ class Calls(TorchCalls):
         return made if made is not None else self.inlined(code, given, node, at)
 
     def as_helper(self, code: Code, given: dict[str, Any], node: ast.Call, at: Any) -> Traced | None:
+        """The value of a call of a function that is one expression, as a helper of the spec; None where it cannot be one, and all
+        is as it was."""
         body = [s for s in code.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
         name = code.node.name
         if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None or not given:

@@ -76,6 +76,8 @@ class Expressions(Calls):
         return Const(value)
 
     def eval_Name(self, node: ast.Name) -> Any:
+        """What a name stands for: a local value, a dtype variable, something outside the function, a dim's size, a constant or a
+        function of kgen's."""
         name, span = node.id, self.span(node)
         if name in self.frame.env:
             found = self.frame.env[name]
@@ -136,6 +138,7 @@ class Expressions(Calls):
         return Const(value)
 
     def eval_Attribute(self, node: ast.Attribute) -> Any:
+        """What an attribute is: of a traced value its dtype, shape, method and so on; of anything outside what Python has there."""
         of = self.eval(node.value)
         name, shown = node.attr, ast.unparse(node)
         if isinstance(of, Several) and name in of.fields:
@@ -254,6 +257,7 @@ class Expressions(Calls):
         raise self.refuse("a constant decides this", node, "write the constant alone")
 
     def eval_Compare(self, node: ast.Compare) -> Any:
+        """A comparison, or several in a chain joined by `and`; one of constants is decided now."""
         left, result, before = self.eval(node.left), None, node.left
         for sign, part in zip(node.ops, node.comparators, strict=True):
             right = self.eval(part)
@@ -307,6 +311,7 @@ class Expressions(Calls):
     eval_List = eval_Tuple
 
     def eval_Subscript(self, node: ast.Subscript) -> Any:
+        """What stands in brackets: a reduction's dims, an element of a tuple, list or dict, a traced value's new shape."""
         of = self.eval(node.value)
         if isinstance(of, Spec):
             elements = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -15,11 +15,14 @@ from types import FunctionType
 
 from kgen.errors import Diagnostic, KgenError, Source, Span
 
+#: The nodes of a function that have a place.
+_PLACED = (ast.expr, ast.stmt, ast.arg, ast.keyword, ast.alias, ast.excepthandler, ast.pattern)
+
 
 class Code:
     """The source of one function."""
 
-    def __init__(self, function: FunctionType, node: ast.FunctionDef, source: Source):
+    def __init__(self, function: FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef, source: Source):
         self.function, self.node, self.source = function, node, source
 
     def offset(self, row: int, column: int) -> int:
@@ -30,8 +33,8 @@ class Code:
         return self.source._starts[row - 1] + column
 
     def span(self, node: ast.AST) -> Span:
-        start = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
-        return Span(start, self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
+        assert isinstance(node, _PLACED) and node.end_lineno is not None and node.end_col_offset is not None
+        return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))
 
     def text(self, node: ast.AST) -> str:
         span = self.span(node)
@@ -64,6 +67,8 @@ class Code:
 
     @cached_property
     def _tokens(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        """By places in the text: a token's start to the grouping bracket before it, a token's end to the closing bracket behind
+        it, and a grouping bracket to the one that closes it."""
         starts: dict[int, int] = {}
         closers: dict[int, int] = {}
         ends: dict[int, int] = {}
@@ -113,6 +118,8 @@ def _functions(text: str) -> dict[tuple[int, str], ast.FunctionDef | ast.AsyncFu
 
 
 def code_of(function: FunctionType) -> Code:
+    """The source of a function.  Raises `KgenError` for a lambda, a wrapped function or a coroutine, and where its text is not to be
+    had."""
     name = function.__name__
     if name == "<lambda>":
         raise KgenError("a lambda cannot be traced", help="write a function with `def`")
@@ -134,7 +141,7 @@ def code_of(function: FunctionType) -> Code:
         node = None
     if node is None:
         raise KgenError(f"`{name}` is not where {file} says: the file changed since it was loaded", help="load the module again")
-    code = Code(function, node, source)  # type: ignore[arg-type]
+    code = Code(function, node, source)
     if isinstance(node, ast.AsyncFunctionDef):
         raise KgenError(
             Diagnostic(f"`{name}` is a coroutine", code.word(code.span(node), name), help="a kernel is an ordinary function"), source

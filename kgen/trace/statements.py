@@ -48,6 +48,7 @@ class Statements(Expressions):
         return None
 
     def statement(self, node: ast.stmt) -> Any:
+        """Trace one statement; gives the value that it returns, or None where it goes on.  Refuses what cannot be traced."""
         for kind, (message, help) in _REFUSED.items():
             if isinstance(node, kind):
                 raise self.refuse(message, self.first_line(node), help)
@@ -110,6 +111,7 @@ class Statements(Expressions):
         )
 
     def bind(self, target: ast.expr, value: Any, node: ast.stmt) -> None:
+        """Give names to a value, several to several; refuses what is no name."""
         if isinstance(target, ast.Name):
             self.frame.env[target.id] = self.assign(target.id, value, target, self.span(target))
         elif isinstance(target, (ast.Tuple, ast.List)):

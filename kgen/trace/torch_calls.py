@@ -60,6 +60,7 @@ class TorchCalls(Tracer):
     # ------------------------------------------------------------------------------------------ a row's text
 
     def by_text(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call, text: str = "") -> Traced:
+        """A torch function's call as the spec's text of its row says (`text` where it is another), `given` being its arguments by name."""
         params = tuple(row.signature.parameters)
         if "unbiased" in given:
             chosen = given.pop("unbiased")
@@ -177,6 +178,8 @@ class TorchCalls(Tracer):
         raise self.refuse(f"{what} must be a constant", node)
 
     def row_dims(self, shown: str, given: dict[str, Any], shape: Dims, node: Any, row: Row) -> Dims:
+        """The names of the dims that a torch call runs over (`dim` or `normalized_shape`) in an operand of some shape.  Refuses
+        what has no name."""
         if "normalized_shape" in given:
             return self.trailing(shown, given["normalized_shape"], shape, node)
         chosen = self.constant(given.get("dim", Const(None)), node, f"`dim` of `{shown}`")
@@ -344,7 +347,7 @@ class TorchCalls(Tracer):
         self.check_operands(shown, row, [x], node)
         at = min(1, len(x.shape) - 1)
         rows = (*x.shape[:at], *x.shape[at + 1 :])
-        if target.shape != rows or is_float(self.type_of(target)):  # type: ignore[arg-type]
+        if target.shape != rows or is_float(self.scout.values[target.id].type):
             raise self.refuse(f"`{shown}` takes a class for each row: an integer tensor {show_shape(rows)}", node)
         smoothing = given["label_smoothing"]
         text = row.all_texts[0 if isinstance(smoothing, Const) and smoothing.value == 0 else 1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 import kgen
-from kgen import grad
+from kgen import grad, pipeline
+from kgen.cost import predicted_bound
 from kgen.lower import lower
 from kgen.precision import forms
 from kgen.rewrite import rewrite
-from kgen.schedule import cost, predicted_bound, schedule
+from kgen.schedule import schedule
 from kgen.types import bf16, f32
 
 
@@ -91,7 +92,7 @@ def test_the_predicted_bound_counts_the_forms():
     kernel = kgen.load("gelu_tanh").kernel
 
     def counted(dtype):
-        return cost(schedule(rewrite(lower(kernel, {"T": dtype}))), kernel)
+        return pipeline.cost(kernel, {"T": dtype})
 
     assert counted(bf16).instructions < counted(f32).instructions
     assert predicted_bound(counted(f32)) == "memory"

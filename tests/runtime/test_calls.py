@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import kgen
-from kgen.runtime import calls, fast
+from kgen.runtime import calls, fast, memory
 
 MIX = "mix(x: T[..., N], w: T[N], a: float, k: int = 2) -> y: T[..., N]\ny = x * w * a + k\n"
 STEP = "step(p: T[...], g: T[...], m: f32[...], lr: float) -> (p': T[...], m': f32[...], y: f32[...])\nm' = m + g\np' = p - lr * m'\ny = g * 2\n"
@@ -321,7 +321,7 @@ def test_threads_call_at_once(mix: kgen.Kernel, step: kgen.Kernel, monkeypatch: 
 
 def test_large_results_get_large_pages_with_a_plan_too(mix: kgen.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     advised: list[int] = []
-    monkeypatch.setattr(calls, "advise", lambda t: advised.append(t.numel()) or t)
+    monkeypatch.setattr(memory, "advise", lambda t: advised.append(t.numel()) or t)
     x, w = torch.randn(1 << 10, 1 << 10), torch.randn(1 << 10)
     for _ in range(3):
         torch.testing.assert_close(mix(x, w, 2.0), x * w * 2 + 2)

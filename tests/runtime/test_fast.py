@@ -325,7 +325,7 @@ def calls_of_other_processes(text: str, kernel: kgen.Kernel, launcher: Emulated,
         want = [taught(*given) for given in calls]
         assert taught._recipes == 1  # of the second, which has another place in the same plan, nothing is kept
         m.setattr(recall, "possible", lambda: True)
-        m.setattr(recall, "_function", lambda entry: Loaded(launcher.run.function(entry, "").kernel))
+        m.setattr("kgen.runtime.again._function", lambda entry: Loaded(launcher.run.function(entry, "").kernel))
         m.setattr("kgen.runtime.kernel._checked", None)
         again = kgen.loads(text)
         assert again.name == taught.name and again.doc == taught.doc and again._names == taught._names
@@ -430,12 +430,12 @@ def test_triton_launches_are_written_down(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(JITFunction, "run", run)
     monkeypatch.setattr(torch.cuda, "device_of", lambda _: contextlib.nullcontext())
-    from kgen.runtime.kernel import _Triton
+    from kgen.runtime.launchers import Triton
 
     clip = kgen.loads("clip(x: T[...], low: float, k: int) -> y: T[...]\ny = max(x, low) + k\n")
     lessons = []
 
-    class Launched(_Triton):
+    class Launched(Triton):
         def lesson(self, plan: Any, call: Any) -> Any:
             lessons.append(super().lesson(plan, call))
 

@@ -15,7 +15,8 @@ import kgen
 from kgen.errors import KgenError, Source
 from kgen.testing import checks
 from kgen.testing.bounds import Analysis
-from kgen.testing.fpbench import Conversion, NoValue, Real, check, convert, draw, main, read
+from kgen.testing.fpbench import NoValue, Real, check, draw, main
+from kgen.testing.fpcore import Conversion, convert, read
 
 
 def one(text: str) -> Conversion:

@@ -11,7 +11,7 @@ import pytest
 import torch  # so that a run inside this process does not import it anew  # noqa: F401
 
 import kgen
-from kgen.runtime import kernel as runtime
+from kgen.runtime import launchers
 from kgen.testing import against, checks, reproducer
 from tests.conftest import ROOT
 
@@ -56,8 +56,8 @@ def test_a_wrong_spec_fails_with_its_caret_and_no_traceback(folder: Path, pytest
 
 
 def test_a_wrong_kernel_fails_with_its_case_made_small(folder: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = runtime._Torch.__call__
-    monkeypatch.setattr(runtime._Torch, "__call__", lambda self, call: (honest(self, call), [t.add_(1) for t in call.results.values()]))
+    honest = launchers.Torch.__call__
+    monkeypatch.setattr(launchers.Torch, "__call__", lambda self, call: (honest(self, call), [t.add_(1) for t in call.results.values()]))
     done = run(pytester, "specs/square.k::torch", "--kgen-target", "torch")
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["error: square on torch, case 0 of seed 0 *", "*made small, as Python:", "import torch, kgen", "assert *"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kgen
-from kgen.runtime import kernel as runtime
+from kgen.runtime import launchers
 from kgen.testing import CheckFailed, check, checks
 from kgen.testing.cases import Draw
 from kgen.testing.reproducer import reproducer, tensor
@@ -26,7 +26,7 @@ def program(text: str) -> str:
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The target torch doubles the last element of each result that has more than three."""
-    honest = runtime._Torch.__call__
+    honest = launchers.Torch.__call__
 
     def wrong(self: Any, call: Any) -> None:
         honest(self, call)
@@ -34,7 +34,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
             if t.numel() > 3 and t.dim():
                 t[(-1,) * t.dim()] = t[(-1,) * t.dim()] * 2 + 1
 
-    monkeypatch.setattr(runtime._Torch, "__call__", wrong)
+    monkeypatch.setattr(launchers.Torch, "__call__", wrong)
     return monkeypatch
 
 
@@ -95,7 +95,7 @@ def test_a_call_that_raises_and_one_that_should_are_reproduced(monkeypatch: pyte
         raise kgen.KgenError("top: no luck")
 
     with monkeypatch.context() as patch:
-        patch.setattr(runtime._Torch, "__call__", refused)
+        patch.setattr(launchers.Torch, "__call__", refused)
         report = checks.check(kernel, "torch", 3)
         printed = reproducer(report.first, 1.0)  # type: ignore[arg-type]
         with pytest.raises(kgen.KgenError, match="no luck"):
@@ -103,7 +103,7 @@ def test_a_call_that_raises_and_one_that_should_are_reproduced(monkeypatch: pyte
     exec(printed, {})
     with monkeypatch.context() as patch:
         patch.setattr("kgen.runtime.arguments.refuse_empty", lambda kernel, call: None)
-        patch.setattr(runtime._Torch, "__call__", lambda self, call: None)
+        patch.setattr(launchers.Torch, "__call__", lambda self, call: None)
         with pytest.raises(CheckFailed, match="no error, but top: max") as error:
             check(text, target="torch", examples=8, shrink=1.0, **empty)  # type: ignore[arg-type]
         with pytest.raises(AssertionError, match="it is to say: top: max"):

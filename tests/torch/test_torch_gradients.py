@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import kgen
-from kgen.torch_op.operators import run_plain
+from kgen.torch_op.plain import run_plain
 from kgen.torch_op.traits import traits
 from tests.torch_cases import CASES, Case, W, X, Y, assert_same, each_case, evaluated, floats, scalar  # noqa: F401
 

@@ -1,0 +1,55 @@
+"""What a plan costs an element, by count, and what bounds it.
+
+In: a plan, and the forms that the precision planner chose for its operators.  Out: bytes moved and instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kgen.ir import Let
+from kgen.ops import OPS
+from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE
+from kgen.schedule import Plan, Reduce, elements
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a program takes per element of its largest passes, by count: bytes read and written (operands that
+    broadcast are not counted: they stay in a cache), arithmetic and special-function instructions in f32."""
+
+    read: int
+    written: int
+    instructions: int
+    special: int
+
+
+def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
+    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  Operators are counted in the
+    `forms` that `precision.forms` gives them, for the plan's dtypes; where those are {}, in the accurate one."""
+    most = max(len(p.dims) for p in plan.passes)
+    passes = [p for p in plan.passes if len(p.dims) == most]
+    binding = {name: dtype.name for name, dtype in plan.program.binding}
+
+    def work(let: Let) -> tuple[int, int]:
+        form, decides = forms.get(let.name, ("", ""))
+        decides = binding.get(decides, decides)
+        form = "" if decides not in ("f16", "bf16") else "brief" if decides == "f16" else form
+        return OPS[let.expr.name].cost_of(form)
+
+    done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]
+    done += [(1, 0) for p in passes if isinstance(p, Reduce) for f in p.phases for _ in f.reductions]
+    return Cost(
+        sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
+        sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
+        sum(c[0] for c in done),
+        sum(c[1] for c in done),
+    )
+
+
+def predicted_bound(c: Cost) -> str:
+    """What bounds a pass: memory, or arithmetic and by how much (its instructions over those that fit under its bytes)."""
+    moved = max(1, c.read + c.written)
+    over = max(c.special / (SPECIAL_PER_BYTE * moved), c.instructions / (OTHER_PER_BYTE * moved))
+    return "memory" if over <= 1 else f"arithmetic, {over:.1f} x memory"

@@ -1,0 +1,98 @@
+"""The way from a checked kernel to what a backend prints, in one place: its passes by name, in order.
+
+In: a kernel and what its dtype variables stand for (for `expanded` and what follows also whether sums ride on a maximum, which is
+the backend's to say).  Out: what the pass makes.  Each pass verifies what it made where there are rules for it (`ir.verify`).  Results
+are kept for the life of their kernel, which nothing changes once it is checked; of many choices of dtypes, the latest.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+from kgen import cost as costs
+from kgen import lower as lowering
+from kgen import precision, rewrite, schedule
+from kgen.check import Kernel
+from kgen.cost import Cost
+from kgen.ir import Program
+from kgen.schedule import Plan
+from kgen.types import Binding, f32
+
+R = TypeVar("R", covariant=True)
+
+#: How many results are kept for a kernel: a few choices of its dtypes, by every pass.
+KEPT = 32
+#: By the kernel's id: equal kernels of different texts have errors at different places.
+_kept: dict[int, dict[Any, Any]] = {}
+
+
+def _of(kernel: Kernel) -> dict[Any, Any]:
+    """What is kept for a kernel, as long as that lives."""
+    found = _kept.get(id(kernel))
+    if found is None:
+        found = _kept[id(kernel)] = {}
+        weakref.finalize(kernel, _kept.pop, id(kernel), None).atexit = False
+    return found
+
+
+class _Pass(Protocol[R]):
+    def __call__(self, kernel: Kernel, binding: Binding, rides: bool = False) -> R: ...
+
+
+def _pass(make: Callable[[Kernel, Binding, bool], R]) -> _Pass[R]:
+    @wraps(make)
+    def kept(kernel: Kernel, binding: Binding, rides: bool = False) -> R:
+        results, key = _of(kernel), (make.__name__, rides, *binding.items())
+        made = results.get(key)
+        if made is None:
+            made = make(kernel, binding, rides)
+            while len(results) >= KEPT:
+                results.pop(next(iter(results), None), None)
+            results[key] = made
+        return made
+
+    return kept
+
+
+def usual(kernel: Kernel) -> Binding:
+    """The dtypes where none are chosen: f32 for every variable."""
+    return dict.fromkeys(kernel.variables, f32)
+
+
+@_pass
+def lowered(kernel: Kernel, binding: Binding, rides: bool) -> Program:
+    """The typed program, every conversion in it; `rides` makes no difference yet."""
+    return lowering.lower(kernel, binding)
+
+
+@_pass
+def program(kernel: Kernel, binding: Binding, rides: bool) -> Program:
+    """The program after its rules; `rides` makes no difference yet."""
+    return rewrite.rewrite(lowered(kernel, binding))
+
+
+@_pass
+def expanded(kernel: Kernel, binding: Binding, rides: bool) -> Program:
+    """The program in the operations that passes over memory are made of."""
+    return schedule.expanded(program(kernel, binding), rides)
+
+
+@_pass
+def plan(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
+    """The passes over memory.  Raises `KgenError` where they have too many operations."""
+    return schedule.planned(expanded(kernel, binding, rides))
+
+
+@_pass
+def forms(kernel: Kernel, binding: Binding, rides: bool) -> Mapping[str, tuple[str, str]]:
+    """The forms of operators that are not the accurate ones (`precision.forms`)."""
+    return precision.forms(plan(kernel, binding, rides), kernel)
+
+
+@_pass
+def cost(kernel: Kernel, binding: Binding, rides: bool) -> Cost:
+    """What an element takes, operators in those forms."""
+    return costs.cost(plan(kernel, binding, rides), forms(kernel, binding, rides))

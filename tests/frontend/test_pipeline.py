@@ -1,0 +1,75 @@
+"""The way from kernel to source lies in one place, keeps what it made as long as the kernel lives, and shows every stage."""
+
+from __future__ import annotations
+
+import ast
+import gc
+
+import pytest
+
+import kgen
+from kgen import pipeline
+from kgen.check import check
+from kgen.cli.show import STAGES
+from kgen.syntax import parse
+from kgen.types import bf16, f32
+from tests.conftest import ROOT
+
+TEXT = "f(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ne = exp(x - max[N](x))\ny = w * e / sum[N](e)\n"
+#: What tests single passes calls them one by one.
+APART = {"kgen/testing/properties.py"}
+
+
+def test_passes_are_called_in_one_place() -> None:
+    for path in sorted((ROOT / "kgen").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and name not in APART:
+                assert (node.module, [a.name for a in node.names]) not in (("kgen.lower", ["lower"]), ("kgen.rewrite", ["rewrite"])), name
+
+
+def test_results_are_kept_for_each_choice_of_dtypes() -> None:
+    kernel = check(parse(TEXT))
+    for make in (pipeline.lowered, pipeline.program, pipeline.expanded, pipeline.plan, pipeline.forms, pipeline.cost):
+        assert make(kernel, {"T": bf16}) is make(kernel, {"T": bf16}), make
+        assert make(kernel, {"T": bf16}) is not make(kernel, {"T": f32}), make
+    assert pipeline.plan(kernel, {"T": f32}, True) is not pipeline.plan(kernel, {"T": f32}, False)
+    assert pipeline.plan(kernel, {"T": f32}).program is pipeline.expanded(kernel, {"T": f32})
+
+
+def test_equal_kernels_have_results_of_their_own() -> None:
+    """Their texts may differ, and so the places of errors."""
+    one, other = check(parse(TEXT)), check(parse(TEXT))
+    assert pipeline.program(one, {"T": f32}) is not pipeline.program(other, {"T": f32})
+
+
+def test_results_go_with_their_kernel_and_are_not_many() -> None:
+    kernel = check(parse("f(x: T[N], y: U[N], v: V[N]) -> z: T[N]\n\nz = x * y + v\n"))
+    for binding in kernel.bindings():
+        pipeline.cost(kernel, binding)
+    key = id(kernel)
+    assert len(pipeline._kept[key]) == pipeline.KEPT
+    del kernel
+    gc.collect()
+    assert key not in pipeline._kept
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda", "cpp"])
+def test_every_stage_before_machine_code_is_shown(target: str) -> None:
+    marks = {
+        "spec": "y = w * e", "syntax": "header f", "math": "exp", "lowered": "exp %", "program": "store y", "expanded": "max[N]",
+        "schedule": "reading 1", "precision": "every operator in its accurate form" if target == "cpp" else "brief where T has 16 bits",
+        "units": "RowUnit\n  name: f\n", "source": "max",
+    }  # fmt: skip
+    assert [*marks] == [s for s in STAGES if s not in ("ptx", "sass", "asm")]
+    kernel = kgen.loads(TEXT)
+    for stage, mark in marks.items():
+        assert mark in kernel.show(stage, target), stage
+
+
+def test_stages_are_the_targets_own() -> None:
+    """CUDA's passes make the sum with the maximum; a brief form is taken where its dtype has 16 bits."""
+    kernel = kgen.loads(TEXT)
+    assert "expsum" in kernel.show("expanded", "cuda") and "expsum" not in kernel.show("expanded", "cpp")
+    assert "reading 2: sum" not in kernel.show("schedule", "cuda") and "reading 2: sum" in kernel.show("schedule", "triton")
+    assert "(it has)" in kernel.show("precision", "cuda", {"T": "f16"}) and "(it has not)" in kernel.show("precision", "cuda")
