@@ -250,7 +250,7 @@ class _Scheduler:
         found = self.cone(name)
         while stage is not None and (late := [k for k in _bits(found.nodes & ~found.stored) if self.is_late(self.program.lets[k], stage)]):
             for k in late:
-                found = _Cone(found.lets, found.nodes & ~(1 << k), found.stored) | self.anew(self.program.lets[k])
+                found = _Cone(found.lets, found.nodes & ~(1 << k), found.stored).joined(self.anew(self.program.lets[k]))
         return found
 
     def is_late(self, let: Let, stage: _Stage) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 
 from kgen import host
 from kgen.backends.base import Backend, Render
-from kgen.backends.names import Names, bare
+from kgen.backends.names import Names
+from kgen.backends.python_text import listed, wrapped
 from kgen.backends.text import Text, decimal, function_sources, negative, single_precision
 from kgen.backends.triton_rows import RowView
 from kgen.backends.units import Argument, RowUnit, Tensor, Unit
@@ -226,13 +227,13 @@ class Triton(Backend):
             "wide": [(d, variable_of(d)) for d in kernel.wide],
             "sizes": sizes,
             "indices": any(u.indices for u in units),
-            "writes": _listed([r.state or r.name for r in kernel.results]),
+            "writes": listed([r.state or r.name for r in kernel.results]),
         }
 
     def launch(self, u: dict[str, Any], render: Render) -> str:
         """The host function's call of `launch` for a unit."""
         names = [key if is_tensor else f"index[{u['spec'][key]}]" for key, is_tensor in u["operands"]]
-        items = [u["kernel"], f'"{u["dims"]}"', "tensors", _listed(names), _listed(u["writes"]),
+        items = [u["kernel"], f'"{u["dims"]}"', "tensors", listed(names), listed(u["writes"]),
                  f"[{', '.join(u['numbers'])}]", "sizes"]  # fmt: skip
         items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in self.spec_variables(render, u["passed"])) + ")"] if u["passed"] else []
         return wrapped("    launch", items, "")
@@ -437,28 +438,8 @@ def mixes(kernel: Kernel) -> bool:
     return len(declared & {"f16", "bf16", *kernel.variables}) > 1
 
 
-def wrapped(head: str, items: list[str], tail: str, width: int = 130) -> str:
-    """`head(items)tail`, on as many lines as it takes."""
-    line = f"{head}({', '.join(items)}){tail}"
-    if len(bare(line)) <= width:
-        return line
-    indent = " " * (len(head) - len(head.lstrip()))
-    lines = [f"{head}(", ""]
-    for item in items:
-        if lines[-1] and len(bare(f"{lines[-1]}, {item}")) > width:
-            lines[-1] += ","
-            lines.append("")
-        lines[-1] += f", {item}" if lines[-1] else f"{indent}    {item}"
-    return "\n".join([*lines, f"{indent}){tail}"])
-
-
 def _chunks(items: list[str], size: int) -> list[str]:
     return [", ".join(items[k : k + size]) for k in range(0, len(items), size)]
-
-
-def _listed(names: list[str]) -> str:
-    """A tuple of names as Python."""
-    return "(" + ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "") + ")"
 
 
 def _to_f32(value: Fraction) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgen.backends.base import Render
 from kgen.backends.names import Names
+from kgen.backends.python_text import listed, wrapped
 from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
 from kgen.schedule import Reduce
 from kgen.types import ELLIPSIS, Dims, f64
@@ -330,8 +331,6 @@ class RowView:
         return [*self.context["variables"], *self.context["generics"]]
 
     def call(self, reading: dict[str, Any], indent: str) -> str:
-        from kgen.backends.triton import wrapped
-
         left = f"{reading['returns']} = " if reading["returns"] else ""
         return wrapped(f"{indent}{left}{reading['name']}", [*reading["given"], *reading["constants"]], "")
 
@@ -395,8 +394,6 @@ class RowView:
     # ------------------------------------------------------------------ the view
 
     def view(self) -> dict[str, Any]:
-        from kgen.backends.triton import _listed, wrapped
-
         u, b = self.unit, self.backend
         long = bool(u.inner)
         readings = self.readings() if long else []
@@ -454,8 +451,8 @@ class RowView:
             key = self.key(g.tensor)
             passing += [f'sizes["{g.dim}"]', f'*strides("{key}", tensors["{key}"], "{g.dim}", sizes)']
         host = [f"({', '.join(kernels.values())}{',' * (len(kernels) == 1)})", f'"{" ".join(u.rows)}"', f'"{" ".join(u.inner)}"', "tensors",
-                _listed([o.key for o in operands]), _listed([k for k, row in written.items() if not row]),
-                _listed([k for k, row in written.items() if row]), f"[{', '.join(passing)}]", "sizes",
+                listed([o.key for o in operands]), listed([k for k, row in written.items() if not row]),
+                listed([k for k, row in written.items() if row]), f"[{', '.join(passing)}]", "sizes",
                 f"[{', '.join(f'({len(o.rows)}, {len(o.inner)})' for o in operands)}]"]  # fmt: skip
         constants = [f'{self.render.variables[v]}=FLOATS[dtypes["{v}"]]' for v in b.spec_variables(self.render, passed)]
         if long:

@@ -30,7 +30,7 @@ def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding
     if stage not in STAGES[target]:
         other = next((t for t, stages in STAGES.items() if stage in stages), None)
         if other is None:
-            raise KgenError(f"there is no stage {stage}", help="stages are spec, syntax, program, math, schedule, source, ptx, sass, asm")
+            raise KgenError(f"there is no stage {stage}", help="`kgen show --help` lists the stages")
         raise KgenError(f"the target {target} has no {stage}", help=f"write `--target {other}`, or `--stage {STAGES[target][0]}`")
     if target == "cpp":
         return _assembly(kernel, source)

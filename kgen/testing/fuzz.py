@@ -171,6 +171,8 @@ def build_together(builds: Sequence[tuple[Any, dict[str, str]]], level: str = "-
 
 
 def _build(builds: Sequence[tuple[Any, dict[str, str]]], level: str) -> None:
+    """Build kernels of different names, each with the dtypes of its variables by name, in one call of the compiler at a level of
+    optimisation (`-O1`), and hand each launcher its functions.  Where the build fails it returns, and hands out none."""
     import torch
 
     from kgen.backends import backend
