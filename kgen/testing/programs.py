@@ -427,7 +427,7 @@ class _Maker:
         if self.chance(0.5) or not found:
             x = self.floats(depth)
             if dim in x.dims:
-                over = list(dict.fromkeys([dim, *self.some([d for d in x.dims if d != ELLIPSIS], 0.2)]))
+                over = list(dict.fromkeys([dim, *self.some([d for d in self.dims if d in x.dims and d != ELLIPSIS], 0.2)]))
                 found = [Term(applied(self.rnd.choice(("argmax", "argmin")), x.node, dims=over), "int", x.dims - set(over))]
         return self.rnd.choice(found) if found else None
 
