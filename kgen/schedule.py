@@ -344,8 +344,11 @@ class _Scheduler:
                 self.cut(roots, frozenset(let.dims), inner)
                 self.keep_gathers(roots, inner)
                 self.place(let, frozenset(let.dims), inner, roots)
-            elif let.expr.name == "gather" and let.name in gathered:
-                self.place(let, frozenset(let.dims), frozenset(), roots)
+            elif let.name in gathered and let.expr.name != "load":  # a gather, or what `online.py` made of a reduction
+                if let.expr.name != "gather":
+                    self.cut([let.name])
+                if let.name not in self.home:
+                    self.place(let, frozenset(let.dims), frozenset(), roots)
         for store in self.program.stores:
             self.keep_gathers([store.ref], frozenset())
         finals: list[Store] = []

@@ -84,3 +84,20 @@ def test_rows_of_all_kinds_agree_with_the_formula(tmp_path, monkeypatch):
             ):  # fmt: skip
                 assert torch.allclose(got.double(), want, rtol=room, atol=room * scale, equal_nan=True), (x.shape, special)
     rows.cached.cache_clear()
+
+
+PICKED = "f(x: f32[M, N, C]) -> (m: f32[M, N, C], y: f32[M, N, C])\n\nm = x - logsumexp[N](x)\ny = pick[C](m, argmin[C](x * m)) * x\n"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_is_made_of_a_rider_is_gathered_from(tmp_path):
+    """Picking takes from memory: the sum that a factor brings back from what rode is kept there."""
+    torch.manual_seed(0)
+    given = [torch.randn(shape) for shape in ((2, 7, 5), (3, 33, 4))]
+    kernel = Emulated(PICKED, tmp_path, *((x,) for x in given))
+    for x in given:
+        results = kernel(x)
+        d = x.double()
+        m = d - d.logsumexp(1, keepdim=True)
+        torch.testing.assert_close(results["m"].double(), m, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(results["y"].double(), m.gather(2, (d * m).argmin(2, keepdim=True)) * d, rtol=1e-6, atol=1e-5)
