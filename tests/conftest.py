@@ -86,8 +86,8 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory):
 def built_quickly() -> Iterator[None]:
     """C++ is built at -O1, in a third of the time: for tests of what a source says, to which it is nothing what the compiler makes of it.
 
-    At -O3, as users have it, tests/specs builds every spec that reduces, tests/ops every operator, tests/planted and tests/hazards the
-    points where generated code goes wrong.
+    At -O3, as users have it, tests/specs builds the specs that reduce (of those alike one), tests/ops the operators, tests/planted and
+    tests/hazards the points where generated code goes wrong; `-m slow` the rest.
     """
     from functools import cache
 

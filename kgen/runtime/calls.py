@@ -11,6 +11,7 @@ What a call launched is kept for `kgen.runtime.fast` as well: the next one like 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,10 @@ _ABSENT = object()  # a number that has no default and was not given
 
 QUICK = 1 << 16  # bytes: while a kernel walks over more than this on the CPU, other threads run Python
 
-#: What inductor's code allocates with: a third of torch.empty_strided's time.
-_empty_strided_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
+try:  # what inductor's code allocates with: a third of torch.empty_strided's time; another torch may have neither it nor its module
+    _empty_strided_cpu = getattr(importlib.import_module("torch._C._dynamo.guards"), "_empty_strided_cpu", None)
+except ImportError:
+    _empty_strided_cpu = None
 
 
 @dataclass(slots=True, eq=False)

@@ -263,7 +263,10 @@ print("kernel" not in vars(kernel), y.double().sum().item(), kernel(x, target=sy
 """
 
 
-@pytest.mark.parametrize(("name", "target"), [("gelu", "triton"), ("softmax", "cuda")])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("gelu", "triton"), ("softmax", "cuda"), *(pytest.param(*x, marks=pytest.mark.slow) for x in (("gelu", "cuda"), ("softmax", "triton")))],
+)
 def test_a_second_process_recalls_the_first_call(name: str, target: str, tmp_path: Any) -> None:
     said = []
     for _ in range(2):
