@@ -393,6 +393,18 @@ class RowView:
 
     # ------------------------------------------------------------------ the view
 
+    def bare(self) -> bool:
+        """Whether a reduction is of elements that no load along the row decides: positions, numbers and row values alone."""
+        for phase in self.p.phases:
+            loaded: set[str] = set()
+            for let in phase.lets:
+                moves = let.expr.name in ("load", "gather") and set(let.dims) & set(self.p.inner)
+                if moves or any(o.name in loaded for o in let.expr.operands):
+                    loaded.add(let.name)
+            if any(r.expr.operands[0].name not in loaded for r in phase.reductions):
+                return True
+        return False
+
     def view(self) -> dict[str, Any]:
         u, b = self.unit, self.backend
         long = bool(u.inner)
@@ -462,6 +474,8 @@ class RowView:
             host.append(str(self.steps()))
             if any(let.dtype is f64 and not let.generic for phase in self.p.phases if phase.element for let in phase.lets):
                 constants.append("word=8")  # f64 by name, whatever comes from memory
+            if self.bare():
+                constants.append("bare=True")
         host += constants
         computed = [(s.name, s.text, s.note) for s in u.scalars if not re.fullmatch(r"[^\W\d]\w*", s.text)]
         return {
@@ -474,7 +488,7 @@ class RowView:
                 ),
             ],
             "rounded": rounded, "steps": self.steps(), "ends": any(written.values()), "apart": any(" at " in o.key for o in operands),
-            "starts": bool(starts),
+            "starts": bool(starts), "bare": "bare=True" in constants,
             "dynamic": {form: (len(pointers) + (len(parts) if form == "split" else 0), count) for form in heads},
             "source": pieces, "computed": computed, "launch": wrapped("    launch_rows", host, ""),
             "words": set(re.findall(r"\w+", " ".join(s.text for s in u.scalars))),
