@@ -99,6 +99,8 @@ class Triton(Backend):
             typed = f"tl.full([], {n}, {type_name})"
             return replace(negative(str(n)), typed=typed) if abs(n) < 2**31 else Text(typed)
         text = self._float(value, type_name)
+        if dtype.bits == 16 or type_name in self.storage_names:  # Triton's own rounds twice, and makes small ones 0
+            return Text(f"round_to(tl.full([], {text}, tl.float64), {type_name})")
         return replace(negative(text), typed=f"tl.full([], {text}, {type_name})")
 
     def _float(self, value: Fraction | str, type_name: str) -> str:
@@ -222,6 +224,7 @@ class Triton(Backend):
             "apart": any(u["rows"] and u["apart"] for u in views),
             "states": f"{{{', '.join(repr(r.state) for r in kernel.results if r.state)}}}".replace("'", '"').replace("{}", ""),
             "long": any(u["rows"] and u["long"] for u in views),
+            "bare": any(u["rows"] and u["bare"] for u in views),
             "computed_in": [(g, [variables[v] for v in context["generics"][g]]) for g in context["generics"] if g in computed],
             "generic": bool(render.variables),
             "wide": [(d, variable_of(d)) for d in kernel.wide],

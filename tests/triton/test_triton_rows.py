@@ -25,6 +25,7 @@ from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emi
 MORE = {
     "two": "two(x: T[M, N]) -> y: T[M, N]\ny = x / sum[M](x) / sum[N](x)",
     "both": "both(x: T[M, N], p: f32[M, N]) -> (i: i64[], p': f32[M, N])\ni = argmax[M, N](x)\np' = p * max[N](p)",
+    "bare": "bare(x: T[..., N]) -> (k: i64[], s: T32[...])\nk = max[N](index[N] * 3)\ns = sum[N](x * 0.5) + mean[N](f32(index[N]))",
     "endings": "endings(x: T[..., N], sum_all: T32[]) -> y: T[..., N]\nsum_all_ = sum[N](x - sum_all)\ny = x * sum_all_",
     "own": "own(x: T[N, D]) -> z: T[N, D]\nz = pick[D](x, index[N])",
     "embed": "embed(w: T[V, D], t: i64[...]) -> y: T[..., D]\ny = pick[V](w, t)",
@@ -142,6 +143,24 @@ def test_columns_are_read_by_16_bytes(tmp_path):
     assert re.search(r"ld\.global[a-z0-9.:]*\.v4\.b32|cp\.async\S* \[.*\], \[.*\], 0x10", build(entry).asm["ptx"])
 
 
+@pytest.mark.parametrize("length", [1, 33, 64, 65, 4097, 2**20 + 1])
+def test_a_tile_that_no_load_lays_out_is_small(length, tmp_path):
+    """Triton 3.6 gives each thread a whole row of such a tile, and its compilers took minutes over 1,024 elements."""
+    module = emit(MORE["bare"], tmp_path, "bare")
+    for entry in record(module, "bare", [rows(3, length)]):
+        assert entry[3]["BLOCK"] <= 64
+        parts, segment = entry[3].get("PARTS"), entry[3].get("SEGMENT", length)
+        assert parts is None or 16 * parts * segment >= length
+
+
+def test_a_small_16_bit_number_is_rounded_once():
+    """Triton's own literal is 0 for the first and 1 for the second, which lies above the middle of two bf16s."""
+    kernel = check_kernel("f(x: T[N]) -> (y: bf16[N], z: bf16[N])\ny = bf16(1e-38)\nz = bf16(1.00390625001)")
+    ((_, ptx),) = toolchain._triton(kernel, {"T": f32}, "sm_90", "ptx")
+    for bits in (0x006D, 0x3F81):
+        assert re.search(rf"mov\.b(16|32)\s+%\w+, ({bits}|{bits * 0x10001});", ptx), hex(bits)
+
+
 def test_names_of_the_templates_give_way(tmp_path):
     module = emit(MORE["names"], tmp_path, "names")
     function = next(v for k, v in vars(module).items() if k.rstrip("_") == "row" and callable(v) and not hasattr(v, "params"))
@@ -165,7 +184,7 @@ def test_every_form_compiles_everywhere(name, target, tmp_path):
 
 
 def test_rows_under_the_interpreter(tmp_path):
-    for name in ("inplace", "places", "products", "embed", "two"):
+    for name in ("inplace", "places", "products", "embed", "two", "bare"):
         emit(MORE[name], tmp_path, name)
     for name, kernel in (("ae", "all and each"), ("aa", "place among all"), ("cd", "in the dtype computed in")):
         emit(PROGRAMS[kernel], tmp_path, name)
