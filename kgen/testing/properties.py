@@ -126,6 +126,8 @@ def is_exact(kernel: Kernel) -> bool:
     if ops & {*EITHER_ZERO} and ops & {"div", "pow", "atan2", "copysign", "signbit"}:  # which tell one zero from the other
         return False
     for v in kernel.values:
+        if v.op in ("signbit", "copysign") and kernel.values[v.args[-1]].op in OPS:  # a NaN that an operator makes has either sign
+            return False
         if v.op in REDUCTIONS and v.attr:
             if v.op in ("sum", "prod", "mean") and isinstance(v.type, Float):
                 return False
