@@ -14,6 +14,9 @@ import pytest
 
 #: Inductor's pool of compiling processes costs each process that uses it as much again.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+#: A process of inductor's begins by building headers and trying the processor's vectors, which takes g++ longer than a test's few kernels.
+os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 #: Threads of OpenMP that wait for work spin, and take the processors from the run's other workers; read where torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 ROOT = Path(__file__).parents[1]

@@ -113,7 +113,7 @@ def test_a_state_is_written_behind_every_pass_that_reads_it() -> None:
     # a gather from what a row's own reading found, which a later one wants in memory
     "f(x: T[..., N], t: T[N]) -> (s: T32[...], g: T32[...])\n\nv = pick[N](T32(t), argmax[N](x))\ns = sum[N](x * v)\ng = v - max[...](v)\n",
 ])  # fmt: skip
-def test_what_is_kept_in_memory_later_is_computed_anew_before(text: str) -> None:
+def test_what_is_kept_in_memory_later_is_computed_anew_before(text: str, built_quickly: None) -> None:
     """No pass reads what a later one writes, and the values are right."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from kgen.runtime.evaluate import Evaluator

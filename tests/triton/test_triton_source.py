@@ -100,7 +100,7 @@ z = s + m""",
     "clash": "clash(x: F[N], y: G[N]) -> z: F[N]\nz = F(x * y) + G(y)",
     **{f"table_{d}": table(d) for d in ("f32", "f64", "i8", "u8", "i16", "i32", "i64", "bool")},
 }  # fmt: skip
-SLOW_ON_DEFAULT = {"table_i16", "table_u8", "table_i32"}
+SLOW_ON_DEFAULT = {"table_i16", "table_u8", "table_i32", "table_i64", "table_f64"}
 
 
 def emit(text: str, folder: Path, name: str):
