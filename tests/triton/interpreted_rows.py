@@ -119,10 +119,10 @@ module = load("bare")
 for few in (module.FEW, 0):  # split, and by a loop
     module.FEW = few
     for length in (5, 64, 100, 1500):
-        x = torch.randn(2, length, dtype=torch.float64)
+        x = torch.randn(length, dtype=torch.float64)
         k, s = module.bare(x)
         assert k.item() == 3 * (length - 1)
-        close(s, x.sum(-1) / 2 + (length - 1) / 2)
+        close(s, x.sum() / 2 + (length - 1) / 2)
 
 w, t = torch.randn(7, 5), torch.tensor([[3, 6], [-1, 7]])
 y = load("embed").embed(w, t)

@@ -58,11 +58,24 @@ TENSORS = {
 
 
 @triton.jit
-def widened(x, D: tl.constexpr):
-    """x in the wider dtype D. bf16 by its bits: LLVM would make a product of two bf16 that is stored as f16 one of two f16, which may
-    overflow."""
-    if x.dtype == tl.bfloat16 and D == tl.float32:
-        return (x.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+def round_bf16(x):
+    """f64 to bf16, rounded once: to f32 by rounding to odd, then to nearest even."""
+    y = x.to(tl.float32)
+    bits = y.to(tl.int32, bitcast=True)
+    back = y.to(tl.float64)
+    inexact = (back != x) & (tl.abs(x) < float("inf")) & (x == x)
+    away = tl.abs(back) > tl.abs(x)
+    odd = tl.where(away, bits - 1, bits) | 1
+    return tl.where(inexact, odd, bits).to(tl.float32, bitcast=True).to(tl.bfloat16)
+
+
+@triton.jit
+def round_to(x, D: tl.constexpr):
+    """x in the float dtype D, rounded once; integers reach 16 bits by way of f32."""
+    if x.dtype == tl.float64 and D == tl.bfloat16:
+        return round_bf16(x)
+    elif D.primitive_bitwidth == 16:
+        return (x if x.dtype.is_floating() else x.to(tl.float32)).to(D)
     else:
         return x.to(D)
 
@@ -74,6 +87,16 @@ def fused(a, b, c, T: tl.constexpr):
         return tl.fma(a, b, c)
     else:
         return a * b + c
+
+
+@triton.jit
+def widened(x, D: tl.constexpr):
+    """x in the wider dtype D. bf16 by its bits: LLVM would make a product of two bf16 that is stored as f16 one of two f16, which may
+    overflow."""
+    if x.dtype == tl.bfloat16 and D == tl.float32:
+        return (x.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+    else:
+        return x.to(D)
 
 
 @triton.jit
@@ -108,29 +131,6 @@ def shift_left(x, n):
     """x << n; 0 where n is negative or not less than the width."""
     inside = (n >= 0) & (n < x.dtype.primitive_bitwidth)
     return tl.where(inside, x << tl.where(inside, n, 0), 0)
-
-
-@triton.jit
-def round_bf16(x):
-    """f64 to bf16, rounded once: to f32 by rounding to odd, then to nearest even."""
-    y = x.to(tl.float32)
-    bits = y.to(tl.int32, bitcast=True)
-    back = y.to(tl.float64)
-    inexact = (back != x) & (tl.abs(x) < float("inf")) & (x == x)
-    away = tl.abs(back) > tl.abs(x)
-    odd = tl.where(away, bits - 1, bits) | 1
-    return tl.where(inexact, odd, bits).to(tl.float32, bitcast=True).to(tl.bfloat16)
-
-
-@triton.jit
-def round_to(x, D: tl.constexpr):
-    """x in the float dtype D, rounded once; integers reach 16 bits by way of f32."""
-    if x.dtype == tl.float64 and D == tl.bfloat16:
-        return round_bf16(x)
-    elif D.primitive_bitwidth == 16:
-        return (x if x.dtype.is_floating() else x.to(tl.float32)).to(D)
-    else:
-        return x.to(D)
 
 
 @triton.jit
@@ -223,8 +223,8 @@ def numbers_y_element(
     # y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
     t0 = x * c
     t1 = (t0 + bound) * (1.0000001192092896 if F == tl.float32 else 1.0000000596046448)
-    t2 = widened(tl.full([], (1.0000001192092896 if T == tl.float32 else 1.0000000596046448), T), F)
-    y = fused(t2, widened(a, F), t1 + (float("inf") if F == tl.float32 else 1e+39) - N, T)
+    t2 = round_to(tl.full([], (1.0000001192092896 if T == tl.float32 else 1.0000000596046448), tl.float64), T)
+    y = fused(widened(t2, F), widened(a, F), t1 + (float("inf") if F == tl.float32 else 1e+39) - N, T)
     # z = ((k + big) // odd % 7) | max(k, -2147483648) & min(k, -62)
     t4 = tl.maximum(k, tl.full([], -2147483648, tl.int32)) & tl.minimum(k, tl.full([], -62, tl.int32))
     z = floor_mod_int(floor_divide_int(k + big, odd), tl.full([], 7, tl.int32)) | t4
@@ -234,7 +234,7 @@ def numbers_y_element(
     # u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k > n) | ((x != 0) & (~(s == 2)))) & s6
     # half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    t9 = widened(tl.full([], 0.1, tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
+    t9 = widened(round_to(tl.full([], 0.1, tl.float64), tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
     t10 = widened(widened(a_f16, tl.float32), F) * x + index_N.to(F) + widened(t9, F)
     half = t10 - widened(widened(round_to(b, tl.float16), tl.float32), F)
     # d = x * c + 0.1 + mix / N + double * sign(n)
