@@ -19,7 +19,7 @@ from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
 from kgen.backends.text import Text, comment, fill, identifiers, named
 from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Statement, Tensor, Unit
-from kgen.check import Kernel, Parameter
+from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
@@ -32,19 +32,15 @@ from kgen.version import __version__
 
 @dataclass(frozen=True)
 class Page:
-    """What every target's templates see of a kernel: its texts as comments have them, the names of its dtype variables in the source, and
-    of what is computed in them (`generics`: those that each depends on); `dtypes` are those that may occur."""
+    """What every target's templates see of a kernel: its texts as comments have them; `generics` are the names of what dtype variables are
+    computed in, with those that each depends on, `dtypes` those that may occur."""
 
-    kernel: Kernel
     name: str
     version: str
     doc: list[str]
     signature: list[str]
     equations: list[str]
-    variables: list[str]
     generics: dict[str, list[str]]
-    numbers: list[Argument]
-    params: tuple[Parameter, ...]
     dtypes: set[str]
     source_name: str
 
@@ -296,16 +292,12 @@ class Render:
             concrete |= {"f16", "bf16", "f32", "f64"}
         concrete |= {let.dtype.name for let in self.program.lets if isinstance(let.dtype, DType)}
         return Page(
-            kernel=kernel,
             name=self.kernel_name,
             version=__version__,
             doc=[comment(line) for line in kernel.doc.split("\n")] if kernel.doc else [],
             signature=kernel.signature().split("\n"),
             equations=[text for _, _, text in kernel.equations],
-            variables=list(self.variables.values()),
             generics=self.computed_of,
-            numbers=self.givens(),
-            params=kernel.params,
             dtypes=concrete,
             source_name=printed(Path(kernel.file.source.name).name, ""),
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kgen.backends.base import Page, Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
-from kgen.backends.text import called, functions, wrapped
+from kgen.backends.text import Text, called, functions, wrapped
 from kgen.backends.units import RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.schedule import Plan
@@ -29,16 +29,11 @@ class CppView:
     """A file: its passes, the functions that it brings along, those of the vector library with their arities, and what else it needs."""
 
     units: list[CppMap | RowsView]
-    maps: list[CppMap]
-    rows: list[RowsView]
     functions: list[str]
-    function_sources: list[str]
+    function_sources: list[Text]
     vectorised: list[tuple[str, int]]
     rounds: bool  # to a storage float, by name
     doubles: bool  # to 16 bits
-    any_index: bool
-    finds: bool  # the place of an element
-    gathers: bool
 
 
 class Cpp(CFamily):
@@ -81,25 +76,18 @@ class Cpp(CFamily):
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CppView:
         views = [self.unit_view(render, u) for u in units]
-        maps = [v for v in views if isinstance(v, CppMap)]
-        rows = [v for v in views if isinstance(v, RowsView)]
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
-        calls += [c for v in rows for a in v.carried for c in a.combine.calls]
+        calls += [c for v in views if isinstance(v, RowsView) for a in v.carried for c in a.combine.calls]
         calls += [c for v in views for text in v.rounded.values() for c in text.calls]
         known = functions(self.template_folder(), calls)
         calls += [c for f in known.values() for c in f.calls]
         return CppView(
             units=views,
-            maps=maps,
-            rows=rows,
             functions=list(known),
-            function_sources=[f.source for f in known.values()],
+            function_sources=list(known.values()),
             vectorised=self.vectorised(calls),
             rounds="to" in calls,
             doubles=self.doubles(render) or "to" in calls,
-            any_index=any(v.indices for v in views),
-            finds=any(v.found for v in rows),
-            gathers=any(v.gathers for v in rows),
         )
 
     def cpp_map(self, render: Render, unit: Unit) -> CppMap:

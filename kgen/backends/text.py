@@ -235,30 +235,16 @@ def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     return "\n".join(line.rstrip() for line in lines) + f"){tail}"
 
 
-@dataclass(frozen=True)
-class Function:
-    """A helper function of a target: its source, the functions that it calls, in their order, and the words of its source."""
-
-    source: str
-    calls: tuple[str, ...]
-    words: frozenset[str]
-
-
 @cache
-def library(folder: Path) -> dict[str, Function]:
-    """The helper functions of a target, by name."""
-    found = {}
-    for path in sorted((folder / "functions").glob("*")):
-        parts = tuple(tokens(path.read_text()))
-        words = frozenset(t for t in parts if isinstance(t, (Name, Call)))
-        found[path.name.split(".")[0]] = Function("".join(parts), tuple(t for t in parts if isinstance(t, Call)), words)
-    return found
+def library(folder: Path) -> dict[str, Text]:
+    """The sources of a target's helper functions, by name."""
+    return {path.name.split(".")[0]: Text(tokens(path.read_text())) for path in sorted((folder / "functions").glob("*"))}
 
 
-def functions(folder: Path, calls: Iterable[str]) -> dict[str, Function]:
+def functions(folder: Path, calls: Iterable[str]) -> dict[str, Text]:
     """The helper functions among `calls`, and those that they call, each after what it needs."""
     known = library(folder)
-    found: dict[str, Function] = {}
+    found: dict[str, Text] = {}
     visiting: set[str] = set()
 
     def visit(calls: Iterable[str]) -> None:
@@ -278,9 +264,9 @@ def called(code: str, mark: str) -> tuple[str, ...]:
     return tuple(t for line in lines for t in tokens(line) if isinstance(t, Call))
 
 
-def function_sources(folder: Path, code: str) -> dict[str, str]:
-    """The sources of the helper functions that a finished source calls, each after what it needs."""
-    return {name: f.source for name, f in functions(folder, called(code, "#" if folder.name == "triton" else "//")).items()}
+def function_sources(folder: Path, code: str) -> dict[str, Text]:
+    """The helper functions that a finished source calls, each after what it needs."""
+    return functions(folder, called(code, "#" if folder.name == "triton" else "//"))
 
 
 def decimal(value: Fraction | str, single: bool) -> str:

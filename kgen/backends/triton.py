@@ -48,15 +48,11 @@ class TritonView:
 
     encoding: bool
     units: list[TritonUnit]
-    function_sources: list[str]
+    function_sources: list[Text]
     math: bool
     assembly: bool
     fractions: bool
     libdevice: bool
-    maps: bool
-    reduces: bool
-    apart: bool
-    long: bool
     indices: bool
     generic: bool
     wide: list[tuple[str, str]]
@@ -255,27 +251,22 @@ class Triton(Backend):
         views = self.unit_views(render, units)
         calls = [c for v in views for c in v.calls] + [c for u in units for s in u.scalars for c in s.text.calls]
         known = functions(self.template_folder(), calls)
-        modules = {word.partition(".")[0] for word in frozenset(calls).union(*(f.words for f in known.values()))}
+        modules = {word.partition(".")[0] for word in frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))}
         fresh = [r for r in kernel.results if not r.state]
         states = [f'"{r.state}"' for r in kernel.results if r.state]
         kept = [o for u in units for o in u.outputs if o.spec_name in render.kept]
         computed = {render.generics.get(o.dtype, "") for o in kept}.union(*(v.generics for v in views))
         variables = {name: v for v, name in render.variables.items()}
         words = frozenset[str]().union(*(s.text.uses for u in units for s in u.scalars))
-        sizes = [(a.name, a.spec_name) for a in page.numbers if a.kind == "size" and a.name in words]
-        reduces = any(v.rows for v in views)
+        sizes = [(a.name, a.spec_name) for a in render.givens() if a.kind == "size" and a.name in words]
         return TritonView(
             encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
             units=views,
-            function_sources=[f.source for f in known.values()],
-            math="math" in modules or reduces or any(of == ELLIPSIS for _, of in sizes),
+            function_sources=list(known.values()),
+            math="math" in modules or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
             assembly="ASSEMBLY" in modules,
             fractions="Fraction" in modules,
             libdevice="libdevice" in modules,
-            maps=not all(v.rows for v in views),
-            reduces=reduces,
-            apart=any(v.apart for v in views),
-            long=any(v.long for v in views),
             indices=any(u.indices for u in units),
             generic=bool(render.variables),
             wide=[(d, variable_of(d)) for d in kernel.wide],

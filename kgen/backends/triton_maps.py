@@ -214,4 +214,3 @@ def definitions(variables: Iterable[str], aliases: dict[str, list[str]], types: 
 def passing(scalars: Iterable[Argument]) -> list[str]:
     """What the host passes for each scalar: a number as it stands, or what it computed before."""
     return [s.text if s.text.is_name else s.name for s in scalars]
-

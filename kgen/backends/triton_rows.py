@@ -212,9 +212,7 @@ class RowPrinter:
             c,
             lines=tuple(replace(s, value=called(s.value)) for s in c.lines),
             outputs=tuple(replace(o, value=called(o.value, o.compute)) for o in c.outputs),
-            accumulators=tuple(
-                replace(a, value=called(a.value, a.value_type), place=called(a.place, "tl.int64")) for a in c.accumulators
-            ),
+            accumulators=tuple(replace(a, value=called(a.value, a.value_type), place=called(a.place, "tl.int64")) for a in c.accumulators),
             gives=tuple(replace(g, text=called(g.text, g.type)) for g in c.gives),
         )
 
