@@ -379,11 +379,11 @@ class RowPrinter:
             body += [s for o in c.outputs for s in self.store(o)]
             head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for s in slots]
             tail = [self.reduced(a, list(map(named, own[a.name]))) for a in c.accumulators]
-            given, constants = self.taken(slots, [*head, *body], tail)
+            given, constants = self.live_in(slots, [*head, *body], tail)
             made.append(Reading(name, slots, c.accumulators, given, constants, tuple(head), tuple(body), tuple(tail)))
         return made
 
-    def taken(self, slots: Iterable[Slot], code: list[Statement], tail: list[Statement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def live_in(self, slots: Iterable[Slot], code: list[Statement], tail: list[Statement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the function of a reading must be given: of the names in the kernel those that it reads, and its constants."""
         words = frozenset[str]().union(*(s.uses for s in (*code, *tail)))
         own = {s.name for s in slots}.union(*(s.names for s in code))
