@@ -141,7 +141,7 @@ def parsed(pattern: str) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
         head = ("}" * (k > 0) + text).rstrip()
         after = (pieces[k + 1][0] if k + 1 < len(pieces) else rest).lstrip()[:1]
         opens = head[-1:] in ("(", ",") or head[-1:] == "=" and head[-2:-1] not in "=!<>"
-        holes.append(Hole(tuple(tokens(text)), field or str(k), opens and after in (")", ","), not head))
+        holes.append(Hole(tuple(tokens(text)), field, opens and after in (")", ","), not head))
     return tuple(holes), tuple(tokens(rest))
 
 
@@ -152,9 +152,7 @@ def _tokens(x: str) -> tuple[str, ...]:
 def source(pattern: str, *operands: str, level: int = CALL, to: str = "") -> Text:
     """A pattern with its operands in place, as they are; a plain string is a name."""
     holes, rest = parsed(pattern)
-    made: list[str] = []
-    for hole in holes:
-        made += (*hole.before, *_tokens(operands[int(hole.field)]))
+    made = (t for hole in holes for t in (*hole.before, *_tokens(operands[int(hole.field)])))
     return Text((*made, *rest), level, to=to)
 
 

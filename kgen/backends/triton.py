@@ -21,7 +21,7 @@ from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, ResultDecl
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
-from kgen.schedule import Map, Reduce
+from kgen.schedule import Reduce
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, DType, Number, variable_of
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
@@ -112,12 +112,10 @@ class Triton(Backend):
     def unit_views(self, render: Render, units: list[Unit | RowUnit]) -> list[TritonUnit]:
         views: list[TritonUnit] = []
         for unit, p in zip(units, render.passes, strict=True):
-            if isinstance(unit, RowUnit):
-                assert isinstance(p, Reduce)
+            if isinstance(unit, Unit):
+                views.append(MapPrinter(self, render, unit).view())
+            elif isinstance(p, Reduce):
                 views.append(RowPrinter(self, render, unit, p).view())
-            else:
-                assert isinstance(p, Map)
-                views.append(MapPrinter(self, render, unit, p).view())
         return views
 
     def function_name(self, kernel: Kernel) -> str:
@@ -315,14 +313,20 @@ class Triton(Backend):
         may_be_brain = o.type == "tl.bfloat16" or o.type in self.storage_names
         return source("round_to({0}, {1})", value, o.type) if may_be_double and may_be_brain else named(value)
 
-    def rounded(self, s: Argument, kind: str) -> Statement:
+    def number_type(self, s: Argument) -> str:
+        """The type in which a kernel takes a scalar."""
+        assert s.number is not None
+        return self.number_types[s.number.kind]
+
+    def rounded(self, s: Argument) -> Statement:
         """A number argument rounded to the dtype it is used in."""
-        target = DTYPES[s.kind]
-        if kind == "float" and target.is_float:
+        given, target = self.number_type(s), DTYPES[s.kind]
+        is_float = given == self.number_types["float"]
+        if is_float and target.is_float:
             return Statement((s.name,), "", source("tl.full([], {0}, {1})", s.name, s.type))
-        value = source("tl.full([], {0}, {1})", s.name, self.number_types[kind])
-        if s.type != self.number_types[kind]:
-            value = self.cast(value, DTYPES["f64" if kind == "float" else "i64"], target, s.type)
+        value = source("tl.full([], {0}, {1})", s.name, given)
+        if s.type != given:
+            value = self.cast(value, DTYPES["f64" if is_float else "i64"], target, s.type)
         return Statement((s.name,), "", value)
 
 

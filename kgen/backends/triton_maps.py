@@ -15,7 +15,6 @@ from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Text, joined, source
 from kgen.backends.units import Argument, Statement, Tensor, Unit
-from kgen.schedule import Map
 
 if TYPE_CHECKING:
     from kgen.backends.triton import Triton
@@ -73,13 +72,12 @@ class Operand:
 class MapPrinter:
     """The texts of one unit; `view` is what the templates take."""
 
-    def __init__(self, backend: Triton, render: Render, unit: Unit, p: Map):
+    def __init__(self, backend: Triton, render: Render, unit: Unit):
         self.backend, self.render, self.unit = backend, render, unit
         self.names = Names(set(render.global_names.taken))
         self.kept = {name for _, name in render.kept.values()}
         self.inputs = tuple(map(self.hosts, unit.inputs))
         self.outputs = tuple(self.hosts(replace(o, value=backend.typed(o.value, o.compute))) for o in unit.outputs)
-        self.number_kind = {s.let.name: s.number.dtype.kind for s in p.scalars}  # type: ignore[union-attr]
         self.storage = [backend.stored(o.name, o, render.computed_of) for o in self.outputs]
         self.pointers = self._pointers()
         self._types()
@@ -150,9 +148,9 @@ class MapPrinter:
         """What the templates take."""
         u, b = self.unit, self.backend
         returns, loads, stores = joined(o.value for o in self.outputs), self.loads(), self.stores()
-        rounded = [b.rounded(s, self.number_kind[s.spec_name]) for s in u.scalars]
+        rounded = [b.rounded(s) for s in u.scalars]
         code = [*(s.value for s in u.lines), returns, *(s.value for s in (*loads, *stores, *rounded))]
-        scalars = [f"{s.name}: {b.number_types[self.number_kind[s.spec_name]]}" for s in u.scalars]
+        scalars = [f"{s.name}: {b.number_type(s)}" for s in u.scalars]
         values = [*(t.name for t in self.inputs), *(i.name for i in u.indices), *(s.name for s in u.scalars)]
         pointers = [o.pointer for o in self.operands.values() if o.pointer]
         kernel, fixed = f"{u.name}_kernel", len(pointers)

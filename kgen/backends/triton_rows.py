@@ -150,7 +150,6 @@ class RowPrinter:
         self.parts: dict[str, str] = {}
         self.codes = tuple(self._typed(c) for c in unit.codes)
         self.outputs = [o for c in self.codes for o in c.outputs]
-        self.number_kind = {s.let.name: s.number.dtype.kind for s in p.scalars}  # type: ignore[union-attr]
 
     # ------------------------------------------------------------------ operands
 
@@ -470,7 +469,7 @@ class RowPrinter:
         bodies: dict[str, list[Node]] = {"row": [*self.setup(long), *self.resident()]}
         if long:
             bodies |= {"loop": [*self.setup(), *self.loop(readings)], "split": [*self.setup(), *self.split(readings)]}
-        rounded = [b.rounded(s, self.number_kind[s.spec_name]) for s in u.scalars]
+        rounded = [b.rounded(s) for s in u.scalars]
         nodes = [*(n for body in bodies.values() for n in body), *(s for r in readings for s in (*r.head, *r.body)), *rounded]
         values = [text for node in nodes for text in texts(node)]
         variables, aliases, types = self.types(frozenset[str]().union(*(text.uses for text in values)))
@@ -508,7 +507,7 @@ class RowPrinter:
 
     def numbers(self) -> list[str]:
         """The numbers that a kernel takes: scalars, and the sizes and strides of gathers."""
-        made = [f"{s.name}: {self.backend.number_types[self.number_kind[s.spec_name]]}" for s in self.unit.scalars]
+        made = [f"{s.name}: {self.backend.number_type(s)}" for s in self.unit.scalars]
         return made + [f"{n}: tl.int64" for g in self.unit.gathers for n in (f"{g.stride[:-7]}_size", g.stride)]
 
     def extents(self) -> list[str]:
