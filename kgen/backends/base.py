@@ -223,6 +223,7 @@ class Render:
     """One kernel for one target."""
 
     def __init__(self, backend: Backend, kernel: Kernel, only: dict[str, str] | None = None):
+        """`only` has dtypes of variables: entries are made for these alone."""
         self.backend, self.kernel, self.only = backend, kernel, only or {}
         bindings = kernel.bindings()
         self.plan = pipeline.plan(kernel, bindings[0], backend.rides)
@@ -267,6 +268,7 @@ class Render:
         return self.variables.get(dtype) or self.backend.types[dtype]
 
     def source(self) -> str:
+        """The whole source, names as they will stand."""
         units = self.units()
         page = self.page()
         view = self.backend.view(self, units, page)
@@ -285,6 +287,7 @@ class Render:
         return {self.generics[g]: [self.variables[v] for v in g.split("+")] for g in self.generics}
 
     def page(self) -> Page:
+        """What every target's templates see."""
         kernel = self.kernel
         stored = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results}
         concrete = {d for d in stored if d in DTYPES}
@@ -392,6 +395,7 @@ class Render:
         )  # fmt: skip
 
     def unit(self, p: Map) -> Unit:
+        """A pass over independent elements: its element function's statements, and what those read."""
         name = self.unit_name(p)
         element = self.global_names.fresh(f"{name}_element")
         self.global_names.plain(f"{name}_kernel")

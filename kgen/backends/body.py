@@ -32,6 +32,7 @@ class Body:
     def __init__(
         self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
     ):
+        """`ends` are the lets that are read behind these, each as often as it is."""
         self.render, self.backend, self.names, self.text = render, render.backend, names, text
         self.defs = {let.name: let for let in render.program.lets}
         self.lines: list[Statement] = []
@@ -66,6 +67,7 @@ class Body:
         return self.names.user(let.label) if let.label else self.names.fresh(f"t{len(self.named)}")
 
     def expression(self, let: Let) -> Text:
+        """A let's text, made of those of its operands."""
         operands = [self.defs[o.name] for o in let.expr.operands]
         if let.expr.name == "cast":
             x = operands[0]
@@ -134,6 +136,7 @@ class RowNames:
         self, render: Render, p: Reduce, inputs: dict[str, Tensor], indices: dict[str, Tensor], scalars: tuple[Argument, ...],
         gathers: dict[str, Gather],
     ):  # fmt: skip
+        """`inputs` and `indices` go by their names in the spec, `gathers` by their lets; all have names in the source."""
         self.render, self.p, self.inputs, self.indices, self.gathers = render, p, inputs, indices, gathers
         self.defs = {let.name: let for let in p.lets}
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
@@ -148,6 +151,7 @@ class RowNames:
         self.kept: set[str] = set()
 
     def code(self, phase: Phase) -> Code:
+        """A phase as code; phases are to be asked for in order."""
         ends = (
             [o.name for r in phase.reductions for o in r.expr.operands[: 1 if r.expr.name in RIDERS else 2]]
             + [s.ref for s in phase.stores]
@@ -198,6 +202,7 @@ class RowNames:
         )
 
     def accumulator(self, let: Let, text: dict[str, Text]) -> Accumulator:
+        """A reduction, of values that have texts; from here on it is one of the row's values."""
         name = self.names.user(let.label) if let.label else self.names.fresh(self.render.row_name(let))
         value, *place = (self.defs[o.name] for o in let.expr.operands)
         own, of = self.render.type_of(let), self.render.type_of(value)

@@ -82,6 +82,7 @@ class CFamily(Backend):
     infinity = not_a_number = ""
 
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
+        """A literal of a type that may be a template's parameter: then it is rounded once, for float and for double."""
         if dtype.kind == "bool":
             return named("true" if value else "false")
         if dtype.is_int:

@@ -75,6 +75,7 @@ class Cpp(CFamily):
         return self.cpp_map(render, unit) if isinstance(unit, Unit) else RowPrinter(self, render, unit).view()
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CppView:
+        """What the templates take of a file."""
         views = [self.unit_view(render, u) for u in units]
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
         calls += [c for v in views if isinstance(v, RowsView) for a in v.carried for c in a.combine.calls]

@@ -161,6 +161,7 @@ class RowPrinter:
     # ------------------------------------------------------------------ phases
 
     def carried(self, a: Accumulator) -> Carried:
+        """A reduction with what C++ makes of it."""
         b = self.backend
         worst, least = b.identity(a), str(a.kind == "argmin").lower()
         if a.place:

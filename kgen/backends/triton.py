@@ -110,6 +110,7 @@ class Triton(Backend):
         return self.unit_views(render, render.units())
 
     def unit_views(self, render: Render, units: list[Unit | RowUnit]) -> list[TritonUnit]:
+        """The views of units, each from a printer of its own kind."""
         views: list[TritonUnit] = []
         for unit, p in zip(units, render.passes, strict=True):
             if isinstance(unit, Unit):
@@ -187,8 +188,9 @@ class Triton(Backend):
         return lines
 
     def typed(self, value: Text, type_name: str) -> Text:
-        """A value that stands alone: a literal gets its dtype."""
-        return source("tl.full([], {0}, {1})", value, type_name) if value.typed is not None else value
+        """A value that stands alone: a literal gets its dtype, but a choice by a dtype that is known."""
+        chosen = value.tokens[:1] == ("(",) and type_name in self.types.values()
+        return source("tl.full([], {0}, {1})", value, type_name) if value.typed is not None and not chosen else value
 
     # ------------------------------------------------------------------ numbers
 
@@ -217,6 +219,7 @@ class Triton(Backend):
         return source(f"host_f64(torch.{op if callable(OPS[op].torch) else OPS[op].torch}, {{0}})", joined(args))
 
     def _int_number(self, op: str, args: list[Text], kind: Number) -> Text:
+        """An operator on integers or bools, its result in 64 bits."""
         if kind != INT and op in ON_BOOLS:
             op = {"or": "or", "and": "and", "not": "not"}[ON_BOOLS[op]]
         if op in ("isnan", "isinf", "isfinite"):

@@ -158,6 +158,7 @@ class RowPrinter:
         return t.name if t.spec_name in self.kept else t.spec_name
 
     def _operands(self) -> None:
+        """Names all operands in the order of their strides, those that are written last."""
         u, written = self.unit, {self.key(o) for o in self.unit.outputs}
         stems = {}
         for t in (*u.inputs, *(g.tensor for g in u.gathers), *u.outputs):
@@ -216,6 +217,7 @@ class RowPrinter:
         )
 
     def slots(self, a: Accumulator) -> tuple[Slot, ...]:
+        """What a reduction carries."""
         identity, start = self.backend.identity(a), self.backend.bare(*self.backend.neutral(a))
         if a.place:
             best = self.parts.setdefault(f"{a.name} best", self.names.fresh(f"{a.name}_best"))
