@@ -32,7 +32,7 @@ class Body:
     def __init__(
         self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
     ):
-        """`ends` are the lets that are read behind these, each as often as it is."""
+        """`ends` are the lets that are read behind these, each as often as it is read."""
         self.render, self.backend, self.names, self.text = render, render.backend, names, text
         self.defs = {let.name: let for let in render.program.lets}
         self.lines: list[Statement] = []

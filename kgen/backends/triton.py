@@ -252,22 +252,22 @@ class Triton(Backend):
         views = self.unit_views(render, units)
         calls = [c for v in views for c in v.calls] + [c for u in units for s in u.scalars for c in s.text.calls]
         known = functions(self.template_folder(), calls)
-        modules = {word.partition(".")[0] for word in frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))}
+        words = frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))
         fresh = [r for r in kernel.results if not r.state]
         states = [f'"{r.state}"' for r in kernel.results if r.state]
         kept = [o for u in units for o in u.outputs if o.spec_name in render.kept]
         computed = {render.generics.get(o.dtype, "") for o in kept}.union(*(v.generics for v in views))
         variables = {name: v for v, name in render.variables.items()}
-        words = frozenset[str]().union(*(s.text.uses for u in units for s in u.scalars))
-        sizes = [(a.name, a.spec_name) for a in render.givens() if a.kind == "size" and a.name in words]
+        numbers = frozenset[str]().union(*(s.text.uses for u in units for s in u.scalars))
+        sizes = [(a.name, a.spec_name) for a in render.givens() if a.kind == "size" and a.name in numbers]
         return TritonView(
             encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
             units=views,
             function_sources=list(known.values()),
-            math="math" in modules or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
-            assembly="ASSEMBLY" in modules,
-            fractions="Fraction" in modules,
-            libdevice="libdevice" in modules,
+            math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
+            assembly="ASSEMBLY" in words,
+            fractions="Fraction" in words,
+            libdevice=any(w.startswith("libdevice.") for w in words),
             indices=any(u.indices for u in units),
             generic=bool(render.variables),
             wide=[(d, variable_of(d)) for d in kernel.wide],

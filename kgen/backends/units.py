@@ -21,6 +21,10 @@ class Statement:
     note: str = ""
     sign: str = "="
 
+    def __str__(self) -> str:
+        line = f"{', '.join(self.names)} {self.sign} {self.value}" if self.names else self.value
+        return "  # ".join(filter(None, (line, self.note)))
+
     @property
     def uses(self) -> frozenset[str]:
         """The names that it reads: of values, and of its own and other types."""
