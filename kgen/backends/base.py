@@ -7,26 +7,42 @@ the target's templates, which put signature, grid, masks and loops around the co
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from kgen import pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
-from kgen.backends.text import Text, comment, fill
-from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Tensor, Unit
+from kgen.backends.text import Text, comment, fill, identifiers, named
+from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.ops import OPS, RIDERS
+from kgen.ops import OPS, RIDERS, TARGETS
 from kgen.resources import resource
 from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
 from kgen.version import __version__
+
+
+@dataclass(frozen=True)
+class Page:
+    """What every target's templates see of a kernel: its texts as comments have them; `generics` are the names of what dtype variables are
+    computed in, with those that each depends on, `dtypes` those that may occur."""
+
+    name: str
+    version: str
+    doc: list[str]
+    signature: list[str]
+    equations: list[str]
+    generics: dict[str, list[str]]
+    dtypes: set[str]
+    source_name: str
 
 
 class Backend:
@@ -49,11 +65,30 @@ class Backend:
         """A literal, exact (or "inf", "-inf", "nan"), as a value of a dtype."""
         raise NotImplementedError
 
-    def cast(self, x: Text, source: DType, target: DType, type_name: str) -> Text:
+    def cast(self, x: Text, given: DType, target: DType, type_name: str) -> Text:
         raise NotImplementedError
 
-    def assign(self, type_name: str, name: str, text: str) -> str:
+    def statement(self, name: str, type_name: str, value: Text, is_declared: bool, note: str) -> Statement:
+        """A line that gives a value its name; `is_declared` where that has a type already."""
         raise NotImplementedError
+
+    def assign(self, s: Statement) -> str:
+        """A statement's line."""
+        raise NotImplementedError
+
+    def printed(self, statements: Iterable[Statement]) -> list[str]:
+        """The lines of statements, equations as comments above them."""
+        lines = []
+        for s in statements:
+            if s.note:
+                lines.append(f"{self.comment} {s.note}")
+            if s.value:
+                lines.append(self.assign(s))
+        return lines
+
+    def compared(self, x: Text) -> Text:
+        """A float as a comparison takes it."""
+        return x
 
     def narrow(self, x: Text, dtype: DType, type_name: str) -> Text:
         """An integer result of an operator brought back to its own width, where the target widens it."""
@@ -62,23 +97,30 @@ class Backend:
     #: The operator that combines two partial results of a reduction.
     combining = {"sum": "add", "expsum": "add", "offsum": "add", "prod": "mul", "max": "max", "min": "min"}
 
-    def combined(self, a: Accumulator, x: str, y: str) -> str:
+    def combined(self, a: Accumulator, x: str, y: str) -> Text:
         """Two partial results of a sum, prod, max or min as one, as the table spells that operator."""
         spell = OPS[self.combining[a.kind]].spell(self.name)
-        return fill(spell, a.dtype.kind, [Text(x), Text(y)], {"F": a.type, "U": "u64" if a.dtype.bits == 64 else "u32"}).text
+        return fill(spell, a.dtype.kind, [named(x), named(y)], {"F": a.type, "U": "u64" if a.dtype.bits == 64 else "u32"})
 
-    def identity(self, a: Accumulator) -> str:
-        """What changes no partial result: for argmax and argmin, the value that any other beats or equals."""
+    @staticmethod
+    def neutral(a: Accumulator) -> tuple[Fraction | str, DType, str]:
+        """What changes no partial result, with its dtype and that one's name: for argmax and argmin, the value that any other beats or
+        equals."""
         dtype, type_name = (a.value_dtype, a.value_type) if a.value_dtype is not None and a.place else (a.dtype, a.type)
-        if a.kind in ("sum", "prod", *RIDERS):
-            return self.literal(Fraction(a.kind == "prod"), dtype, type_name).text
         least = a.kind in ("max", "argmax")
-        if dtype.is_float:
-            return self.literal("-inf" if least else "inf", dtype, type_name).text
         low = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
         high = 1 if dtype.kind == "bool" else 2 ** (dtype.bits - (dtype.kind == "int")) - 1
-        made = self.literal(Fraction(low if least else high), dtype, type_name)
-        return made.typed or made.text
+        if a.kind in ("sum", "prod", *RIDERS):
+            return Fraction(a.kind == "prod"), dtype, type_name
+        if dtype.is_float:
+            return "-inf" if least else "inf", dtype, type_name
+        return Fraction(low if least else high), dtype, type_name
+
+    def identity(self, a: Accumulator) -> Text:
+        """That as a literal, of its dtype where it is an extreme integer."""
+        value, dtype, type_name = self.neutral(a)
+        made = self.literal(value, dtype, type_name)
+        return made if a.kind in ("sum", "prod", *RIDERS) or dtype.is_float else made.typed or made
 
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
         """One operator on numbers in the target's host language; `done` has the texts of its operands."""
@@ -95,8 +137,9 @@ class Backend:
                 break
         return done[let.name]
 
-    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
-        """Add to a template's context what only this target needs."""
+    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> object:
+        """What only this target's templates see: a record, whose fields they know by name."""
+        raise NotImplementedError
 
     def template_folder(self) -> Path:
         return resource("templates") / self.name
@@ -145,14 +188,21 @@ def _environment(folder: Path):
     return env
 
 
+#: The names that a template uses where the writer's names stand too.
+_LISTED = re.compile(r"\{#\s*names:(.*?)#\}", re.S)
+
+
+@cache
+def _listed(folder: Path) -> dict[str, frozenset[str]]:
+    """The names that each of a target's templates uses where the writer's names stand too, as their `{# names: ... #}` list them."""
+    paths = sorted(folder.glob("*.jinja"))
+    return {path.name: frozenset(name for names in _LISTED.findall(path.read_text()) for name in names.split()) for path in paths}
+
+
 @cache
 def _identifiers(folder: Path) -> frozenset[str]:
-    """The names that a target's templates use where the writer's names stand too, as their `{# names: ... #}` lists them."""
-    found: set[str] = set()
-    for path in sorted(folder.glob("*.jinja")):
-        for listed in re.findall(r"\{#\s*names:(.*?)#\}", path.read_text(), flags=re.S):
-            found.update(listed.split())
-    return frozenset(found | {path.name.split(".")[0] for path in (folder / "functions").glob("*")})
+    """The names that a target's templates use where the writer's names stand too."""
+    return frozenset().union(*_listed(folder).values(), (path.name.split(".")[0] for path in (folder / "functions").glob("*")))
 
 
 @cache
@@ -160,26 +210,24 @@ def _row_names(backend: Backend) -> frozenset[str]:
     """Names that only the templates of passes over rows use: free in kernels without such passes."""
     own: set[str] = set()
     others = set(backend.keywords | _spelled(backend.name) | frozenset(backend.types.values()))
-    for path in sorted(resource("templates").glob("*/*.jinja")):
-        for listed in re.findall(r"names:(.*?)#\}", path.read_text(), flags=re.S):
-            (own if path.name.startswith("row") else others).update(listed.split())
+    for target in TARGETS:
+        for name, names in _listed(resource("templates") / target).items():
+            (own if name.startswith("row") else others).update(names)
     return frozenset(own - others)
 
 
 @cache
 def _spelled(target: str) -> frozenset[str]:
     """Every identifier in the target's spellings."""
-    found: set[str] = set()
-    for op in OPS.values():
-        s = op.spell(target)
-        found.update(re.findall(r"[A-Za-z_]\w*", f"{s.float} {s.int} {s.bool}"))
-    return frozenset(found)
+    spells = [op.spell(target) for op in OPS.values()]
+    return identifiers(" ".join(text for s in spells for text in (s.float, s.int, s.bool)))
 
 
 class Render:
     """One kernel for one target."""
 
     def __init__(self, backend: Backend, kernel: Kernel, only: dict[str, str] | None = None):
+        """`only` has dtypes of variables: entries are made for these alone."""
         self.backend, self.kernel, self.only = backend, kernel, only or {}
         bindings = kernel.bindings()
         self.plan = pipeline.plan(kernel, bindings[0], backend.rides)
@@ -198,7 +246,7 @@ class Render:
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in, which is T32 too."""
-        written = set(re.findall(r"\w+", " ".join([self.kernel.signature(), *(text for _, _, text in self.kernel.equations)])))
+        written = identifiers(" ".join([self.kernel.signature(), *(text for _, _, text in self.kernel.equations)]))
         free = (a for a in self.backend.aliases if a not in self.global_names.taken | written)
         found = dict.fromkeys([*(let.generic for let in self.program.lets), *(variable_of(d) for d in self.kernel.wide)])
         return {g: next(free) for g in found if g and not g.startswith("=")}
@@ -224,11 +272,12 @@ class Render:
         return self.variables.get(dtype) or self.backend.types[dtype]
 
     def source(self) -> str:
+        """The whole source, names as they will stand."""
         units = self.units()
-        context = self.context(units)
-        self.backend.extend(self, units, context)
-        text = self.backend.environment().get_template(f"kernel.{self.backend.suffix.lstrip('.')}.jinja").render(context)
-        text = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"[ \t]+\n", "\n", text)).rstrip("\n") + "\n"
+        page = self.page()
+        view = self.backend.view(self, units, page)
+        template = self.backend.environment().get_template(f"kernel.{self.backend.suffix.lstrip('.')}.jinja")
+        text = tidy(template.render(vars(page) | vars(view), printed=self.backend.printed))
         tensors = [*(p.name for p in self.kernel.params), *(r.name for r in self.kernel.results)]
         return settled(text, self.backend.comment, self.backend.claimed, self.backend.macros, tensors)
 
@@ -236,28 +285,34 @@ class Render:
         """The passes in the target's spelling, in order."""
         return [self.row_unit(p) if isinstance(p, Reduce) else self.unit(p) for p in self.passes]
 
-    def context(self, units: list[Unit | RowUnit]) -> dict[str, Any]:
+    @property
+    def computed_of(self) -> dict[str, list[str]]:
+        """The names of what dtype variables are computed in, with the variables that each depends on."""
+        return {self.generics[g]: [self.variables[v] for v in g.split("+")] for g in self.generics}
+
+    def page(self) -> Page:
+        """What every target's templates see."""
         kernel = self.kernel
         stored = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results}
         concrete = {d for d in stored if d in DTYPES}
         if kernel.variables:
             concrete |= {"f16", "bf16", "f32", "f64"}
         concrete |= {let.dtype.name for let in self.program.lets if isinstance(let.dtype, DType)}
-        return {
-            "kernel": kernel,
-            "name": self.kernel_name,
-            "version": __version__,
-            "doc": [comment(line) for line in kernel.doc.split("\n")] if kernel.doc else [],
-            "signature": kernel.signature().split("\n"),
-            "equations": [text for _, _, text in kernel.equations],
-            "units": units,
-            "variables": list(self.variables.values()),
-            "generics": {self.generics[g]: [self.variables[v] for v in g.split("+")] for g in self.generics},
-            "numbers": self.givens(),
-            "params": kernel.params,
-            "dtypes": concrete,
-            "source_name": printed(Path(kernel.file.source.name).name, ""),
-        }
+        return Page(
+            name=self.kernel_name,
+            version=__version__,
+            doc=[comment(line) for line in kernel.doc.split("\n")] if kernel.doc else [],
+            signature=kernel.signature().split("\n"),
+            equations=[text for _, _, text in kernel.equations],
+            generics=self.computed_of,
+            dtypes=concrete,
+            source_name=printed(Path(kernel.file.source.name).name, ""),
+        )
+
+    def in_order(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """Tensors in the order of the kernel's parameters, others behind."""
+        order = [self.global_names.user(p.name) for p in self.kernel.params]
+        return sorted(tensors, key=lambda t: order.index(t.name) if t.name in order else len(order))
 
     def number_name(self, name: str) -> str:
         return self.global_names.user(name)
@@ -289,7 +344,7 @@ class Render:
         """A workspace's dtype as the templates see it: a dtype's name, or the generic name of what it is computed in."""
         return let.generic or let.tensor_dtype.name
 
-    def outputs(self, stores: tuple[Store, ...], values: dict[str, str], defs: dict[str, Let]) -> tuple[Tensor, ...]:
+    def outputs(self, stores: tuple[Store, ...], values: dict[str, Text], defs: dict[str, Let]) -> tuple[Tensor, ...]:
         """What a pass writes, each with the text of its value."""
         results = {r.name: r for r in self.kernel.results}
         made = []
@@ -332,51 +387,47 @@ class Render:
             )
         names = RowNames(self, p, {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers)
         codes = tuple(names.code(phase) for phase in p.phases)
-        texts = " ".join((*(c.texts for c in codes), *(s.type for s in scalars)))
         outputs = tuple(o for c in codes for o in c.outputs)
-        types = {t.type for t in (*tensors, *outputs)} | set(re.findall(r"\w+", texts))
-        types.update(self.variables[v] for g, alias in self.generics.items() if alias in types for v in g.split("+"))
-        variables = tuple(v for v in self.variables.values() if v in types)
-        words = set(re.findall(r"\w+", " ".join(s.text for s in scalars))) | {g.size for g in gathers.values()}
+        uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
+        variables = self.variables_of(uses)
+        words = {g.size for g in gathers.values()}.union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
         made = tuple(dict.fromkeys(gathers.values()))
         return RowUnit(
-            name, p.rows, p.inner, inputs, indices, made, outputs, scalars, codes, variables, self.bindings(variables), numbers
+            name, p.rows, p.inner, inputs, indices, made, outputs, scalars, codes, variables, self.bindings(variables), numbers,
+            self.declared(variables),
         )  # fmt: skip
 
     def unit(self, p: Map) -> Unit:
+        """A pass over independent elements: its element function's statements, and what those read."""
         name = self.unit_name(p)
         element = self.global_names.fresh(f"{name}_element")
         self.global_names.plain(f"{name}_kernel")
         inputs, indices = self.inputs(p), self.index_tensors(p)
         scalars = self.scalars(p)
-        text = {s.spec_name: Text(s.name) for s in scalars}
-        named = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
-        text.update({let.name: Text(named[let.expr.name][let.expr.attrs[0]]) for let in p.lets if let.expr.name in named})
+        text = {s.spec_name: named(s.name) for s in scalars}
+        places = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
+        text.update({let.name: named(places[let.expr.name][let.expr.attrs[0]]) for let in p.lets if let.expr.name in places})
         # several results are references, already declared
         declared = {self.global_names.user(s.result): s.ref for s in p.stores} if len(p.stores) > 1 else {}
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
         body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
-        code = " ".join((*body.lines, *(t.value for t in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in scalars)))
-        types = {t.type for t in (*inputs, *outputs)} | set(re.findall(r"\w+", code))
-        types.update(self.variables[v] for g, alias in self.generics.items() if alias in types for v in g.split("+"))
-        variables = tuple(v for v in self.variables.values() if v in types)
-        given = self.givens()
-        words = set(re.findall(r"\w+", " ".join(s.text for s in scalars)))
-        return Unit(
-            name,
-            element,
-            p.dims,
-            inputs,
-            indices,
-            outputs,
-            scalars,
-            tuple(body.lines),
-            variables,
-            self.bindings(variables),
-            tuple(a for a in given if a.name in words),
-        )
+        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines))
+        variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
+        words = frozenset().union(*(s.text.uses for s in scalars))
+        numbers = tuple(a for a in self.givens() if a.name in words)
+        own = self.declared(variables)
+        return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
+
+    def variables_of(self, types: Set[str]) -> tuple[str, ...]:
+        """The dtype variables among types, and those that types of what is computed in them depend on."""
+        needed = {v for alias, of in self.computed_of.items() if alias in types for v in of}
+        return tuple(v for v in self.variables.values() if v in types or v in needed)
+
+    def declared(self, variables: tuple[str, ...]) -> tuple[str, ...]:
+        """Dtype variables as the spec names them."""
+        return tuple(v for v, name in self.variables.items() if name in variables)
 
     def givens(self) -> list[Argument]:
         """The kernel's numbers, then the sizes of dims that are used as numbers."""
@@ -402,7 +453,7 @@ class Render:
                 name, note = given, ""
                 if any(m.name == name for m in made):
                     name = self.global_names.fresh(f"{given}_{s.let.dtype}")
-                text = given
+                text = named(given)
             else:
                 label = s.number.label.rstrip("'")
                 if label in {r.name.rstrip("'") for r in self.kernel.results}:  # the name is that of the tensor which it is stored in
@@ -413,7 +464,7 @@ class Render:
                     name = self.global_names.fresh(f"s{sum(m.text != m.name for m in made)}")
                 if any(m.name == name for m in made):  # one number in two dtypes
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
-                text = self.backend.host_number(self.program, s.number, self.global_names).text
+                text = self.backend.host_number(self.program, s.number, self.global_names)
                 note = self.note(s.number)
             made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.tensor_dtype.name, None, text, note, _number_dtype(s.number)))
         return tuple(made)
@@ -424,3 +475,13 @@ class Render:
 
 def _number_dtype(let: Let) -> DType:
     return DTYPES[{"float": "f64", "int": "i64", "bool": "bool"}[let.dtype.kind]]
+
+
+def tidy(text: str) -> str:
+    """A text without spaces at the ends of lines, nor more than two empty lines in a row."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        line = line.rstrip(" \t")
+        if line or lines[-2:] != ["", ""]:
+            lines.append(line)
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -1,20 +1,19 @@
 """From the lets of a pass to straight-line source: one assignment an equation, the equation as a comment above it.
 
-In: lets, and the text of what is there before them.  Out: lines, and the text of every let.  The phases of a pass over rows share
+In: lets, and the text of what is there before them.  Out: statements, and the text of every let.  The phases of a pass over rows share
 their names, so that a value has one name in all of them.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kgen import host
 from kgen.backends.names import Names, bare
-from kgen.backends.text import Text, fill
-from kgen.backends.units import Accumulator, Argument, Code, Gather, Given, Tensor
+from kgen.backends.text import Call, Text, fill, named, source
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Statement, Tensor
 from kgen.ir import Let, Store, exact
 from kgen.ops import OPS, RIDERS, call_of
 from kgen.schedule import Phase, Reduce
@@ -33,9 +32,10 @@ class Body:
     def __init__(
         self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
     ):
+        """`ends` are the lets that are read behind these, each as often as it is read."""
         self.render, self.backend, self.names, self.text = render, render.backend, names, text
         self.defs = {let.name: let for let in render.program.lets}
-        self.lines: list[str] = []
+        self.lines: list[Statement] = []
         self.equations = {name: text for name, _, text in render.kernel.equations}
         uses = Counter(o.name for let in lets for o in let.expr.operands)
         uses.update(ends)
@@ -47,27 +47,27 @@ class Body:
             if let.name in text:
                 continue
             made = self.expression(let)
-            plain = re.fullmatch(r"[\w.]+|\w+\([\w.]+\)", made.text) and let.expr.name == "cast"
-            if not let.label and let.name not in self.forced and (plain or (uses[let.name] < 2 and len(bare(made.text)) <= MAX_INLINE)):
+            short = uses[let.name] < 2 and len(bare(made)) <= MAX_INLINE or let.expr.name == "cast" and made.is_plain
+            if short and not let.label and let.name not in self.forced:
                 text[let.name] = made
                 continue
             label = next((a for a in ahead[k:] if a), "")
-            if label and label not in self.told:
-                self.told.add(label)
-                self.lines.append(f"{self.backend.comment} {self.equations[label]}")
+            note = self.equations[label] if label and label not in self.told else ""
+            self.told.add(label)
             name = self.name(let)
             is_declared = declared.get(name) == let.name
             if name in declared and not is_declared:  # the result is this value converted, to a wider integer say
                 name = self.names.fresh(f"{name}_value")
-            self.lines.append(self.backend.assign("" if is_declared else render.type_of(let), name, made.text))
+            self.lines.append(self.backend.statement(name, render.type_of(let), made, is_declared, note))
             self.named[let.name] = name
-            text[let.name] = Text(name)
+            text[let.name] = named(name)
 
     def name(self, let: Let) -> str:
         """A name for a value's line."""
         return self.names.user(let.label) if let.label else self.names.fresh(f"t{len(self.named)}")
 
     def expression(self, let: Let) -> Text:
+        """A let's text, made of those of its operands."""
         operands = [self.defs[o.name] for o in let.expr.operands]
         if let.expr.name == "cast":
             x = operands[0]
@@ -75,7 +75,7 @@ class Body:
                 return self.number(x, let)
             return self.backend.cast(self.text[x.name], x.dtype, let.dtype, self.render.type_of(let))  # type: ignore[arg-type]
         if let.expr.name == "gather":
-            return Text(f"{self.gathers[let.name].name}({self.text[operands[1].name].text})")
+            return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = OPS[let.expr.name]
         form, decides = self.render.forms.get(let.name, ("", ""))
         if form == "fused":
@@ -88,7 +88,10 @@ class Body:
         last = operands[-1]
         unsigned = "u64" if last.tensor_dtype.bits == 64 else "u32"
         types = {"F": self.render.type_of(last), "U": unsigned, "B": self.render.storage(decides) if form else ""}
-        text = fill(spell, kind, [self.text[o.name] for o in operands], types)
+        given = [self.text[o.name] for o in operands]
+        if row.rule == "compare" and kind == "float":
+            given = [self.backend.compared(x) for x in given]
+        text = fill(spell, kind, given, types)
         if isinstance(let.dtype, DType) and let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift"):
             return self.backend.narrow(text, let.dtype, self.render.type_of(let))
         return text
@@ -103,7 +106,8 @@ class Body:
         if let.expr.name == "sub":
             minus = fill(OPS["neg"].spell(self.backend.name), "float", [c if k == 0 else a], {})
             a, c = (a, minus) if k == 0 else (minus, c)
-        return Text(call_of(self.backend.name, "fused", ", ".join(x.typed or x.text for x in (a, b, c)), decides))
+        call = call_of(self.backend.name, "fused", "{0}, {1}, {2}", "{3}")
+        return source(call, *(x.typed or x for x in (a, b, c)), decides)
 
     def number(self, number: Let, let: Let) -> Text:
         text = number.expr.attrs[0]
@@ -116,10 +120,16 @@ class Body:
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case
 
-    def result(self, s: Store) -> str:
-        if s.result in self.equations and s.result not in self.told and not self.defs[s.ref].label:
-            self.lines.append(f"{self.backend.comment} {self.equations[s.result]}")
-        return self.text[s.ref].text
+    def result(self, s: Store) -> Text:
+        """The text of a result, its equation said."""
+        if not self.defs[s.ref].label:
+            self.say(s.result)
+        return self.text[s.ref]
+
+    def say(self, label: str) -> None:
+        """Say an equation that no line is of."""
+        if label in self.equations and label not in self.told:
+            self.lines.append(Statement(note=self.equations[label]))
 
 
 class RowNames:
@@ -129,10 +139,11 @@ class RowNames:
         self, render: Render, p: Reduce, inputs: dict[str, Tensor], indices: dict[str, Tensor], scalars: tuple[Argument, ...],
         gathers: dict[str, Gather],
     ):  # fmt: skip
+        """`inputs` and `indices` go by their names in the spec, `gathers` by their lets; all have names in the source."""
         self.render, self.p, self.inputs, self.indices, self.gathers = render, p, inputs, indices, gathers
         self.defs = {let.name: let for let in p.lets}
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
-        self.fixed = {s.spec_name: Text(s.name) for s in scalars}
+        self.fixed = {s.spec_name: named(s.name) for s in scalars}
         self.rows: dict[str, Given] = {}  # the row's values so far, by let
         self.lines: dict[str, str] = {}  # names given to lines, by let
         self.temporaries = 0
@@ -143,6 +154,7 @@ class RowNames:
         self.kept: set[str] = set()
 
     def code(self, phase: Phase) -> Code:
+        """A phase as code; phases are to be asked for in order."""
         ends = (
             [o.name for r in phase.reductions for o in r.expr.operands[: 1 if r.expr.name in RIDERS else 2]]
             + [s.ref for s in phase.stores]
@@ -152,9 +164,9 @@ class RowNames:
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
         text = dict(self.fixed)
-        text.update({name: Text(g.name) for name, g in self.rows.items()})
+        text.update({name: named(g.name) for name, g in self.rows.items()})
         for let in loads:
-            text[let.name] = Text((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
+            text[let.name] = named((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
         lets = tuple(let for let in phase.lets if let.expr.name != "load" or let.name in text)
         body = _RowBody(self, lets, text, ends)
         takes = {g.name: g for name, g in self.rows.items() if name in read}
@@ -165,18 +177,17 @@ class RowNames:
         values = {s.result: body.result(s) for s in phase.stores}
         accumulators = tuple(self.accumulator(let, text) for let in phase.reductions)
         for let in phase.reductions:
-            if let.label and let.label not in body.told:
-                body.lines.append(f"{self.render.backend.comment} {body.equations[let.label]}")
+            body.say(let.label)
         gives = []
         for name in phase.gives:
             if name in self.rows:
                 continue
-            let, made = self.defs[name], text[name].text
+            let, made = self.defs[name], text[name]
             known = next((g for g in self.rows.values() if g.name == made), None)
-            if known is not None or any(made == t.text for t in self.fixed.values()):
-                self.rows[name] = known or Given(made, self.render.type_of(let))
+            if known is not None or made in self.fixed.values():
+                self.rows[name] = known or Given(str(made), self.render.type_of(let))
                 continue
-            own = made if re.fullmatch(r"[^\W\d]\w*", made) else self.names.fresh(self.render.row_name(let))
+            own = str(made) if made.is_name else self.names.fresh(self.render.row_name(let))
             self.rows[name] = Given(own, self.render.type_of(let))
             gives.append(Given(own, self.render.type_of(let), made))
         return Code(
@@ -194,13 +205,14 @@ class RowNames:
         )
 
     def accumulator(self, let: Let, text: dict[str, Text]) -> Accumulator:
+        """A reduction, of values that have texts; from here on it is one of the row's values."""
         name = self.names.user(let.label) if let.label else self.names.fresh(self.render.row_name(let))
         value, *place = (self.defs[o.name] for o in let.expr.operands)
         own, of = self.render.type_of(let), self.render.type_of(value)
         self.rows[let.name] = Given(name, own)
         peak = self.rows[place.pop().name].name if let.expr.name in RIDERS else ""
-        at = text[place[0].name].text if place else ""
-        return Accumulator(name, let.expr.name, own, let.dtype, text[value.name].text, of, value.dtype, at, peak)  # type: ignore[arg-type]
+        at = text[place[0].name] if place else NOTHING
+        return Accumulator(name, let.expr.name, own, let.dtype, text[value.name], of, value.dtype, at, peak)  # type: ignore[arg-type]
 
 
 class _RowBody(Body):

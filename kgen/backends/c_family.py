@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import re
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import ClassVar
 
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import Names
-from kgen.backends.text import Text, decimal, enclosed, fill, function_sources, negative, rounds_alike, single_precision, wrapped
-from kgen.backends.units import Accumulator, Argument, RowUnit, Unit
+from kgen.backends.text import Text, decimal, fill, named, numeral, rounds_alike, single_precision, source, wrapped
+from kgen.backends.units import Argument, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, DType, Number, f32, f64, i64
+from kgen.types import DTYPES, FLOAT, DType, Number, f32, f64, i64
 
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
@@ -50,6 +50,26 @@ FUNCTIONS = frozenset(
 )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class MapView(Unit):
+    """A pass over independent elements as C++'s templates see it: its element function, and its operands in the order of their strides."""
+
+    over_rows: ClassVar[bool] = False
+    element_template: str
+    element_call: str
+    element_head: str
+    operands: list[Tensor]
+    tensors: list[Tensor]  # those with memory, in the order of the parameters
+    position: dict[str, int]
+    pointer: dict[str, str]  # of each output
+    writable: set[str]
+    scalar_values: list[str]
+    rank_of: dict[str, int]
+    aliases: dict[str, list[str]]
+    rounded: dict[str, Text]
+    computed: list[tuple[Argument, str]]
+
+
 class CFamily(Backend):
     comment = "//"
     keywords = KEYWORDS | FUNCTIONS
@@ -62,54 +82,56 @@ class CFamily(Backend):
     infinity = not_a_number = ""
 
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
+        """A literal of a type that may be a template's parameter: then it is rounded once, for float and for double."""
         if dtype.kind == "bool":
-            return Text("true" if value else "false")
+            return named("true" if value else "false")
         if dtype.is_int:
             return self._integer(int(value), dtype, type_name)
         if dtype.bits == 16 or type_name in self.storage_names:
             double, single = self.literal(value, f64, "double"), self.literal(value, f32, "float")
             if isinstance(value, str) or rounds_alike(value):
-                return Text(f"to<{type_name}>({double.text})")
-            return Text(f"(sizeof({type_name}) == 4 ? to<{type_name}>({single.text}) : to<{type_name}>({double.text}))")
+                return source("to<{0}>({1})", type_name, double)
+            return source("(sizeof({0}) == 4 ? to<{0}>({1}) : to<{0}>({2}))", type_name, single, double)
         if isinstance(value, str):
-            sign = "-" if value.startswith("-") else ""
             text = self.infinity if "inf" in value else self.not_a_number
-            return Text(f"{type_name}({sign}{text})")
+            return source(f"{{0}}({'-' * value.startswith('-')}{text})", type_name, to=type_name)
         if type_name != "double" and math.isinf(single_precision(value)):
             too_large = self.literal("-inf" if value < 0 else "inf", dtype, type_name)
-            return (
-                too_large
-                if type_name == "float"
-                else Text(f"{type_name}(sizeof({type_name}) == 4 ? {too_large.text} : {decimal(value, single=False)})")
-            )
+            if type_name == "float":
+                return too_large
+            pattern = "{0}(sizeof({0}) == 4 ? {1} : {2})"
+            return source(pattern, type_name, too_large, numeral(decimal(value, single=False)), to=type_name)
         if type_name == "float":
-            text = decimal(value, single=True)
-            return negative(f"{text}f")
+            return numeral(f"{decimal(value, single=True)}f")
         text = decimal(value, single=False)
         if type_name == "double":
-            return negative(text)
+            return numeral(text)
         if not rounds_alike(value):
             # rounded once for each type: the f64 literal would round twice on its way to a float
-            return Text(f"(sizeof({type_name}) == 4 ? {type_name}({decimal(value, single=True)}f) : {type_name}({text}))")
-        short = text[:-2] if text.endswith(".0") else text
-        return Text(f"{type_name}({short})")
+            single = numeral(f"{decimal(value, single=True)}f")
+            return source("(sizeof({0}) == 4 ? {0}({1}) : {0}({2}))", type_name, single, numeral(text))
+        return self.conversion(type_name, numeral(text.removesuffix(".0")))
 
     def _integer(self, value: int, dtype: DType, type_name: str) -> Text:
         if dtype.bits == 32:
-            return negative(str(value)) if value != -(2**31) else Text("(-2147483647 - 1)")
+            return numeral(str(value)) if value != -(2**31) else Text(("(-2147483647 - 1)",))
         if dtype.bits == 64 and value == -(2**63):
-            return Text(f"{type_name}(-9223372036854775807 - 1)")
-        return Text(f"{type_name}({value})")
+            return source("{0}(-9223372036854775807 - 1)", type_name, to=type_name)
+        return self.conversion(type_name, numeral(str(value)))
 
-    def cast(self, x: Text, source: DType, target: DType, type_name: str) -> Text:
+    def cast(self, x: Text, given: DType, target: DType, type_name: str) -> Text:
         if target.kind == "bool":
-            return x if source.kind == "bool" else Text(f"{x.fit(LOOSE + 1)} != 0", LOOSE)
-        if target.is_int and source.is_float:
-            return Text(f"saturate<{type_name}>({x.text})")
+            return x if given.kind == "bool" else source("{0} != 0", x.fit(LOOSE + 1), level=LOOSE)
+        if target.is_int and given.is_float:
+            return source("saturate<{0}>({1})", type_name, x)
         if target.is_float and (target.bits == 16 or type_name in self.storage_names):
-            x = x if source.is_float or source.name == "i64" else self.cast(x, source, i64, self.types["i64"])
-            return Text(f"to<{type_name}>({x.text})")
-        return Text(f"{type_name}({x.text})")
+            x = x if given.is_float or given.name == "i64" else self.cast(x, given, i64, self.types["i64"])
+            return source("to<{0}>({1})", type_name, x)
+        return self.conversion(type_name, x)
+
+    @staticmethod
+    def conversion(type_name: str, x: Text) -> Text:
+        return source("{0}({1})", type_name, x, to=type_name)
 
     #: Names under which a storage dtype (not what it is computed in) may appear: the kernel's dtype variables.
     storage_names: frozenset[str] = frozenset()
@@ -120,166 +142,63 @@ class CFamily(Backend):
         mine.storage_names = frozenset(kernel.variables)
         return Render(mine, kernel, only).source()
 
-    def assign(self, type_name: str, name: str, text: str) -> str:
-        return f"const {type_name} {name} = {text};" if type_name else f"{name} = {text};"
+    def statement(self, name: str, type_name: str, value: Text, is_declared: bool, note: str) -> Statement:
+        return Statement((name,), "" if is_declared else type_name, value, note)
+
+    def assign(self, s: Statement) -> str:
+        return f"const {s.type} {s.names[0]} = {s.value};" if s.type else f"{s.names[0]} = {s.value};"
 
     def narrow(self, x: Text, dtype: DType, type_name: str) -> Text:
-        if dtype.bits >= 32 or re.fullmatch(r"\w+", x.text) or x.text.startswith(f"{type_name}(") and enclosed(x.text):
-            return x
-        return Text(f"{type_name}({x.text})")
+        return x if dtype.bits >= 32 or x.is_word or x.to == type_name else self.conversion(type_name, x)
 
     # ------------------------------------------------------------------ what the templates need
 
-    def rounded(self, s: Argument) -> str:
+    def rounded(self, s: Argument) -> Text:
         """A scalar's number, rounded to the dtype in which the kernel takes it."""
-        return self.cast(Text(s.text, LOOSE), s.number, DTYPES[s.kind], s.type).text  # type: ignore[arg-type]
+        assert s.number is not None
+        return self.cast(Text(s.text.tokens, LOOSE), s.number, DTYPES[s.kind], s.type)
 
-    def view(self, render: Render, unit: Unit, context: dict[str, Any]) -> dict[str, Any]:
-        """A unit's texts in C++: template heads, parameter lists, the call of the element function."""
-        inputs, outputs = unit.inputs, unit.outputs
-        body = " ".join(
-            (*unit.lines, *(o.value for o in outputs), *(t.compute for t in (*inputs, *outputs)), *(s.type for s in unit.scalars))
-        )
-        words = set(re.findall(r"\w+", body))
-        stored = {t.type for t in (*inputs, *outputs)}
-        element_types = [v for v in context["variables"] if v in words] + [g for g in context["generics"] if g in words]
-        single = len(outputs) == 1
-        element_params = [f"{t.compute} {t.name}" for t in (*inputs, *unit.indices)] + [f"{s.type} {s.name}" for s in unit.scalars]
-        if not single:
-            element_params += [f"{o.compute}& {o.name}" for o in outputs]
-        fresh = [o for o in outputs if not o.state]
-        loaded = {t.spec_name for t in inputs}
-        blind = [replace(o, name=render.global_names.user(o.spec_name)) for o in outputs if o.state and o.spec_name not in loaded]
-        pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in outputs}
-        operands = [*(t for t in inputs if not t.state), *unit.indices, *(t for t in inputs if t.state), *blind, *fresh]
-        order = [render.global_names.user(p.name) for p in render.kernel.params]
-        tensors = sorted(
-            (t for t in operands if t not in unit.indices), key=lambda t: order.index(t.name) if t.name in order else len(order)
-        )
-        writable = {pointers[o.name] for o in outputs}
+    def map_view(self, render: Render, unit: Unit) -> MapView:
+        """A unit in C++: template heads, parameter lists, the call of the element function."""
+        operands, pointers = self.operands(render, unit)
+        element_types = [v for v in (*render.variables.values(), *render.computed_of) if v in unit.uses]
         rounded = {s.name: self.rounded(s) for s in unit.scalars}
-        scalar_values = [rounded[s.name] if s.text == s.name or re.fullmatch(r"\w+", s.text) else s.name for s in unit.scalars]
-        return {
-            "over_rows": False,
-            "dims": unit.dims,
-            "name": unit.name,
-            "element": unit.element,
-            "lines": unit.lines,
-            "inputs": inputs,
-            "indices": unit.indices,
-            "outputs": outputs,
-            "single": single,
-            "scalars": unit.scalars,
-            "element_template": ", ".join(f"typename {t}" for t in element_types),
-            "element_call": unit.element + (f"<{', '.join(element_types)}>" if element_types else ""),
-            "element_head": wrapped(f"inline {outputs[0].compute if single else 'void'} {unit.element}", element_params, " {"),
-            "operands": operands,
-            "tensors": tensors,
-            "position": {o.name: k for k, o in enumerate(operands)},
-            "pointer": pointers,
-            "writable": writable,
-            "scalar_values": scalar_values,
-            "rank_of": {x.name: len(unit.named) - unit.named.index(x.spec_name) for x in unit.indices},
-            "variables": unit.variables,
-            "dtype_variables": tuple(v for v, name in render.variables.items() if name in unit.variables),
-            "bindings": unit.bindings,
-            "numbers": unit.numbers,
-            **self.aliases_of(context, words | stored),
-            "rounded": rounded,
-            "computed": [(s, v) for s, v in zip(unit.scalars, scalar_values, strict=True) if v == s.name],
-        }
-
-    def row_view(self, render: Render, unit: RowUnit, context: dict[str, Any], keeping: bool = False) -> dict[str, Any]:
-        """A pass over rows: its code with each accumulator's texts, and its operands (tensors, indices, gathers) in order.
-
-        The last operand is the one whose layout decides how a row is walked.
-        """
-        loaded = {t.name for t in unit.inputs}
-        pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in unit.outputs}
-        tensors = {t.name: t for t in unit.inputs}
-        tensors.update({g.tensor.name: g.tensor for g in unit.gathers})
-        for o in unit.outputs:
-            tensors.setdefault(pointers[o.name], replace(o, name=pointers[o.name], value=""))
-        order = [render.global_names.user(p.name) for p in render.kernel.params]
-        memory = sorted(tensors.values(), key=lambda t: order.index(t.name) if t.name in order else len(order))
-        walked = [t for t in memory if t.name in loaded or t.name in pointers.values()]
-        main = max(walked, key=lambda t: (len(set(t.dims) & set(unit.inner)), t.name in loaded, len(t.dims)))
-        operands = [*(t.name for t in walked if t is not main), *(x.name for x in unit.indices), *(g.name for g in unit.gathers), main.name]
-        element_dims = [d for d in unit.inner if d != ELLIPSIS]
-        row_dims = [d for d in unit.rows if d != ELLIPSIS]
-        strided = []
-        for x in unit.indices:
-            inside = x.spec_name in unit.inner
-            named, end = (element_dims, "rank") if inside else (row_dims, "outer")
-            if x.spec_name == ELLIPSIS:
-                strided.append({"name": x.name, "lead": True, "begin": "outer" if inside else "0", "end": f"{end} - {len(named)}"})
-            else:
-                strided.append({"name": x.name, "lead": False, "at": f"{end} - {len(named) - named.index(x.spec_name)}"})
-        codes = []
-        for c in unit.codes:
-            outputs = [{**vars(o), "pointer": pointers[o.name]} for o in c.outputs]
-            gathers = [{**vars(g), "compute": g.tensor.compute} for g in c.gathers]
-            lines = []
-            for line in c.lines:  # a value that an earlier reading may have kept
-                again = next((g for g in c.repeats if line.startswith(f"const {g.type} {g.name} = ")), None) if keeping else None
-                head = f"const {again.type} {again.name} = " if again else ""
-                lines.append(f"{head}KEEP ? {again.name}_line[i + j + l] : {line.removeprefix(head)}" if again else line)
-            accumulators = [self.accumulator(a) for a in c.accumulators]
-            codes.append({**vars(c), "lines": lines, "accumulators": accumulators, "outputs": outputs, "gathers": gathers})
-        words = set(re.findall(r"\w+", unit.texts)) | {t.type for t in tensors.values()} | {g.tensor.compute for g in unit.gathers}
-        return {
-            "over_rows": True,
-            "name": unit.name,
-            "dims": unit.dims,
-            "rows": unit.rows,
-            "inner": unit.inner,
-            "inputs": unit.inputs,
-            "indices": unit.indices,
-            "outputs": unit.outputs,
-            "gathers": unit.gathers,
-            "scalars": unit.scalars,
-            "numbers": unit.numbers,
-            "codes": codes,
-            "keeps": [k for c in codes for k in c["keeps"]],
-            "accumulators": [a for c in codes for a in c["accumulators"]],
-            "found": {a["name"] for c in codes for a in c["accumulators"] if a["place"]},
-            "tensors": memory,
-            "memory": [{**vars(t), "const": "" if t.name in pointers.values() else "const "} for t in walked],
-            "operands": operands,
-            "position": {name: k for k, name in enumerate(operands)},
-            "writable": set(pointers.values()),
-            "strided": strided,
-            "variables": unit.variables,
-            "dtype_variables": tuple(v for v, name in render.variables.items() if name in unit.variables),
-            "bindings": unit.bindings,
-            "rounded": {s.name: self.rounded(s) for s in unit.scalars},
-            **self.aliases_of(context, words),
-        }
+        values = [rounded[s.name] if s.text.is_word else s.name for s in unit.scalars]
+        stored = {t.type for t in (*unit.inputs, *unit.outputs)}
+        return MapView(
+            **vars(unit),
+            element_template=", ".join(f"typename {t}" for t in element_types),
+            element_call=unit.element + (f"<{', '.join(element_types)}>" if element_types else ""),
+            element_head=self.element_head(unit),
+            operands=operands,
+            tensors=render.in_order(t for t in operands if t not in unit.indices),
+            position={o.name: k for k, o in enumerate(operands)},
+            pointer=pointers,
+            writable=set(pointers.values()),
+            scalar_values=values,
+            rank_of={x.name: len(unit.named) - unit.named.index(x.spec_name) for x in unit.indices},
+            aliases={a: of for a, of in render.computed_of.items() if a in unit.uses | stored},
+            rounded=rounded,
+            computed=[(s, v) for s, v in zip(unit.scalars, values, strict=True) if v == s.name],
+        )
 
     @staticmethod
-    def aliases_of(context: dict[str, Any], words: set[str]) -> dict[str, Any]:
-        """Of the names for what variables are computed in: those that a unit's code needs, with the variables of each, and
-        how each is spelled where it is not in scope."""
-        generics = context["generics"]
-        return {
-            "aliases": {a: of for a, of in generics.items() if a in words},
-            "spelled": {a: f"compute<{', '.join(of)}>" for a, of in generics.items()},
-            "computed_of": generics,
-        }
+    def operands(render: Render, unit: Unit) -> tuple[list[Tensor], dict[str, str]]:
+        """What a unit walks through, in the order of its strides, and the pointer of each output; the last operand is written."""
+        user = render.global_names.user
+        loaded = {t.spec_name for t in unit.inputs}
+        fresh = [o for o in unit.outputs if not o.state]
+        blind = [replace(o, name=user(o.spec_name)) for o in unit.outputs if o.state and o.spec_name not in loaded]
+        read, states = ([t for t in unit.inputs if t.state is state] for state in (False, True))
+        return [*read, *unit.indices, *states, *blind, *fresh], {o.name: user(o.spec_name) if o.state else o.name for o in unit.outputs}
 
-    def accumulator(self, a: Accumulator) -> dict[str, Any]:
-        """What C++ needs of an accumulator: `held` is its type, `start` its identity, `combine` a lambda."""
-        if not a.place:
-            combine = f"[]({a.type} first, {a.type} next) {{ return {a.type}({self.combined(a, 'first', 'next')}); }}"
-            return {**vars(a), "held": a.type, "start": self.identity(a), "combine": combine}
-        held = f"Found<{a.value_type}>"
-        least = str(a.kind == "argmin").lower()
-        return {
-            **vars(a),
-            "held": held,
-            "start": f"{held}{{{self.identity(a)}, INT64_MAX}}",
-            "combine": f"[]({held} first, {held} next) {{ return better<{least}>(first, next); }}",
-        }
+    @staticmethod
+    def element_head(unit: Unit) -> str:
+        """The first line of the function that computes an element: it returns its one result, several are references."""
+        params = [f"{t.compute} {t.name}" for t in (*unit.inputs, *unit.indices)] + [f"{s.type} {s.name}" for s in unit.scalars]
+        if unit.single:
+            return wrapped(f"inline {unit.outputs[0].compute} {unit.element}", params, " {")
+        return wrapped(f"inline void {unit.element}", params + [f"{o.compute}& {o.name}" for o in unit.outputs], " {")
 
     @staticmethod
     def doubles(render: Render) -> bool:
@@ -289,31 +208,6 @@ class CFamily(Backend):
         narrow = bool((named | stored) & {"f16", "bf16"}) and bool(render.variables)  # which a variable that is f64 meets
         return "f64" in named or len(render.variables) > 1 or narrow
 
-    def layout(self, kernel: Kernel) -> Any:
-        """The views of a kernel's units, without their text, and its plan: what a launcher must know of the order of arguments."""
-        render = Render(self, kernel)
-        units = render.units()
-        context = render.context(units)
-        return self.views(render, units, context), render.plan
-
-    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
-        context["units"] = self.views(render, units, context)
-        body = "\n".join(
-            [
-                *(line for u in units if isinstance(u, Unit) for line in (*u.lines, *(o.value for o in u.outputs))),
-                *(u.texts for u in units if isinstance(u, RowUnit)),
-                *(a["combine"] for u in context["units"] if u["over_rows"] for a in u["accumulators"]),
-                *(self.rounded(s) for u in units for s in u.scalars),
-            ]
-        )
-        sources = function_sources(self.template_folder(), body)
-        context["function_sources"] = list(sources.values())
-        context["functions"] = list(sources)
-        context["code"] = "\n".join([body, *sources.values()])
-
-    def views(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> list[dict[str, Any]]:
-        return [self.view(render, u, context) if isinstance(u, Unit) else self.row_view(render, u, context) for u in units]
-
     # ------------------------------------------------------------------ host numbers
 
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
@@ -322,24 +216,28 @@ class CFamily(Backend):
         if n.expr.name == "lit":
             text = n.expr.attrs[0]
             if text in ("inf", "-inf", "nan"):
-                return Text({"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": 'std::nan("")'}[text])
+                return source({"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": 'std::nan("")'}[text])
             value = exact(text)
-            return negative(decimal(value, single=False) if n.dtype == FLOAT else f"{self.number_types['int']}({int(value)})")
+            return (
+                numeral(decimal(value, single=False))
+                if n.dtype == FLOAT
+                else self.conversion(self.number_types["int"], numeral(str(int(value))))
+            )
         if n.expr.name in ("arg", "size"):
-            return Text(names.user(n.expr.attrs[0]))
+            return named(names.user(n.expr.attrs[0]))
         args: list[Text] = []
         for o in n.expr.operands:
             operand, operand_text = defs[o.name], done[o.name]
             if n.dtype == FLOAT and operand.dtype != FLOAT and not (n.expr.name == "where" and not args):
                 if operand.expr.name == "lit":
-                    operand_text = negative(decimal(exact(operand.expr.attrs[0]), single=False))
+                    operand_text = numeral(decimal(exact(operand.expr.attrs[0]), single=False))
                 else:
-                    operand_text = Text(f"double({operand_text.text})")
+                    operand_text = self.conversion("double", operand_text)
             args.append(operand_text)
         row = OPS[n.expr.name]
         asks = row.rule == "compare" or row.rule == "test" and defs[n.expr.operands[0].name].dtype == FLOAT  # their result is a bool
-        kinds: Any = "float" if asks else n.dtype.kind
-        return fill(row.spell("cpp"), kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
+        kind = "float" if asks else n.dtype.kind
+        return fill(row.spell("cpp"), kind, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
 
 
 __all__ = ["CALL", "CFamily"]

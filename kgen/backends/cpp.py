@@ -1,14 +1,39 @@
-"""C++ for the CPU: types, literals and casts.  The skeleton is templates/cpp/map.cpp.jinja."""
+"""C++ for the CPU: types, entries and what the templates see.  The skeletons are templates/cpp/*.jinja; passes over rows are written by
+kgen.backends.cpp_rows."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from kgen.backends.base import Render
-from kgen.backends.c_family import CFamily
-from kgen.backends.text import wrapped
-from kgen.backends.units import Accumulator, RowUnit, Unit
+from kgen.backends.base import Page, Render
+from kgen.backends.c_family import CFamily, MapView
+from kgen.backends.cpp_rows import RowPrinter, RowsView
+from kgen.backends.text import Text, called, functions, wrapped
+from kgen.backends.units import RowUnit, Tensor, Unit
+from kgen.check import Kernel
+from kgen.schedule import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class CppMap(MapView):
+    """A map with its run function and entries, each a head and the call in it, and the call of the element function."""
+
+    run_head: str
+    entries: list[tuple[str, str]]
+    call: str
+
+
+@dataclass(frozen=True)
+class CppView:
+    """A file: its passes, the functions that it brings along, those of the vector library with their arities, and what else it needs."""
+
+    units: list[CppMap | RowsView]
+    functions: list[str]
+    function_sources: list[Text]
+    vectorised: list[tuple[str, int]]
+    rounds: bool  # to a storage float, by name
+    doubles: bool  # to 16 bits
 
 
 class Cpp(CFamily):
@@ -31,120 +56,78 @@ class Cpp(CFamily):
         **dict.fromkeys(("atan2", "hypot", "pow"), 2),
     }
 
-    def vectorised(self, code: str) -> list[tuple[str, int]]:
-        """The functions of the vector library that code calls, each with its arity."""
-        called = set(re.findall(r"std::(\w+)\(", code))
-        return [(f, n) for f, n in sorted(self.vector_library.items()) if f in called]
+    def vectorised(self, calls: Iterable[str]) -> list[tuple[str, int]]:
+        """The functions of the vector library among calls, each with its arity."""
+        found = set(calls)
+        return [(f, n) for f, n in sorted(self.vector_library.items()) if f"std::{f}" in found]
 
     def library(self, code: str) -> str:
-        """What stands before every namespace for code: what it calls of the vector library."""
-        functions = self.vectorised(code)
-        return self.environment().get_template("libm.cpp.jinja").render(vectorised=functions) if functions else ""
+        """What stands before every namespace for a finished source: what it calls of the vector library."""
+        found = self.vectorised(called(code, self.comment))
+        return self.environment().get_template("libm.cpp.jinja").render(vectorised=found) if found else ""
 
-    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
-        super().extend(render, units, context)
-        maps = [u for u in context["units"] if not u["over_rows"]]
-        rows = [u for u in context["units"] if u["over_rows"]]
-        context["vectorised"] = self.vectorised(context["code"])
-        context["doubles"] = self.doubles(render) or "to<" in context["code"] + str([u["rounded"] for u in context["units"]])
-        context["any_index"] = any(u["indices"] for u in context["units"])
-        context.update(maps=maps, rows=rows, finds=any(u["found"] for u in rows), gathers=any(u["gathers"] for u in rows))
-        for u in maps:
-            self.map_texts(u)
-        for u in rows:
-            self.row_texts(u, context)
+    def layout(self, kernel: Kernel) -> tuple[list[CppMap | RowsView], Plan]:
+        """The views of a kernel's units and its plan: what a launcher must know of the order of arguments."""
+        render = Render(self, kernel)
+        return [self.unit_view(render, u) for u in render.units()], render.plan
 
-    def row_view(self, render: Render, unit: RowUnit, context: dict[str, Any], keeping: bool = True) -> dict[str, Any]:
-        return super().row_view(render, unit, context, keeping)
+    def unit_view(self, render: Render, unit: Unit | RowUnit) -> CppMap | RowsView:
+        return self.cpp_map(render, unit) if isinstance(unit, Unit) else RowPrinter(self, render, unit).view()
 
-    def map_texts(self, u: dict[str, Any]) -> None:
-        """The texts of a map: its run function and entries, the call of the element function."""
-        numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
+    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CppView:
+        """What the templates take of a file."""
+        views = [self.unit_view(render, u) for u in units]
+        calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
+        calls += [c for v in views if isinstance(v, RowsView) for a in v.carried for c in a.combine.calls]
+        calls += [c for v in views for text in v.rounded.values() for c in text.calls]
+        known = functions(self.template_folder(), calls)
+        calls += [c for f in known.values() for c in f.calls]
+        return CppView(
+            units=views,
+            functions=list(known),
+            function_sources=list(known.values()),
+            vectorised=self.vectorised(calls),
+            rounds="to" in calls,
+            doubles=self.doubles(render) or "to" in calls,
+        )
+
+    def cpp_map(self, render: Render, unit: Unit) -> CppMap:
+        """A map with its run function, which takes the numbers and computes the scalars."""
+        v = self.map_view(render, unit)
+        numbers = [f"{a.type} {a.name}" for a in v.numbers]
 
         def params(bound: dict[str, str]) -> list[str]:
-            return ["int rank", "const int64_t* size", *self.tensor_params(u, bound), *numbers]
+            return ["int rank", "const int64_t* size", *self.tensor_params(render, v.tensors, v.writable, bound), *numbers]
 
-        u["run_head"] = wrapped(f"void {u['name']}_run", params({}), " {")
-        arguments = ["rank", "size", *(x for t in u["tensors"] for x in (t.name, f"{t.name}_stride")), *(a.name for a in u["numbers"])]
-        u["entries"] = []
-        for bound in map(dict, u["bindings"]):
-            chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
-            name = "_".join([u["name"], *bound.values()])
-            u["entries"].append(
-                (wrapped(f'extern "C" void {name}', params(bound), " {"), wrapped(f"    {u['name']}_run{chosen}", arguments, ";"))
-            )
-        value = {t.name: f"{t.compute}({t.name}_tile[i])" for t in (*u["inputs"], *u["indices"])}
-        results = [] if u["single"] else [f"{o.name}_i" for o in u["outputs"]]
-        u["call"] = wrapped(u["element_call"], [*value.values(), *u["scalar_values"], *results], ";", 100).replace("\n", "\n            ")
-        u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])
+        arguments = ["rank", "size", *(x for t in v.tensors for x in (t.name, f"{t.name}_stride")), *(a.name for a in v.numbers)]
+        entries = []
+        for bound in map(dict, v.bindings):
+            head, run = self.entry(v.name, bound)
+            entries.append((wrapped(head, params(bound), " {"), wrapped(run, arguments, ";")))
+        values = [f"{t.compute}({t.name}_tile[i])" for t in (*v.inputs, *v.indices)]
+        results = [] if v.single else [f"{o.name}_i" for o in v.outputs]
+        return CppMap(
+            **vars(v),
+            run_head=wrapped(f"void {v.name}_run", params({}), " {"),
+            entries=entries,
+            call=wrapped(v.element_call, [*values, *v.scalar_values, *results], ";", 100).replace("\n", "\n            "),
+        )
 
-    def tensor_params(self, u: dict[str, Any], bound: dict[str, str]) -> list[str]:
+    def entry(self, name: str, bound: dict[str, str]) -> tuple[str, str]:
+        """The heads of the entry of a unit for dtype variables bound to dtypes, and of its call of the run function."""
+        chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
+        return f'extern "C" void {"_".join([name, *bound.values()])}', f"    {name}_run{chosen}"
+
+    def tensor_params(self, render: Render, tensors: list[Tensor], writable: set[str], bound: dict[str, str]) -> list[str]:
         """Each tensor's pointer and strides as parameters, for dtype variables bound to dtypes (or not)."""
         found = []
-        for t in u["tensors"]:
-            const = "" if t.name in u["writable"] else "const "
-            kind = u["spelled"].get(t.type, t.type)
-            if t.type in bound:
-                kind = self.types[bound[t.type]]
-            elif bound and t.type in u["spelled"]:
-                kind = "double" if any(bound[v] == "f64" for v in u["computed_of"][t.type]) else "float"
-            found.append(f"{const}{kind}* {t.name}, const int64_t* {t.name}_stride")
+        for t in tensors:
+            of = render.computed_of.get(t.type)
+            if of is None:
+                kind = self.types[bound[t.type]] if t.type in bound else t.type
+            elif bound:
+                kind = "double" if any(bound[v] == "f64" for v in of) else "float"
+            else:
+                kind = f"compute<{', '.join(of)}>"
+            found.append(f"{'' if t.name in writable else 'const '}{kind}* {t.name}, const int64_t* {t.name}_stride")
         return found
-
-    def row_texts(self, u: dict[str, Any], context: dict[str, Any]) -> None:
-        """The texts of a pass over rows: its run function takes the scalars as they are rounded, its entries the numbers."""
-        numbers = [f"{a.type} {a.name}" for a in u["numbers"]]
-        strides = [f"const int64_t* {g.name}_stride, int64_t {g.stride}" for g in u["gathers"]]
-        scalars = [f"{u['spelled'].get(s.type, s.type)} {s.name}_given" for s in u["scalars"]]
-        sizes = [f"int64_t {g.extent}" for g in u["gathers"]]
-        head = ["int rank", "int inner_rank", "const int64_t* size"]
-        u["run_head"] = wrapped(f"void {u['name']}_run", [*head, *self.tensor_params(u, {}), *strides, *sizes, *scalars], " {")
-        u["run_template"] = ", ".join(f"typename {v}" for v in u["variables"])
-        given = ["rank", "inner_rank", "size", *(x for t in u["tensors"] for x in (t.name, f"{t.name}_stride"))]
-        given += [x for g in u["gathers"] for x in (f"{g.name}_stride", g.stride)] + [g.size for g in u["gathers"]]
-        given += [u["rounded"][s.name] for s in u["scalars"]]
-        for c in u["codes"]:
-            self.places_apart(c, u)
-        u["entries"] = []
-        used = set(re.findall(r"\w+", " ".join(u["rounded"].values())))
-        for bound in map(dict, u["bindings"]):
-            chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
-            name = "_".join([u["name"], *bound.values()])
-            lines = [f"    using {a} = compute<{', '.join(of)}>;" for a, of in context["generics"].items() if a in used]
-            lines += [f"    using {v} = {self.types[d]};" for v, d in bound.items() if v in used | set(re.findall(r"\w+", " ".join(lines)))]
-            call = wrapped(f"    {u['name']}_run{chosen}", given, ";")
-            params = [*head, *self.tensor_params(u, bound), *strides, *numbers]
-            u["entries"].append((wrapped(f'extern "C" void {name}', params, " {"), "\n".join([*reversed(lines), call])))
-
-    def accumulator(self, a: Accumulator) -> dict[str, Any]:
-        return super().accumulator(a) | {"least": str(a.kind == "argmin").lower(), "worst": self.identity(a)}
-
-    @staticmethod
-    def places_apart(c: dict[str, Any], u: dict[str, Any]) -> None:
-        """Take out of a reading's code what only the places of an argmax or argmin need: it runs for the few groups that change one."""
-
-        def needs(roots: list[str], told: bool) -> tuple[set[str], list[str]]:
-            """The words of some texts and of the lines that those need; with the lines that name nothing where they are `told`."""
-            words = set(re.findall(r"\w+", " ".join(roots)))
-            kept: list[str] = []
-            for line in reversed(c["lines"]):
-                named = re.match(r"const [\w:<>]+ (\w+) = ", line)
-                if named[1] in words if named else told:
-                    kept.insert(0, line)
-                    words |= set(re.findall(r"\w+", line)) if named else set()
-            return words, kept
-
-        results = [*(a["value"] for a in c["accumulators"]), *(o["value"] for o in c["outputs"]), *(k.name for k in c["keeps"])]
-        places = [a["place"] for a in c["accumulators"] if a["place"]]
-        c["scalars"] = [s for s in u["scalars"] if s.name in needs([*results, *places], False)[0]]
-        c["lines_of"] = [*c["keeps"], *c["repeats"]]
-        c.update(place_lines=[], place_inputs=[], place_indices=[], place_shared=[], place_takes=[])
-        if not places:
-            return
-        (own, lines), (words, c["place_lines"]) = needs(results, True), needs(places, False)
-        for name in ("inputs", "takes"):
-            c[f"place_{name}"] = [t for t in c[name] if t.name in words]
-        c["place_indices"] = [x for x in c["indices"] if x.name in words and x.name not in own]
-        c["place_shared"] = [x for x in c["indices"] if x.name in words and x.name in own]
-        c["indices"] = [x for x in c["indices"] if x.name in own]
-        c["lines"] = lines

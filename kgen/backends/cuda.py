@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
-from kgen.backends.base import Render, _spelled, resource
+from kgen.backends.base import Page, Render, _spelled, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.names import Names
 from kgen.backends.shared import MAX_STATIC, declared
-from kgen.backends.text import function_sources, wrapped
+from kgen.backends.text import Text, function_sources, source, wrapped
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
@@ -166,10 +167,15 @@ class Cuda(CFamily):
 
     # ------------------------------------------------------------------ the source
 
+    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> Any:
+        context = {**vars(page)}
+        self.extend(render, units, context)
+        return SimpleNamespace(**context)
+
     def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
-        super().extend(render, units, context)
+        context["units"] = self.views(render, units, context)
         maps = [u for u in units if isinstance(u, Unit)]
-        body = "\n".join([*(line for u in maps for line in u.lines), *(o.value for u in maps for o in u.outputs)])
+        body = "\n".join([*(line for u in maps for line in self.printed(u.lines)), *(o.value for u in maps for o in u.outputs)])
         views = []
         for u, v, p in zip(units, context["units"], render.passes, strict=True):
             views.append(self.launch_view(render, u, v, p.scalars, context) if isinstance(u, Unit) else v)
@@ -239,22 +245,23 @@ class Cuda(CFamily):
         """The most that a reading's result takes, in 32-bit words."""
         return max((sum(4 if a.place or a.kind == "offsum" else 2 for a in c.accumulators) for c in unit.codes), default=0)
 
-    def combined(self, a: Accumulator, x: str, y: str) -> str:
+    def combined(self, a: Accumulator, x: str, y: str) -> Text:
         if a.kind in ("max", "min") and a.dtype.kind != "bool":
-            return f"{'greatest' if a.kind == 'max' else 'least'}({x}, {y})"
+            return source("greatest({0}, {1})" if a.kind == "max" else "least({0}, {1})", x, y)
         return super().combined(a, x, y)
 
     def views(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> list[dict[str, Any]]:
         made = []
         for u, p in zip(units, render.passes, strict=True):
-            made.append(self.view(render, u, context) if isinstance(u, Unit) else self.over_rows(render, u, p.scalars, context))
+            more = {"over_rows": False, "single": u.single, "lines": self.printed(u.lines)} if isinstance(u, Unit) else {}
+            made.append(vars(self.map_view(render, u)) | more if isinstance(u, Unit) else self.over_rows(render, u, p.scalars, context))
         return made
 
     def over_rows(self, render: Render, unit: RowUnit, given: tuple[Scalar, ...], context: dict[str, Any]) -> dict[str, Any]:
         """A pass over rows as the text of its kernel: what comes before the phases (`opening`), and the lines of each."""
         operands, pointers = self.row_operands(render, unit)
         position = {pointer or name: k for k, (name, pointer, _, _) in enumerate(operands)}
-        words = set(re.findall(r"\w+", unit.texts))
+        words = unit.uses
         spelled = {g: f"compute<{', '.join(of)}>" for g, of in context["generics"].items()}
         scalars, opening = [], []
         for s, scalar in zip(unit.scalars, given, strict=True):
@@ -262,7 +269,7 @@ class Cuda(CFamily):
             scalars.append((s, passed, f"{spelled.get(passed, passed)} {s.name}{'_given_k' if passed != s.type else ''}"))
             if passed != s.type:
                 opening.append(f"const {s.type} {s.name} = to<{s.type}>({s.name}_given_k);")
-        used = set(re.findall(r"\w+", "\n".join([unit.texts, *opening])))
+        used = words | set(re.findall(r"\w+", "\n".join(opening)))
         opening = [line for line in opening if line.split()[2] in used]
         for k, (name, pointer, _, o) in enumerate(operands):
             if o.role == "gather":
@@ -289,9 +296,9 @@ class Cuda(CFamily):
         if reductions <= 16 and any(o.kept for *_, o in operands):
             opening.insert(0, "walk.start();")
         for k, c in enumerate(unit.codes):
-            later = "\n".join(x.texts for x in unit.codes[k + 1 :])
+            later = frozenset[str]().union(*(x.uses for x in unit.codes[k + 1 :]))
             if not c.element:
-                lines = [*c.lines, *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
+                lines = [*self.printed(c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
                 lines = [line for line in lines if line not in declared]  # a constant that two phases use: both are one scope
                 declared.update(lines)
                 stores = [self.row_store(o, pointers[o.name], position[pointers[o.name]]) for o in c.outputs]
@@ -437,7 +444,7 @@ class Cuda(CFamily):
         params = [*(f"{t.compute} {t.name}" for t in c.inputs), *(f"i64 {t.name}" for t in c.indices)]
         return params, [f"{t.name}_row" for t in (*c.inputs, *c.indices)]
 
-    def reading(self, unit: RowUnit, c: Code, r: int, later: str) -> list[str]:
+    def reading(self, unit: RowUnit, c: Code, r: int, later: frozenset[str]) -> list[str]:
         """A reading that reduces: the type of its result, the reading, and the row's values that it gives."""
         kind = READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
         value = kind.lower()
@@ -467,11 +474,11 @@ class Cuda(CFamily):
         made += [f"    {line}" for line in (self.methods(kind, c, adds, riders) if riders else self.adding(kind, adds, follows))] + ["};"]
         call = "ride" if riders else "reduce"
         made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
-        made += [f"    {line}" for line in c.lines]
+        made += [f"    {line}" for line in self.printed(c.lines)]
         made.append(f"    return {kind}{{{', '.join(given)}}};")
         if riders:
             made.append(f"}}, [&](const {kind}& top, {', '.join(params)}) {{")
-            made += [f"    {line}" for line in c.lines if not line.startswith(self.comment)]
+            made += [f"    {line}" for line in self.printed(c.lines) if not line.startswith(self.comment)]
             made.append(f"    {kind} part;")
             for a in riders:
                 x = a.value if re.fullmatch(r"[\w.]+", a.value) else f"({a.value})"
@@ -481,11 +488,10 @@ class Cuda(CFamily):
             made.append("    return part;")
         made.append(f"}}{''.join(f', {o}' for o in operands)});")
         made.append(f"if (walk.stops({2 * r})) return;")
-        words = set(re.findall(r"\w+", later))
         made += [
             f"const {a.type} {a.name} = {f'{a.type}({value}.{a.name})' if a.place else f'{value}.{a.name}'};"
             for a in c.accumulators
-            if a.name in words
+            if a.name in later
         ]
         return made
 
@@ -535,7 +541,7 @@ class Cuda(CFamily):
         made = [f"auto {o.name}_out_row = walk.template output<{position[pointers[o.name]]}>({pointers[o.name]}_ptr);" for o in c.outputs]
         params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *params]
         made.append(f"walk.each([&]({', '.join(params)}) {{")
-        made += [f"    {line}" for line in c.lines]
+        made += [f"    {line}" for line in self.printed(c.lines)]
         made += [f"    {o.name}_element = {o.value if o.compute == o.type else f'{o.type}({o.value})'};" for o in c.outputs]
         made.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *operands])});")
         return made
@@ -650,8 +656,8 @@ class Cuda(CFamily):
         """
         render = Render(self, kernel)
         units = render.units()
-        context = render.context(units)
-        CFamily.extend(self, render, units, context)
+        context = {**vars(render.page())}
+        context["units"] = self.views(render, units, context)
         self.share_room(context["units"])
         spec = {name: v for v, name in render.variables.items()}
         numbers = tuple(let for let in render.program.lets if let.is_number)

@@ -19,13 +19,11 @@ from kgen.write import unused
 OPEN, CLOSE = "\u01c0", "\u01c1"
 _MARKS = str.maketrans("", "", OPEN + CLOSE)
 _MARKED = re.compile(rf"\w*{OPEN}\w*")
-#: Comments and strings, in which names are text; members, which are found in what they belong to.
-_TEXT = {
-    "//": re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|(?:\.|->|::)\s*(?:template\s+)?\w+'),
-    "#": re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|#[^\n]*|\.\s*[^\W\d]\w*'),
+#: A word, but for comments and strings, in which names are text, and members, which are found in what they belong to.
+_WORD = {
+    "//": re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|(?:\.|->|::)\s*(?:template\s+)?\w+|(?<![\w.])([^\W\d]\w*)'),
+    "#": re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|#[^\n]*|\.\s*[^\W\d]\w*|(?<![\w.])([^\W\d]\w*)'),
 }
-#: Where one function or struct ends and the next begins.
-_ENDS = {"//": re.compile(r"^\}.*\n", re.M), "#": re.compile(r"\n\n\n")}
 
 
 def bare(text: str) -> str:
@@ -71,13 +69,14 @@ def settled(source: str, comment: str, reserved: Iterable[str], macros: re.Patte
     """A source with its marked names as they will stand: the writer's own first, each other than the rest and than what the generator
     says itself in functions that have marked names.  `reserved` are the language's words, `tensors` names that strings know."""
     taken = set(reserved)
-    for part in _ENDS[comment].split(source):
+    # a part is a function or struct: one ends at empty lines in Python, at a brace that begins a line in C++
+    for part in source.split("\n\n\n") if comment == "#" else source.split("\n}"):
         if OPEN in part:
-            taken.update(re.findall(r"(?<![\w.])[^\W\d]\w*", _TEXT[comment].sub(" ", part)))
+            taken.update(_WORD[comment].findall(part))
     chosen: dict[str, str] = {}
     counts: dict[str, int] = {}
     marked = dict.fromkeys(_MARKED.findall(source))
-    own = [name for name in marked if re.fullmatch(f"{OPEN}[^{OPEN}{CLOSE}]+{CLOSE}", name)]
+    own = [name for name in marked if name.startswith(OPEN) and name.endswith(CLOSE) and name.count(OPEN) == name.count(CLOSE) == 1]
     for name in dict.fromkeys([*own, None, *marked]):
         if name is None:  # the writer's own names are all there
             taken.update(tensors)

@@ -25,4 +25,9 @@ def listed(names: list[str]) -> str:
     return "(" + ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "") + ")"
 
 
-__all__ = ["listed", "wrapped"]
+def chunks(items: list[str], size: int) -> list[str]:
+    """Lists of at most `size` items each."""
+    return [", ".join(items[k : k + size]) for k in range(0, len(items), size)]
+
+
+__all__ = ["chunks", "listed", "wrapped"]

@@ -1,12 +1,21 @@
-"""Pieces of source: how tightly they bind, where they get brackets, how long lists are wrapped, how numbers are written."""
+"""Pieces of source: what they read and call, how tightly they bind, where they get brackets, how long lists are wrapped, how numbers
+are written.
+
+A piece is made of tokens: the names that it reads, the functions that it calls, numbers, and what stands between.  What a target
+writes around its operands stands in patterns (`"tl.where({0}, {1}, {2})"`), in the table of operators and in the printers; each is
+taken apart once.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property
 from pathlib import Path
+from string import Formatter
 
 from kgen import host
 from kgen.backends.names import bare
@@ -14,25 +23,156 @@ from kgen.ops import CALL, LOOSE, SUM, UNARY, Spell
 from kgen.types import DTYPES
 
 
+class Name(str):
+    """A word that stands for a value or a type."""
+
+
+class Call(str):
+    """The name of a function that is called, as it is written: `exp`, `std::exp`, `tl.where`."""
+
+
+class Digits(str):
+    """A number without a sign."""
+
+
+class Text(str):
+    """A piece of source, by its tokens, and how tightly it binds.  `typed` is set for a literal whose bare text has no dtype of its
+    own, `to` for a conversion, to that type."""
+
+    tokens: tuple[str, ...]
+    level: int
+    typed: Text | None
+    to: str
+
+    def __new__(cls, tokens: Iterable[str] = (), level: int = CALL, typed: Text | None = None, to: str = "") -> Text:
+        tokens = tuple(tokens)
+        made = super().__new__(cls, "".join(tokens))
+        made.tokens, made.level, made.typed, made.to = tokens, level, typed, to
+        return made
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The names that it reads: of values and types."""
+        return frozenset(t for t in self.tokens if isinstance(t, Name))
+
+    @cached_property
+    def calls(self) -> tuple[str, ...]:
+        """The functions that it calls, in the order in which they stand there."""
+        return tuple(t for t in self.tokens if isinstance(t, Call))
+
+    @property
+    def is_name(self) -> bool:
+        return len(self.tokens) == 1 and isinstance(self.tokens[0], Name)
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a name or a natural number."""
+        return self.is_name or len(self.tokens) == 1 and isinstance(self.tokens[0], Digits) and self.isalnum()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a name or a number, or one of them converted by its type's name."""
+        is_conversion = len(self.tokens) == 4 and self.tokens[:2] == (self.to, "(")
+        inner = self.tokens[2:3] if is_conversion else self.tokens
+        return len(inner) == 1 and isinstance(inner[0], (Name, Digits))
+
+    def fit(self, level: int) -> Text:
+        """It, in brackets where it binds less tightly than that."""
+        return self if self.level >= level else Text(("(", *self.tokens, ")"))
+
+    def converted(self, function: str, head: Text) -> Text:
+        """It with calls of a function made others: `head` stands for the name and the bracket behind it."""
+        made: list[str] = []
+        for before, token in zip(("", *self.tokens), self.tokens, strict=False):
+            if isinstance(token, Call) and token == function:
+                made += head.tokens
+            elif not (isinstance(before, Call) and before == function):
+                made.append(token)
+        return Text(made, self.level)
+
+
+def named(word: str) -> Text:
+    return Text((Name(word),))
+
+
+def numeral(text: str, typed: Text | None = None) -> Text:
+    """A number as it is written."""
+    return Text((text if "-" in text or "+" in text else Digits(text),), SUM if text.startswith("-") else CALL, typed)
+
+
+#: A word of a target's language, with what it is a member of, and whether it is called.
+_WORD = re.compile(r"(?<![\w.:])([^\W\d]\w*(?:(?:\.|::)\w+)*)(?=([(<])?)")
+
+
+def tokens(text: str) -> Iterator[str]:
+    """The tokens of a piece of a pattern, or of a library's source."""
+    end = 0
+    for m in _WORD.finditer(text):
+        if m.start() > end:
+            yield text[end : m.start()]
+        yield (Call if m[2] else Name)(m[1])
+        end = m.end()
+    if end < len(text):
+        yield text[end:]
+
+
 @dataclass(frozen=True)
-class Text:
-    """A piece of source and how tightly it binds.  `typed` is set for a literal whose bare text has no dtype of its own."""
+class Hole:
+    """Where a pattern takes an operand: its name there, whether it stands alone between brackets or commas, and whether it comes first;
+    `before` are the tokens in front of it."""
 
-    text: str
-    level: int = CALL
-    typed: str = ""
-
-    def fit(self, level: int) -> str:
-        return self.text if self.level >= level else f"({self.text})"
+    before: tuple[str, ...]
+    field: str
+    argument: bool
+    first: bool
 
 
-def enclosed(text: str) -> bool:
-    """Whether a text is one call or cast, `name(...)` or `name<...>(...)`: its last bracket closes its first."""
+@cache
+def parsed(pattern: str) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
+    """A pattern's holes, and the tokens behind the last."""
+    pieces, rest = [], ""
+    for text, field, _, _ in Formatter().parse(pattern):
+        rest += text  # an escaped brace ends a piece too
+        if field is not None:
+            pieces.append((rest, field))
+            rest = ""
+    holes = []
+    for k, (text, field) in enumerate(pieces):
+        head = ("}" * (k > 0) + text).rstrip()
+        after = (pieces[k + 1][0] if k + 1 < len(pieces) else rest).lstrip()[:1]
+        opens = head[-1:] in ("(", ",") or head[-1:] == "=" and head[-2:-1] not in "=!<>"
+        holes.append(Hole(tuple(tokens(text)), field, opens and after in (")", ","), not head))
+    return tuple(holes), tuple(tokens(rest))
+
+
+def _tokens(x: str) -> tuple[str, ...]:
+    return x.tokens if isinstance(x, Text) else (x if isinstance(x, (Call, Digits)) else Name(x),)
+
+
+def source(pattern: str, *operands: str, level: int = CALL, to: str = "") -> Text:
+    """A pattern with its operands in place, as they are; a plain string is a name."""
+    holes, rest = parsed(pattern)
+    made = (t for hole in holes for t in (*hole.before, *_tokens(operands[int(hole.field)])))
+    return Text((*made, *rest), level, to=to)
+
+
+def joined(items: Iterable[str], between: str = ", ") -> Text:
+    """Pieces in a row; plain strings are names."""
+    made: list[str] = []
+    for item in items:
+        made += (*([between] if made else []), *_tokens(item))
+    return Text(made)
+
+
+@cache
+def enclosed(pattern: str) -> bool:
+    """Whether a pattern is one call or cast, `name(...)` or `name<...>(...)`: its last bracket closes its first."""
     depth = 0
-    for k, c in enumerate(text):
+    for k, c in enumerate(pattern):
         depth += (c == "(") - (c == ")")
         if c == ")" and depth == 0:
-            return k == len(text) - 1 and re.match(r"[\w.:{}]+(<[^>()]*>)?\(", text) is not None
+            head, _, types = pattern[: pattern.index("(")].partition("<")
+            return k == len(pattern) - 1 and head != "" and " " not in head and (not types or types.endswith(">"))
     return False
 
 
@@ -44,29 +184,33 @@ def fill(spell: Spell, kind: str, operands: list[Text], types: dict[str, str]) -
     """
     pattern = spell.text(kind)
     infix = LOOSE if kind == "bool" and spell.bool else spell.infix
-    if enclosed(pattern) or "{" not in pattern:
+    holes, rest = parsed(pattern)
+    whole = enclosed(pattern)
+    if whole or not holes:
         infix = CALL
-    bare = any(o.typed == "" for o in operands[".where(" in pattern :]) and (infix != CALL or ".where(" in pattern)
+    chooses = ".where(" in pattern
+    bare = any(o.typed is None for o in operands[chooses:]) and (infix != CALL or chooses)
 
-    def level(match: re.Match) -> int:
-        before, after = pattern[: match.start()].rstrip()[-1:], pattern[match.end() :].lstrip()[:1]
-        if (before in ("(", ",") or before == "=" and pattern[: match.start()].rstrip()[-2:-1] not in "=!<>") and after in (")", ","):
-            return LOOSE
-        if infix == CALL:
-            return CALL
-        if infix == UNARY:
-            return CALL
-        if infix == LOOSE:
-            return LOOSE + 1
-        return infix if not before else infix + 1
+    def put(hole: Hole) -> tuple[str, ...]:
+        if not hole.field.isdigit():
+            return (Name(types[hole.field]),)
+        operand = operands[int(hole.field)]
+        if operand.typed is not None and not bare:
+            return operand.typed.tokens
+        inner = LOOSE + 1 if infix == LOOSE else infix + (not hole.first)
+        return operand.fit(LOOSE if hole.argument else CALL if infix in (CALL, UNARY) else inner).tokens
 
-    def put(match: re.Match) -> str:
-        if not match.group(1).isdigit():
-            return types[match.group(1)]
-        operand = operands[int(match.group(1))]
-        return operand.typed if operand.typed and not bare else operand.fit(level(match))
+    made = tuple(t for hole in holes for t in (*hole.before, *put(hole)))
+    to = types[holes[0].field] if whole and pattern.startswith("{") else ""
+    if pattern == "{0}" and not operands[0].typed:
+        to = operands[0].to
+    return Text((*made, *rest), infix, to=to)
 
-    return Text(re.sub(r"\{(\w+)\}", put, pattern), infix)
+
+def identifiers(text: str) -> frozenset[str]:
+    """The words of a text, of any language."""
+    words = "".join(c if c.isalnum() or c == "_" else " " for c in text).split()
+    return frozenset(w for w in words if not w[0].isdigit())
 
 
 def comment(line: str) -> str:
@@ -89,23 +233,38 @@ def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     return "\n".join(line.rstrip() for line in lines) + f"){tail}"
 
 
-def function_sources(folder: Path, code: str) -> dict[str, str]:
-    """The sources of the helper functions that `code` calls, and of those that they call, each after what it needs."""
-    known = {path.name.split(".")[0]: path for path in sorted((folder / "functions").glob("*"))}
-    found: dict[str, str] = {}
-    mark = "#" if folder.name == "triton" else "//"
+@cache
+def library(folder: Path) -> dict[str, Text]:
+    """The sources of a target's helper functions, by name."""
+    return {path.name.split(".")[0]: Text(tokens(path.read_text())) for path in sorted((folder / "functions").glob("*"))}
 
-    def visit(text: str) -> None:
-        for name in re.findall(r"(?<![\w.:>])([A-Za-z_]\w*)(?=[(<])", text):
-            if name in known and name not in found and name not in visiting:
-                visiting.append(name)
-                source = known[name].read_text()
-                visit(source)
-                found[name] = source
 
-    visiting: list[str] = []
-    visit(re.sub(f"{mark}.*", "", code))  # an equation, quoted above its lines, calls nothing
+def functions(folder: Path, calls: Iterable[str]) -> dict[str, Text]:
+    """The helper functions among `calls`, and those that they call, each after what it needs."""
+    known = library(folder)
+    found: dict[str, Text] = {}
+    visiting: set[str] = set()
+
+    def visit(calls: Iterable[str]) -> None:
+        for name in calls:
+            if name in known and name not in visiting:
+                visiting.add(name)
+                visit(known[name].calls)
+                found[name] = known[name]
+
+    visit(calls)
     return found
+
+
+def called(code: str, mark: str) -> tuple[str, ...]:
+    """The functions that a source calls; comments, which begin with a mark, call nothing."""
+    lines = (line.partition(mark)[0] for line in code.split("\n"))
+    return tuple(t for line in lines for t in tokens(line) if isinstance(t, Call))
+
+
+def function_sources(folder: Path, code: str) -> dict[str, Text]:
+    """The helper functions that a finished source calls, each after what it needs."""
+    return functions(folder, called(code, "#" if folder.name == "triton" else "//"))
 
 
 def decimal(value: Fraction | str, single: bool) -> str:
@@ -131,7 +290,3 @@ def single_precision(value: Fraction | str) -> float:
     if not isinstance(value, str) and Fraction(x) != value:  # no double lies between, so its neighbour on that side rounds as it does
         x = math.nextafter(x, math.inf if value > Fraction(x) else -math.inf)
     return float(host.to_dtype(x, DTYPES["f32"]))
-
-
-def negative(text: str) -> Text:
-    return Text(text, SUM if text.startswith("-") else CALL)

@@ -5,27 +5,25 @@ from __future__ import annotations
 
 import keyword
 import math
-import re
+from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from kgen import host
-from kgen.backends.base import Backend, Render
+from kgen.backends.base import Backend, Page, Render
 from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
-from kgen.backends.text import Text, decimal, function_sources, negative, single_precision
-from kgen.backends.triton_rows import RowView
-from kgen.backends.units import Argument, RowUnit, Tensor, Unit
-from kgen.check import Kernel
+from kgen.backends.text import Text, decimal, functions, joined, named, numeral, single_precision, source
+from kgen.backends.triton_maps import MapPrinter, TritonUnit
+from kgen.backends.triton_rows import Block, Node, RowPrinter
+from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
+from kgen.check import Kernel, ResultDecl
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
-from kgen.schedule import Map, Reduce
+from kgen.schedule import Reduce
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, DType, Number, variable_of
 
-#: What a literal's bare text looks like: it takes its dtype from the tensor beside it.
-BARE = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-?float\(\"-?\w+\"\)|\(\S+ if \w+ == tl\.float32 else \S+\)")
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
 INFIX = {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "eq": ("==", LOOSE), "ne": ("!=", LOOSE), "lt": ("<", LOOSE),
          "le": ("<=", LOOSE), "gt": (">", LOOSE), "ge": (">=", LOOSE), "and": ("and", LOOSE), "or": ("or", LOOSE),
@@ -42,6 +40,32 @@ HOST_FLOAT = {
 }
 HOST_INT = {"floordiv": "host_floor_divide", "mod": "host_floor_mod", "pow": "host_integer_power", "shl": "host_shift_left",
             "shr": "host_shift_right", "max": "max", "min": "min", "sign": "host_sign"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TritonView:
+    """A file: its passes, the functions that it brings along, which modules and parts of the skeletons it needs, and the host function."""
+
+    encoding: bool
+    units: list[TritonUnit]
+    function_sources: list[Text]
+    math: bool
+    assembly: bool
+    fractions: bool
+    libdevice: bool
+    indices: bool
+    generic: bool
+    wide: list[tuple[str, str]]
+    tensors: list[tuple[str, str, str]]
+    head: str
+    summary: list[str]
+    given: list[tuple[str, str]]  # each tensor's name in the spec, and that of its parameter
+    fresh: list[ResultDecl]
+    kept: list[str]
+    states: str
+    sizes: list[tuple[str, str]]
+    computed_in: list[tuple[str, list[str]]]
+    writes: str
 
 
 class Triton(Backend):
@@ -72,67 +96,109 @@ class Triton(Backend):
         mine.mixes = mixes(kernel)
         return Render(mine, kernel).source()
 
-    def widen(self, text: str, t: Tensor) -> str:
+    def widen(self, element: Text, t: Tensor) -> Text:
         """An element as it is computed with."""
         if t.type == t.compute:
-            return text
-        return f"widened({text}, {t.compute})" if self.mixes else f"{text}.to({t.compute})"
+            return element
+        return source("widened({0}, {1})" if self.mixes else "{0}.to({1})", element, t.compute)
 
     # ------------------------------------------------------------------ values
 
-    def launches(self, kernel: Kernel) -> list[dict[str, Any]]:
-        """For each pass the name of its jit function and its operands in order, with whether each has memory."""
+    def launches(self, kernel: Kernel) -> list[TritonUnit]:
+        """For each pass the names of its kernels, and how it is launched."""
         render = Render(self, kernel)
-        units = render.units()
-        context = render.context(units)
-        return [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
+        return self.unit_views(render, render.units())
+
+    def unit_views(self, render: Render, units: list[Unit | RowUnit]) -> list[TritonUnit]:
+        """The views of units, each from a printer of its own kind."""
+        views: list[TritonUnit] = []
+        for unit, p in zip(units, render.passes, strict=True):
+            if isinstance(unit, Unit):
+                views.append(MapPrinter(self, render, unit).view())
+            elif isinstance(p, Reduce):
+                views.append(RowPrinter(self, render, unit, p).view())
+        return views
 
     def function_name(self, kernel: Kernel) -> str:
         """The name of the emitted module's function: the kernel's, where Python lets it have that name."""
         return Render(self, kernel).kernel_name
 
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
-        if dtype.kind == "bool":
-            return Text(f"tl.full([], {bool(value)}, tl.int1)")
-        if dtype.is_int:
-            n = host.wrap(int(value), dtype.bits, dtype.kind == "int")
-            typed = f"tl.full([], {n}, {type_name})"
-            return replace(negative(str(n)), typed=typed) if abs(n) < 2**31 else Text(typed)
-        text = self._float(value, type_name)
-        if dtype.bits == 16 or type_name in self.storage_names:  # Triton's own rounds twice, and makes small ones 0
-            return Text(f"round_to(tl.full([], {text}, tl.float64), {type_name})")
-        return replace(negative(text), typed=f"tl.full([], {text}, {type_name})")
+        bare = self.bare(value, dtype, type_name)
+        if dtype.is_float and (dtype.bits == 16 or type_name in self.storage_names):  # Triton's own rounds twice, and makes small ones 0
+            return source("round_to(tl.full([], {0}, tl.float64), {1})", bare, type_name)
+        typed = source("tl.full([], {0}, {1})", bare, type_name)
+        if dtype.kind == "bool" or dtype.is_int and abs(int(bare)) >= 2**31:
+            return typed
+        return Text(bare.tokens, bare.level, typed)
 
-    def _float(self, value: Fraction | str, type_name: str) -> str:
+    def compared(self, x: Text) -> Text:
+        """To Triton a bare literal beside a comparison is an f32, whatever it is compared with: one that f32 may lack gets its dtype."""
+        if x.typed is None or "tl.float32" in x.typed.uses:
+            return x
+        return x if len(x.tokens) == 1 and host.to_dtype(float(x), DTYPES["f32"]) == float(x) else x.typed
+
+    def bare(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
+        """A literal that takes its dtype from what is beside it."""
+        if dtype.kind == "bool":
+            return named(str(bool(value)))
+        if dtype.is_int:
+            return numeral(str(host.wrap(int(value), dtype.bits, dtype.kind == "int")))
+        return self._float(value, type_name)
+
+    def _float(self, value: Fraction | str, type_name: str) -> Text:
         """A float's decimal, the shortest for its dtype; two where rounding to f64 and then to f32 is not rounding once."""
         if isinstance(value, str):
-            return f'float("{value}")'
+            return source(f'float("{value}")')
         if type_name == "tl.float64":
-            return decimal(value, single=False)
-        single = f'float("{"-" * (value < 0)}inf")' if abs(value) >= MAX_F32 + 2**103 else decimal(value, single=True)
+            return numeral(decimal(value, single=False))
+        too_large = abs(value) >= MAX_F32 + 2**103
+        single = source(f'float("{"-" * (value < 0)}inf")') if too_large else numeral(decimal(value, single=True))
         if type_name == "tl.float32":
             return single
-        double = decimal(value, single=False)
-        alike = "inf" not in single and host.to_dtype(float(double), DTYPES["f32"]) == host.to_dtype(
-            float(single), DTYPES["f32"]
-        ) == _to_f32(value)
-        return double if alike else f"({single if 'inf' in single else repr(_to_f32(value))} if {type_name} == tl.float32 else {double})"
+        double = numeral(decimal(value, single=False))
+        if not too_large:
+            rounded = _to_f32(value)
+            if host.to_dtype(float(double), DTYPES["f32"]) == host.to_dtype(float(single), DTYPES["f32"]) == rounded:
+                return double
+            single = numeral(repr(rounded))
+        return source("({0} if {1} == tl.float32 else {2})", single, type_name, double)
 
-    def cast(self, x: Text, source: DType, target: DType, type_name: str) -> Text:
+    def cast(self, x: Text, given: DType, target: DType, type_name: str) -> Text:
         if target.kind == "bool":
-            return x if source.kind == "bool" else Text(f"{x.fit(LOOSE + 1)} != 0", LOOSE)
-        if target.is_int and source.is_float:
-            return Text(f"saturate({x.typed or x.text}, {type_name})")
-        if type_name in self.storage_names or type_name == "tl.bfloat16" or type_name == "tl.float16" and not source.is_float:
-            return Text(f"round_to({x.typed or x.text}, {type_name})")
-        if self.mixes and source.is_float and target.is_float:
-            return Text(f"widened({x.typed or x.text}, {type_name})")
-        return Text(f"{x.typed or x.fit(CALL)}.to({type_name})")
+            return x if given.kind == "bool" else source("{0} != 0", x.fit(LOOSE + 1), level=LOOSE)
+        if target.is_int and given.is_float:
+            return source("saturate({0}, {1})", x.typed or x, type_name)
+        if type_name in self.storage_names or type_name == "tl.bfloat16" or type_name == "tl.float16" and not given.is_float:
+            return source("round_to({0}, {1})", x.typed or x, type_name)
+        if self.mixes and given.is_float and target.is_float:
+            return source("widened({0}, {1})", x.typed or x, type_name)
+        return source("{0}.to({1})", x.typed or x.fit(CALL), type_name)
 
-    def assign(self, type_name: str, name: str, text: str) -> str:
-        if BARE.fullmatch(text) and type_name:
-            text = f"tl.full([], {text}, {type_name})"
-        return f"{name} = {text}"
+    def statement(self, name: str, type_name: str, value: Text, is_declared: bool, note: str) -> Statement:
+        return Statement((name,), "", self.typed(value, type_name), note)
+
+    def assign(self, s: Statement) -> str:
+        names = ", ".join(s.names) + (f": {s.type}" if s.type else "")
+        return f"{names} {s.sign} {s.value}" if names else s.value
+
+    def printed(self, nodes: Iterable[Node], indent: str = "") -> list[str]:
+        """The lines of statements, of blocks of them, and of calls of a unit's own functions."""
+        lines: list[str] = []
+        for node in nodes:
+            if isinstance(node, Statement):
+                lines += [f"{indent}{line}" for line in super().printed([node])]
+            elif isinstance(node, Block):
+                lines += [f"{indent}{node.head}:", *self.printed(node.body, f"{indent}    ")]
+            else:
+                left = f"{', '.join(node.names)} = " if node.names else ""
+                lines += wrapped(f"{indent}{left}{node.function}", list(node.arguments), "").split("\n")
+        return lines
+
+    def typed(self, value: Text, type_name: str) -> Text:
+        """A value that stands alone: a literal gets its dtype, but a choice by a dtype that is known."""
+        chosen = value.tokens[:1] == ("(",) and type_name in self.types.values()
+        return source("tl.full([], {0}, {1})", value, type_name) if value.typed is not None and not chosen else value
 
     # ------------------------------------------------------------------ numbers
 
@@ -142,104 +208,88 @@ class Triton(Backend):
         if op == "lit":
             return _python(n.expr.attrs[0], n.dtype)  # type: ignore[arg-type]
         if op in ("arg", "size"):
-            return Text(names.user(n.expr.attrs[0]))
+            return named(names.user(n.expr.attrs[0]))
         kinds = [defs[o.name].dtype for o in n.expr.operands]
         args = [done[o.name] for o in n.expr.operands]
         if FLOAT in (n.dtype, *kinds) and op != "where" or op == "where" and n.dtype == FLOAT:
             for k, (o, kind) in enumerate(zip(n.expr.operands, kinds, strict=True)):
                 if kind != FLOAT and not (op == "where" and k == 0):
-                    args[k] = (
-                        _python(defs[o.name].expr.attrs[0], FLOAT) if defs[o.name].expr.name == "lit" else Text(f"float({args[k].text})")
-                    )
+                    literal = defs[o.name].expr.name == "lit"
+                    args[k] = _python(defs[o.name].expr.attrs[0], FLOAT) if literal else source("float({0})", args[k])
             return self._float_number(op, args)
         return self._int_number(op, args, n.dtype)  # type: ignore[arg-type]
 
     def _float_number(self, op: str, args: list[Text]) -> Text:
         if (plain := _plain(op, args)) is not None:
             return plain
-        inside = ", ".join(a.text for a in args)
         if op in HOST_FLOAT:
-            return Text(f"{HOST_FLOAT[op]}({inside})")
-        return Text(f"host_f64(torch.{op if callable(OPS[op].torch) else OPS[op].torch}, {inside})")
+            return source(f"{HOST_FLOAT[op]}({{0}})", joined(args))
+        return source(f"host_f64(torch.{op if callable(OPS[op].torch) else OPS[op].torch}, {{0}})", joined(args))
 
     def _int_number(self, op: str, args: list[Text], kind: Number) -> Text:
+        """An operator on integers or bools, its result in 64 bits."""
         if kind != INT and op in ON_BOOLS:
             op = {"or": "or", "and": "and", "not": "not"}[ON_BOOLS[op]]
-        inside = ", ".join(a.text for a in args)
         if op in ("isnan", "isinf", "isfinite"):
-            return Text(str(op == "isfinite"))
+            return named(str(op == "isfinite"))
         if op == "signbit":
-            return Text(f"{args[0].fit(LOOSE + 1)} < 0", LOOSE)
+            return source("{0} < 0", args[0].fit(LOOSE + 1), level=LOOSE)
         if op in HOST_INT:
-            return Text(f"{HOST_INT[op]}({inside})")
+            return source(f"{HOST_INT[op]}({{0}})", joined(args))
         if op in ("floor", "ceil", "trunc", "round"):
             return args[0]
         if op == "relu":
-            return Text(f"max({inside}, 0)")
+            return source("max({0}, 0)", args[0])
         if op == "clamp":
-            return Text(f"min(max({args[0].text}, {args[1].text}), {args[2].text})")
+            return source("min(max({0}, {1}), {2})", *args)
         if op == "abs":
-            return Text(f"host_wrap(abs({inside}))")
+            return source("host_wrap(abs({0}))", args[0])
         if op == "bitnot":
-            return Text(f"~{args[0].fit(CALL)}", UNARY)
+            return source("~{0}", args[0].fit(CALL), level=UNARY)
         plain = _plain(op, args)
         assert plain is not None, op
-        return Text(f"host_wrap({plain.text})") if kind == INT and op in ("add", "sub", "mul", "neg") else plain
+        return source("host_wrap({0})", plain) if kind == INT and op in ("add", "sub", "mul", "neg") else plain
 
     # ------------------------------------------------------------------ what the template needs
 
-    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
-        for name in (*(p.name for p in render.kernel.params), *(r.name for r in render.kernel.results)):
-            render.global_names.user(name)
-        views = [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
-        code = "\n".join([*(u["source"] for u in views), *(t for u in views for _, t, _ in u["computed"])])
-        sources = function_sources(self.template_folder(), code)
-        kernel = render.kernel
+    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> TritonView:
+        """What the templates take of a file."""
+        kernel, user = render.kernel, render.global_names.user
+        for name in (*(p.name for p in kernel.params), *(r.name for r in kernel.results)):
+            user(name)
+        views = self.unit_views(render, units)
+        calls = [c for v in views for c in v.calls] + [c for u in units for s in u.scalars for c in s.text.calls]
+        known = functions(self.template_folder(), calls)
+        words = frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))
         fresh = [r for r in kernel.results if not r.state]
-        for u in views:
-            if not u["rows"]:
-                u["launch"] = self.launch(u, render)
-        kept = [w for u in views for w in u["kept"]]
-        computed = {render.generics.get(d, "") for _, d, _ in kept}.union(*(u["generics"] for u in views))
+        states = [f'"{r.state}"' for r in kernel.results if r.state]
+        kept = [o for u in units for o in u.outputs if o.spec_name in render.kept]
+        computed = {render.generics.get(o.dtype, "") for o in kept}.union(*(v.generics for v in views))
         variables = {name: v for v, name in render.variables.items()}
-        sizes = [(a.name, a.spec_name) for a in context["numbers"] if a.kind == "size" and any(a.name in u["words"] for u in views)]
-        summary = f"Writes {', '.join(r.state for r in kernel.results if r.state)} in place." if len(fresh) < len(kernel.results) else ""
-        top = [*context["doc"], *context["signature"]][:2]
-        context |= {
-            "encoding": any("coding" in line for line in top),  # Python would read the file in what such a comment names
-            "units": views,
-            "function_sources": list(sources.values()),
-            "math": "math." in "".join(sources.values()) or any(u["rows"] for u in views) or any(of == ELLIPSIS for _, of in sizes),
-            "assembly": "ASSEMBLY" in "".join(sources.values()),
-            "fractions": "Fraction(" in "".join(sources.values()),
-            "libdevice": "libdevice." in code + "".join(sources.values()),
-            "head": self.head(render, bool(fresh)),
-            "given": [(p.name, render.global_names.user(p.name)) for p in kernel.params if p.is_tensor],
-            "fresh": fresh,
-            "summary": [f'"""{summary}"""'] if summary else [],
-            "tensors": self.tensors(render) + [(name, self.kept_dtype(d, render), " ".join(dims)) for name, d, dims in kept],
-            "kept": [name for name, _, _ in kept],
-            "maps": not all(u["rows"] for u in views),
-            "reduces": any(u["rows"] for u in views),
-            "apart": any(u["rows"] and u["apart"] for u in views),
-            "states": f"{{{', '.join(repr(r.state) for r in kernel.results if r.state)}}}".replace("'", '"').replace("{}", ""),
-            "long": any(u["rows"] and u["long"] for u in views),
-            "bare": any(u["rows"] and u["bare"] for u in views),
-            "computed_in": [(g, [variables[v] for v in context["generics"][g]]) for g in context["generics"] if g in computed],
-            "generic": bool(render.variables),
-            "wide": [(d, variable_of(d)) for d in kernel.wide],
-            "sizes": sizes,
-            "indices": any(u.indices for u in units),
-            "writes": listed([r.state or r.name for r in kernel.results]),
-        }
-
-    def launch(self, u: dict[str, Any], render: Render) -> str:
-        """The host function's call of `launch` for a unit."""
-        names = [key if is_tensor else f"index[{u['spec'][key]}]" for key, is_tensor in u["operands"]]
-        items = [u["kernel"], f'"{u["dims"]}"', "tensors", listed(names), listed(u["writes"]),
-                 f"[{', '.join(u['numbers'])}]", "sizes"]  # fmt: skip
-        items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in self.spec_variables(render, u["passed"])) + ")"] if u["passed"] else []
-        return wrapped("    launch", items, "")
+        numbers = frozenset[str]().union(*(s.text.uses for u in units for s in u.scalars))
+        sizes = [(a.name, a.spec_name) for a in render.givens() if a.kind == "size" and a.name in numbers]
+        return TritonView(
+            encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
+            units=views,
+            function_sources=list(known.values()),
+            math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
+            assembly="ASSEMBLY" in words,
+            fractions="Fraction" in words,
+            libdevice=any(w.startswith("libdevice.") for w in words),
+            indices=any(u.indices for u in units),
+            generic=bool(render.variables),
+            wide=[(d, variable_of(d)) for d in kernel.wide],
+            tensors=self.tensors(render) + [(o.name, self.kept_dtype(o.dtype, render), " ".join(o.dims)) for o in kept],
+            head=self.head(render, bool(fresh)),
+            summary=[f'"""Writes {", ".join(r.state for r in kernel.results if r.state)} in place."""'] if states else [],
+            given=[(p.name, user(p.name)) for p in kernel.params if p.is_tensor],
+            fresh=fresh,
+            kept=[o.name for o in kept],
+            states=f"{{{', '.join(states)}}}" if states else "",
+            sizes=sizes,
+            computed_in=[(g, [variables[v] for v in of]) for g, of in page.generics.items() if g in computed],
+            writes=listed([r.state or r.name for r in kernel.results]),
+        )
 
     def spec_variables(self, render: Render, names: list[str]) -> list[str]:
         return [v for v, name in render.variables.items() if name in names]
@@ -248,7 +298,7 @@ class Triton(Backend):
         """The host function's first line; what follows a default without one of its own is given by keyword."""
         items, defaults, star = [], False, False
         for p in render.kernel.params:
-            default = "" if p.default is None else f"={_python(p.default, FLOAT if p.dtype == 'float' else INT, keep=True).text}"
+            default = "" if p.default is None else f"={_python(p.default, FLOAT if p.dtype == 'float' else INT, keep=True)}"
             if defaults and not default and not star:
                 items.append("*")
                 star = True
@@ -266,172 +316,29 @@ class Triton(Backend):
         """A workspace's dtype as Python: torch's, or the name under which the host function's `dtypes` has it."""
         return f"torch.{DTYPES[dtype].torch}" if dtype in DTYPES else f'"{render.generics.get(dtype) or dtype.lstrip("=")}"'
 
-    def view(self, render: Render, unit: Unit | RowUnit, p: Map | Reduce, context: dict[str, Any]) -> dict[str, Any]:
-        """A unit's texts: the lines of its functions and what the launch passes on."""
-        if isinstance(unit, RowUnit):
-            assert isinstance(p, Reduce)
-            return RowView(self, render, unit, p, context).view()
-        names = Names(set(render.global_names.taken))
-
-        def hosts(t: Tensor) -> Tensor:
-            """A workspace has no name in the spec: the host's code calls it by its own."""
-            return replace(t, spec_name=t.name) if t.spec_name in render.kept else t
-
-        inputs = tuple(map(hosts, unit.inputs))
-        outputs = tuple(hosts(replace(o, value=self._typed(o.value, o.compute))) for o in unit.outputs)
-        kept = {name for _, name in render.kept.values()}
-        compute = {o.name: o.compute for o in outputs}
-        lines = [self._declared(line, compute) for line in unit.lines]
-        loaded = {t.spec_name for t in inputs}
-        pointers: dict[str, str] = {}
-        for t in (*inputs, *(o for o in outputs if o.spec_name not in loaded)):
-            stem = t.name if t.spec_name in kept else render.global_names.user(t.spec_name)
-            pointers[t.spec_name] = names.fresh(f"{stem}_ptr")
-        types = {t.type: pointers[t.spec_name] for t in (*reversed(outputs), *reversed(inputs)) if t.type in context["variables"]}
-        kind = {s.let.name: s.number.dtype.kind for s in p.scalars}  # type: ignore[union-attr]
-        body = " ".join((*lines, *(o.value for o in outputs)))
-        computes = " ".join((*(t.compute for t in inputs if t.type != t.compute), *(s.type for s in unit.scalars)))
-        words = set(re.findall(r"\w+", body))
-        aliases = {a: of for a, of in context["generics"].items() if a in words | set(re.findall(r"\w+", computes))}
-        storage = [self._store(o, context["generics"]) for o in outputs]
-        variables = [
-            v
-            for v in context["variables"]
-            if v in words | set(re.findall(r"\w+", " ".join(storage))) or any(v in of for of in aliases.values())
-        ]
-        passed = [v for v in variables if v not in types]
-        constants = [v for v in (*variables, *aliases) if v in words]
-
-        written = dict.fromkeys(o.spec_name for o in outputs)
-        # operands in the order of their strides: the last is a result
-        order = [*(s for s in pointers if s not in written), *(i.name for i in unit.indices), *(s for s in pointers if s in written)]
-        steps = {key: names.fresh(f"{pointers[key][:-4] if key in pointers else key}_steps") for key in order}
-        strides = [[names.fresh(f"{steps[key][:-6]}_{d}") for d in range(4)] for key in order]
-        kinds = {key: names.fresh(f"{steps[key][:-6]}_kind") for key in order}
-        at = {key: names.fresh(f"{steps[key][:-6]}_at") for key in order}
-        block = names.fresh(f"{unit.name}_block")
-        kernel = f"{unit.name}_kernel"
-        numbers = list(unit.scalars)
-        common = ["first", "lane", "sizes"]
-        loads = []
-        for k, key in enumerate(order):
-            loads.append(f"{kinds[key]}: tl.constexpr = KINDS[{k}]")
-            where = [*common, steps[key], kinds[key], "RANK", "INDEX"]
-            loads.append(
-                f"{at[key]} = "
-                + (f"place({', '.join([pointers[key], *where])})" if key in pointers else f"offset({', '.join([*where, '1'])})")
-            )
-        for t in inputs:
-            loads.append(f"{t.name} = {self.widen(f'tl.load({at[t.spec_name]}, mask)', t)}")
-        values = [o.name for o in outputs]
-        starts = {i.name: names.fresh(f"{i.name}_first") for i in unit.indices}
-        loads += [f"{i.name} = {starts[i.name]} + {at[i.name]}.to(tl.int64)" for i in unit.indices]
-        arguments = [*(t.name for t in inputs), *(i.name for i in unit.indices), *(s.name for s in numbers), *constants]
-        stores = [f"tl.store({at[o.spec_name]}, {text}, mask)" for o, text in zip(outputs, storage, strict=True)]
-        element_params = [
-            *(t.name for t in inputs),
-            *(i.name for i in unit.indices),
-            *(s.name for s in numbers),
-            *(f"{c}: tl.constexpr" for c in constants),
-        ]
-        ptrs = [pointers[s] for s in order if s in pointers]
-        scalars = [f"{s.name}: {self.number_types[kind[s.spec_name]]}" for s in numbers]
-        runtime = [*scalars, *(f"{n}: tl.int64" for n in ("numel", "n1", "n2", "n3"))]
-        tail = ["KINDS: tl.constexpr", "RANK: tl.constexpr", "INDEX: tl.constexpr"]
-        rounded = [self._rounded(s, kind[s.spec_name]) for s in numbers]
-        block_args = [
-            *ptrs,
-            *(s.name for s in numbers),
-            *common[:2],
-            "<mask>",
-            "sizes",
-            *steps.values(),
-            *starts.values(),
-            "KINDS",
-            "RANK",
-            "INDEX",
-            *passed,
-        ]
-        computed = [(s.name, s.text, s.note) for s in numbers if not re.fullmatch(r"[^\W\d]\w*", s.text)]
-        return {
-            "rows": False,
-            "kept": [(o.name, o.dtype, o.dims) for o in outputs if o.spec_name in kept],
-            "generics": set(),
-            "source": "\n".join([*lines, ", ".join(o.value for o in outputs), *loads, *stores, *rounded]),
-            "name": unit.name,
-            "element": unit.element,
-            "block": block,
-            "kernel": kernel,
-            "lines": lines,
-            "element_head": wrapped(f"def {unit.element}", element_params, ":"),
-            "returns": ", ".join(o.value for o in outputs),
-            "block_head": wrapped(
-                f"def {block}",
-                [a if a != "<mask>" else "mask" for a in block_args[: len(block_args) - 3 - len(passed)]]
-                + tail
-                + [f"{v}: tl.constexpr" for v in passed],
-                ":",
-            ),
-            "definitions": [
-                *(f"{v}: tl.constexpr = {types[v]}.dtype.element_ty" for v in variables if v in types),
-                *(
-                    f"{a}: tl.constexpr = tl.float64 if {' or '.join(f'{v} == tl.float64' for v in of)} else tl.float32"
-                    for a, of in aliases.items()
-                ),
-            ],
-            "rounded": rounded,
-            "loads": loads,
-            "call": wrapped(f"    {', '.join(values)} = {unit.element}", arguments, ""),
-            "stores": stores,
-            "first_dynamic": len(ptrs),
-            "last_dynamic": len(ptrs) + len(runtime) + 4 * len(order) + len(starts),
-            "kernel_lines": [
-                ", ".join(ptrs),
-                *_chunks(scalars, 6),
-                ", ".join(runtime[len(scalars) :]),
-                *(", ".join(f"{s}: tl.int64" for s in group) for group in strides),
-                *([", ".join(f"{s}: tl.int64" for s in starts.values())] if starts else []),
-                ", ".join([*tail, "BLOCK: tl.constexpr", *(f"{v}: tl.constexpr" for v in passed)]),
-            ],
-            "steps": [(steps[key], ", ".join(group)) for key, group in zip(order, strides, strict=True)],
-            "full": wrapped(f"        {block}", [a if a != "<mask>" else "None" for a in block_args], ""),
-            "partial": wrapped(f"        {block}", [a if a != "<mask>" else "lane[0] + lane[1] < numel - first" for a in block_args], ""),
-            "dims": " ".join(unit.dims),
-            "operands": [(s, s in pointers) for s in order],
-            "spec": {i.name: i.spec_name for i in unit.indices},
-            "inputs": loaded,
-            "writes": list(written),
-            "numbers": [s.text if re.fullmatch(r"[^\W\d]\w*", s.text) else s.name for s in numbers],
-            "computed": computed,
-            "passed": passed,
-            "words": set(re.findall(r"\w+", " ".join(s.text for s in numbers))),
-        }
-
-    def _typed(self, text: str, type_name: str) -> str:
-        return f"tl.full([], {text}, {type_name})" if BARE.fullmatch(text) else text
-
-    def _declared(self, line: str, compute: dict[str, str]) -> str:
-        """An assignment to a result of a bare literal gets the result's dtype."""
-        name, _, text = line.partition(" = ")
-        return f"{name} = {self._typed(text, compute[name])}" if name in compute else line
-
-    def _store(self, o: Tensor, generics: dict[str, list[str]]) -> str:
+    def stored(self, value: str, o: Tensor, computed_of: Mapping[str, list[str]]) -> Text:
         """What is stored: a store rounds as `.to` does, which from f64 to bf16 is twice."""
-        if generics.get(o.compute) == [o.type]:
-            return o.name
+        if computed_of.get(o.compute) == [o.type]:
+            return named(value)
         may_be_double = o.compute == "tl.float64" or o.compute not in self.types.values()
         may_be_brain = o.type == "tl.bfloat16" or o.type in self.storage_names
-        return f"round_to({o.name}, {o.type})" if may_be_double and may_be_brain else o.name
+        return source("round_to({0}, {1})", value, o.type) if may_be_double and may_be_brain else named(value)
 
-    def _rounded(self, s: Argument, kind: str) -> str:
+    def number_type(self, s: Argument) -> str:
+        """The type in which a kernel takes a scalar."""
+        assert s.number is not None
+        return self.number_types[s.number.kind]
+
+    def rounded(self, s: Argument) -> Statement:
         """A number argument rounded to the dtype it is used in."""
-        target = DTYPES[s.kind]
-        if kind == "float" and target.is_float:
-            return f"{s.name} = tl.full([], {s.name}, {s.type})"
-        value = Text(f"tl.full([], {s.name}, {self.number_types[kind]})")
-        if s.type == self.number_types[kind]:
-            return f"{s.name} = {value.text}"
-        return f"{s.name} = {self.cast(value, DTYPES['f64' if kind == 'float' else 'i64'], target, s.type).text}"
+        given, target = self.number_type(s), DTYPES[s.kind]
+        is_float = given == self.number_types["float"]
+        if is_float and target.is_float:
+            return Statement((s.name,), "", source("tl.full([], {0}, {1})", s.name, s.type))
+        value = source("tl.full([], {0}, {1})", s.name, given)
+        if s.type != given:
+            value = self.cast(value, DTYPES["f64" if is_float else "i64"], target, s.type)
+        return Statement((s.name,), "", value)
 
 
 def mixes(kernel: Kernel) -> bool:
@@ -439,10 +346,6 @@ def mixes(kernel: Kernel) -> bool:
     casts = {str(v.attr) for v in kernel.values if v.op == "cast"}
     declared = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results} | casts
     return len(declared & {"f16", "bf16", *kernel.variables}) > 1
-
-
-def _chunks(items: list[str], size: int) -> list[str]:
-    return [", ".join(items[k : k + size]) for k in range(0, len(items), size)]
 
 
 def _to_f32(value: Fraction) -> float:
@@ -453,26 +356,36 @@ def _to_f32(value: Fraction) -> float:
 def _python(text: str, kind: Number, keep: bool = False) -> Text:
     """A literal of a spec as a Python literal (`keep` leaves a plain one as it was written)."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text.lstrip("+"))
-    if digits in ("inf", "nan", "pi"):
-        return negative(sign + (f'float("{digits}")' if digits != "pi" else repr(math.pi)))
-    if keep and kind == FLOAT and re.fullmatch(r"([1-9]\d*|0)(\.\d+)?(e[+-]?\d+)?", digits):
-        return negative(text)
+    if digits in ("inf", "nan"):
+        return source(f'{sign}float("{digits}")', level=SUM if sign else CALL)
+    if digits == "pi":
+        return numeral(sign + repr(math.pi))
+    if keep and kind == FLOAT and _is_pythons(digits):
+        return numeral(text)
     if kind == FLOAT:
-        return negative(decimal(exact(digits) * (-1 if sign else 1), single=False))
-    return Text(str(bool(exact(digits)))) if kind != INT else negative(sign + str(int(exact(digits))))
+        return numeral(decimal(exact(digits) * (-1 if sign else 1), single=False))
+    return named(str(bool(exact(digits)))) if kind != INT else numeral(sign + str(int(exact(digits))))
+
+
+def _is_pythons(digits: str) -> bool:
+    """Whether a number of a spec is written as one would in Python: without a bare point or an idle zero."""
+    mantissa, e, exponent = digits.partition("e")
+    whole, point, fraction = mantissa.partition(".")
+    plain = whole.isdecimal() and (whole == "0" or whole[0] != "0") and (not point or fraction.isdecimal())
+    return plain and (not e or exponent[exponent[:1] in ("+", "-") :].isdecimal())
 
 
 def _plain(op: str, args: list[Text]) -> Text | None:
     """What Python's own operators write, right for f64 as it stands."""
     if op == "where":
         c, a, b = (x.fit(LOOSE + 1) for x in args)
-        return Text(f"{a} if {c} else {b}", LOOSE)
+        return source("{0} if {1} else {2}", a, c, b, level=LOOSE)
     if op == "not":
-        return Text(f"not {args[0].fit(CALL)}", LOOSE)
+        return source("not {0}", args[0].fit(CALL), level=LOOSE)
     if op == "neg":
-        return Text(f"-{args[0].fit(CALL)}", UNARY)
+        return source("-{0}", args[0].fit(CALL), level=UNARY)
     if op not in INFIX:
         return None
     sign, level = INFIX[op]
     left, right = (args[0].fit(level), args[1].fit(level + 1)) if level != LOOSE else (x.fit(LOOSE + 1) for x in args)
-    return Text(f"{left} {sign} {right}", level)
+    return source(f"{{0}} {sign} {{1}}", left, right, level=level)

@@ -7,16 +7,18 @@ All tiles are [ROWS, BLOCK]; a row's values are [ROWS, 1].
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from kgen.backends.base import Render
 from kgen.backends.names import Names
-from kgen.backends.python_text import listed, wrapped
-from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
+from kgen.backends.python_text import chunks, listed, wrapped
+from kgen.backends.text import Call, Text, joined, named, source
+from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
+from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
 from kgen.schedule import Reduce
-from kgen.types import ELLIPSIS, Dims, f64
+from kgen.types import ELLIPSIS, Dims, DType, f64
 
 if TYPE_CHECKING:
     from kgen.backends.triton import Triton
@@ -54,13 +56,78 @@ class Operand:
 
 @dataclass(frozen=True)
 class Slot:
-    """What a reduction carries from one step to the next: argmax carries a value and its place, the others one value."""
+    """What a reduction carries from one step to the next: argmax carries a value and its place, the others one value.  `start` is its
+    identity as a bare literal."""
 
     name: str
     type: str
     dtype: str
-    identity: str
-    value: str
+    identity: Text
+    start: Text
+    value: Text
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines under a head that ends in a colon."""
+
+    head: Text
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A call of one of the unit's own functions, on as many lines as it takes."""
+
+    names: tuple[str, ...]
+    function: str
+    arguments: tuple[str, ...]
+
+
+Node = Statement | Block | Invocation
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The function of a reading of a segment: what is given to it, and what it makes of a tile."""
+
+    name: str
+    slots: tuple[Slot, ...]
+    accumulators: tuple[Accumulator, ...]
+    given: tuple[str, ...]
+    constants: tuple[str, ...]
+    head: tuple[Statement, ...]
+    body: tuple[Statement, ...]
+    tail: tuple[Statement, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.slots)
+
+    @property
+    def returns(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def about(self) -> str:
+        *most, last = [a.name for a in self.accumulators] or [""]
+        return f"What a segment adds to {', '.join(most) + ' and ' if most else ''}{last}." if last else "A segment's results."
+
+    @property
+    def define(self) -> str:
+        return wrapped(f"def {self.name}", [*self.given, *(f"{n}: {CONSTEXPR}" for n in self.constants)], ":")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsView(TritonUnit):
+    """A pass over rows: the bodies of its kernels, by form ("row", "loop", "split"), and the functions of its readings; `steps` are the
+    launches of the split, `ends` whether rows have results."""
+
+    rows: ClassVar[bool] = True
+    bodies: dict[str, list[Node]]
+    readings: list[Reading]
+    steps: int
+    ends: bool
 
 
 def rank(dims: Dims) -> int:
@@ -68,14 +135,14 @@ def rank(dims: Dims) -> int:
     return len(dims) + 3 if ELLIPSIS in dims else len(dims)
 
 
-class RowView:
-    """The texts of one unit; `view` is what the templates take."""
+class RowPrinter:
+    """One unit; `view` is what the templates take."""
 
-    def __init__(self, backend: Triton, render: Render, unit: RowUnit, p: Reduce, context: dict[str, Any]):
-        self.backend, self.render, self.unit, self.p, self.context = backend, render, unit, p, context
-        words = set(re.findall(r"\w+", unit.texts)) | {s.name for s in unit.scalars}
-        words |= {t.name for t in (*unit.inputs, *unit.indices, *unit.outputs)} | {g.name for g in unit.gathers}
-        self.names = Names(set(render.global_names.taken) | words)
+    def __init__(self, backend: Triton, render: Render, unit: RowUnit, p: Reduce):
+        self.backend, self.render, self.unit, self.p = backend, render, unit, p
+        own = [t.name for t in (*unit.inputs, *unit.indices, *unit.outputs)]
+        own += [*(g.name for g in unit.gathers), *(s.name for s in unit.scalars)]
+        self.names = Names(set(unit.uses).union(render.global_names.taken, own, *(s.names for c in unit.codes for s in c.lines)))
         self.ranks = rank(unit.rows), rank(unit.inner)
         self.kept = {t.spec_name for t in (*unit.inputs, *unit.outputs, *(g.tensor for g in unit.gathers)) if t.spec_name in render.kept}
         self.operands: dict[str, Operand] = {}
@@ -91,6 +158,7 @@ class RowView:
         return t.name if t.spec_name in self.kept else t.spec_name
 
     def _operands(self) -> None:
+        """Names all operands in the order of their strides, those that are written last."""
         u, written = self.unit, {self.key(o) for o in self.unit.outputs}
         stems = {}
         for t in (*u.inputs, *(g.tensor for g in u.gathers), *u.outputs):
@@ -133,259 +201,259 @@ class RowView:
         """The code with gathers as calls of `gather`, and with literals that stand alone typed."""
         b = self.backend
 
-        def called(text: str) -> str:
+        def called(text: Text, type_name: str = "") -> Text:
             for g in self.unit.gathers:
                 base = self.gather_operand(self.key(g.tensor), g.dim).base
-                head = f"gather({base}, {g.stride[:-7]}_size, {g.stride}, present, {g.tensor.compute}, "
-                text = re.sub(rf"\b{g.name}\(", lambda _, head=head: head, text)  # type: ignore[misc]
-            return text
+                extents = f"{g.stride[:-7]}_size", g.stride
+                text = text.converted(g.name, source("gather({0}, {1}, {2}, present, {3}, ", base, *extents, g.tensor.compute))
+            return b.typed(text, type_name) if type_name else text
 
-        outputs = tuple(replace(o, value=b._typed(called(o.value), o.compute)) for o in c.outputs)
-        compute = {o.name: o.compute for o in outputs}
-        accumulators = tuple(
-            replace(a, value=b._typed(called(a.value), a.value_type), place=b._typed(called(a.place), "tl.int64")) for a in c.accumulators
+        return replace(
+            c,
+            lines=tuple(replace(s, value=called(s.value)) for s in c.lines),
+            outputs=tuple(replace(o, value=called(o.value, o.compute)) for o in c.outputs),
+            accumulators=tuple(replace(a, value=called(a.value, a.value_type), place=called(a.place, "tl.int64")) for a in c.accumulators),
+            gives=tuple(replace(g, text=called(g.text, g.type)) for g in c.gives),
         )
-        gives = tuple(replace(g, text=b._typed(called(g.text), g.type)) for g in c.gives)
-        lines = tuple(b._declared(called(x), compute) for x in c.lines)
-        return replace(c, lines=lines, outputs=outputs, accumulators=accumulators, gives=gives)
 
     def slots(self, a: Accumulator) -> tuple[Slot, ...]:
-        identity = self.backend.identity(a)
+        """What a reduction carries."""
+        identity, start = self.backend.identity(a), self.backend.bare(*self.backend.neutral(a))
         if a.place:
             best = self.parts.setdefault(f"{a.name} best", self.names.fresh(f"{a.name}_best"))
             return (
-                Slot(best, a.value_type, self.host_dtype(a.value_dtype, a.value_type), identity, a.value),
-                Slot(a.name, "tl.int64", "torch.int64", f"tl.full([], {LAST}, tl.int64)", a.place),
+                Slot(best, a.value_type, self.host_dtype(a.value_dtype, a.value_type), identity, start, a.value),
+                Slot(a.name, "tl.int64", "torch.int64", source(f"tl.full([], {LAST}, tl.int64)"), source(LAST), a.place),
             )
-        return (Slot(a.name, a.type, self.host_dtype(a.dtype, a.type), identity, a.value),)
+        return (Slot(a.name, a.type, self.host_dtype(a.dtype, a.type), identity, start, a.value),)
 
-    def host_dtype(self, dtype: Any, type_name: str) -> str:
+    def host_dtype(self, dtype: DType | None, type_name: str) -> str:
         """A dtype in the host's code: torch's, or the key under which `dtypes` has it."""
-        if type_name in self.context["generics"]:
+        if type_name in self.render.computed_of:
             return f'dtypes["{type_name}"]'
         spec = next((v for v, name in self.render.variables.items() if name == type_name), None)
-        return f'dtypes["{spec}"]' if spec else f"torch.{dtype.torch}"
+        return f'dtypes["{spec}"]' if spec or dtype is None else f"torch.{dtype.torch}"
 
     def combine(self, a: Accumulator) -> str:
         return ON_BOOLS[a.kind] if a.dtype.kind == "bool" and a.kind in ON_BOOLS else COMBINE[a.kind]
 
-    def reduced(self, a: Accumulator, texts: list[str]) -> str:
-        """One line: a tile's values reduced to the row's."""
-        names = ", ".join(s.name for s in self.slots(a))
-        given = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-        return f"{names} = tl.reduce({given}, 1, {self.combine(a)}, keep_dims=True)"
+    def reduced(self, a: Accumulator, tiles: list[Text]) -> Statement:
+        """A tile's values reduced to the row's."""
+        given = tiles[0] if len(tiles) == 1 else source("({0})", joined(tiles))
+        value = source("tl.reduce({0}, 1, {1}, keep_dims=True)", given, self.combine(a))
+        return Statement(tuple(s.name for s in self.slots(a)), "", value)
 
-    def reduced_whole(self, a: Accumulator) -> list[str]:
+    def reduced_whole(self, a: Accumulator) -> list[Statement]:
         """A whole row's reduction; of argmax first the value, then the least place that has it, which costs less than both at once."""
         if not a.place:
             return [self.reduced(a, self.masked(a))]
         best, place = self.slots(a)
         extreme = "greatest" if a.kind == "argmax" else "least"
-        places = f"tl.where(inside & alike({a.value}, {best.name}), {place.value}, {place.identity})"
+        places = source("tl.where(inside & alike({0}, {1}), {2}, {3})", a.value, best.name, place.value, place.identity)
         return [
-            f"{best.name} = tl.reduce({self.masked(a)[0]}, 1, {extreme}, keep_dims=True)",
-            f"{place.name} = tl.reduce({places}, 1, least, keep_dims=True)",
+            Statement((best.name,), "", source(f"tl.reduce({{0}}, 1, {extreme}, keep_dims=True)", self.masked(a)[0])),
+            Statement((place.name,), "", source("tl.reduce({0}, 1, least, keep_dims=True)", places)),
         ]
 
-    def masked(self, a: Accumulator, mask: str = "inside") -> list[str]:
-        return [f"tl.where({mask}, {s.value}, {s.identity})" for s in self.slots(a)]
+    def masked(self, a: Accumulator) -> list[Text]:
+        return [source("tl.where(inside, {0}, {1})", s.value, s.identity) for s in self.slots(a)]
 
-    def accumulate(self, a: Accumulator, into: list[str], texts: list[str]) -> str:
+    def accumulate(self, a: Accumulator, into: list[str], values: list[Text]) -> Statement:
+        """Values put to what there is so far."""
         if a.kind == "sum":
-            return f"{into[0]} += {texts[0]}"
-        return f"{', '.join(into)} = {self.combine(a)}({', '.join([*into, *texts])})"
+            return Statement((into[0],), "", values[0], sign="+=")
+        return Statement(tuple(into), "", source("{0}({1})", Call(self.combine(a)), joined([*into, *values])))
 
-    def filled(self, s: Slot, name: str, shape: str) -> str:
-        bare = re.fullmatch(r"tl\.full\(\[\], (.*), [\w.]+\)", s.identity)
-        return f"{name} = tl.full([{shape}], {bare.group(1) if bare else s.identity}, {s.type})"
+    @staticmethod
+    def filled(s: Slot, name: str, shape: str) -> Statement:
+        return Statement((name,), "", source(f"tl.full([{shape}], {{0}}, {{1}})", s.start, s.type))
 
-    def walk(self, o: Operand, axis: str) -> str:
+    def walk(self, o: Operand, axis: str) -> Text:
         """The call that says how far an operand's elements lie from its first one, along the rows or along a row."""
-        names, sizes = (o.rows, self.row_sizes) if axis == "across" else (o.inner, self.sizes)
-        steps = o.steps if axis == "along" else f"({', '.join(reversed(names))}{',' * (len(names) == 1)})"
-        index, count = ("row", "ROW_RANK") if axis == "across" else ("column", "RANK")
-        extents = f"({', '.join(reversed(sizes))}{',' * (len(sizes) == 1)})" if axis == "across" else "sizes" if sizes else "()"
-        return f'walk({index}, {extents}, {steps}, {count if sizes else 1}, {o.kind} == "{axis}", {o.vector})'
+        across = axis == "across"
+        names, sizes = (o.rows, self.row_sizes) if across else (o.inner, self.sizes)
+        steps = backwards(names) if across else o.steps
+        index, count = ("row", "ROW_RANK") if across else ("column", "RANK")
+        extents = backwards(sizes) if across else source("sizes" if sizes else "()")
+        pattern = f'walk({index}, {{0}}, {{1}}, {count if sizes else 1}, {o.kind} == "{axis}", {o.vector})'
+        return source(pattern, extents, steps)
 
-    def element_place(self, o: Operand) -> str:
-        return f"{o.base} + {self.walk(o, 'along')}" if o.inner else o.base
+    def element_place(self, o: Operand) -> Text:
+        return source("{0} + {1}", o.base, self.walk(o, "along")) if o.inner else named(o.base)
 
-    def load(self, t: Tensor) -> str:
+    def load(self, t: Tensor) -> Statement:
+        """A tensor's element, or that of a row."""
         o = self.operands[self.key(t)]
         if self.unit.is_row(t):
-            read = f"tl.load({o.base}{', present' if o.rows else ''})"
+            read = source("tl.load({0}, present)" if o.rows else "tl.load({0})", o.base)
         else:
-            read = f"tl.load({self.element_place(o)}, {'inside' if o.rows else 'column < length'})"
-        return f"{t.name} = {self.backend.widen(read, t)}"
+            read = source("tl.load({0}, inside)" if o.rows else "tl.load({0}, column < length)", self.element_place(o))
+        return Statement((t.name,), "", self.backend.widen(read, t))
 
-    def index(self, t: Tensor) -> str:
+    def index(self, t: Tensor) -> Statement:
         o = self.operands[t.name]
         if o.rows:
-            return f"{t.name} = {self.starts[t.name]} + {self.walk(o, 'across')}"
-        return f"{t.name} = {self.walk(o, 'along')}.to(tl.int64)"
+            return Statement((t.name,), "", source("{0} + {1}", self.starts[t.name], self.walk(o, "across")))
+        return Statement((t.name,), "", source("{0}.to(tl.int64)", self.walk(o, "along")))
 
-    def store(self, o: Tensor) -> list[str]:
-        """The lines that store a result."""
-        lines = []
-        if not re.fullmatch(r"[^\W\d]\w*", o.value):
-            lines.append(f"{o.name} = {o.value}")
-            o = replace(o, value=o.name)
+    def store(self, o: Tensor) -> list[Statement]:
+        """A result stored."""
+        made = [] if o.value.is_name else [Statement((o.name,), "", o.value)]
         operand = self.operands[self.key(o)]
-        rounded = self.backend._store(replace(o, name=o.value), self.context["generics"])
+        rounded = self.backend.stored(o.name if made else o.value, o, self.render.computed_of)
         if self.unit.is_row(o):
-            at, mask = operand.base if operand.rows else f"{operand.pointer} + row", "present"
+            at, mask = named(operand.base) if operand.rows else source("{0} + row", operand.pointer), "present"
         else:
             at, mask = self.element_place(operand), "inside"
-            at += "" if operand.rows else " + row"  # there is one row: its number is 0
-        return [*lines, f"tl.store({at}, {rounded}, {mask})"]
+            at = at if operand.rows else source("{0} + row", at)  # there is one row: its number is 0
+        return [*made, Statement(value=source("tl.store({0}, {1}, {2})", at, rounded, mask))]
 
     # ------------------------------------------------------------------ bodies
 
-    def row_phase(self, c: Code) -> list[str]:
-        made = [f"{g.name} = {g.text}" for g in c.gives if g.text and g.text != g.name]
-        return [*c.lines, *made]
+    def row_phase(self, c: Code) -> list[Statement]:
+        return [*c.lines, *(Statement((g.name,), "", g.text) for g in c.gives if g.text and g.text != g.name)]
 
-    def setup(self) -> list[str]:
-        """What every kernel begins with, behind `row`: places and values of the rows."""
-        lines = []
-        if any(o.inner for o in self.operands.values()):
-            lines.append("length = length.to(INDEX) // EVEN[1] * EVEN[1]")
+    def setup(self, whole: bool = False) -> list[Statement]:
+        """What every kernel begins with, behind `row`: places and values of the rows; `whole` where a tile holds rows."""
+        made = []
+        operands = list(self.operands.values())
+        if any(o.inner for o in operands):
+            made.append(Statement(("length",), "", source("length.to(INDEX) // EVEN[1] * EVEN[1]")))
+            made += [Statement(("inside",), "", source("present & (column < length)"))] if whole else []
             if self.sizes:
-                lines.append(f"sizes = ({', '.join(reversed(self.sizes))}{',' * (len(self.sizes) == 1)})")
-            lines += [f"{o.steps} = ({', '.join(reversed(o.inner))}{',' * (len(o.inner) == 1)})" for o in self.operands.values() if o.inner]
-        lines += [f"{o.base} = {o.pointer} + {self.walk(o, 'across')}" for o in self.operands.values() if o.pointer and o.rows]
+                made.append(Statement(("sizes",), "", backwards(self.sizes)))
+            made += [Statement((o.steps,), "", backwards(o.inner)) for o in operands if o.inner]
+        places = [(o, source("{0} + {1}", o.pointer, self.walk(o, "across"))) for o in operands if o.pointer and o.rows]
+        made += [Statement((o.base,), "", place) for o, place in places]
         read = {t.name for c in self.codes for t in c.inputs}
-        lines += [self.load(t) for t in self.unit.inputs if t.name in read and self.unit.is_row(t)]
-        lines += [self.index(i) for i in self.unit.indices if i.name in self.starts]
-        return lines
+        made += [self.load(t) for t in self.unit.inputs if t.name in read and self.unit.is_row(t)]
+        return made + [self.index(i) for i in self.unit.indices if i.name in self.starts]
 
-    def ends(self) -> list[str]:
-        return [line for o in self.outputs if self.unit.is_row(o) for line in self.store(o)]
+    def ends(self) -> list[Statement]:
+        return [s for o in self.outputs if self.unit.is_row(o) for s in self.store(o)]
 
-    def resident(self) -> list[str]:
+    def elements(self, c: Code) -> list[Statement]:
+        """What an element phase loads, but what is one a row."""
+        loads = [self.load(t) for t in c.inputs if not self.unit.is_row(t)]
+        return loads + [self.index(i) for i in c.indices if i.name not in self.starts]
+
+    def resident(self) -> list[Statement]:
         """The body of the kernel that holds whole rows: what an earlier phase loaded or computed is still there."""
-        lines: list[str] = []
+        made: list[Statement] = []
         known: set[str] = set()
 
-        def add(new: list[str]) -> None:
-            comment: list[str] = []
-            for line in new:
-                if line.startswith("#"):
-                    comment.append(line)
+        def say(notes: list[str]) -> None:
+            made.extend(Statement(note=note) for note in notes if note not in {s.note for s in made})
+
+        def add(new: list[Statement]) -> None:
+            notes: list[str] = []
+            for s in new:
+                notes += [s.note] if s.note else []
+                if not s.value:
                     continue
-                name = line.partition(" = ")[0]
-                if name not in known or not re.fullmatch(r"\w+", name):
-                    lines.extend([*(x for x in comment if x not in lines), line])
-                comment = []
-                known.add(name)
-            lines.extend(x for x in comment if x not in lines)  # of a reduction, which follows
+                if len(s.names) != 1 or s.names[0] not in known:
+                    say(notes)
+                    made.append(replace(s, note=""))
+                notes = []
+                known.update(s.names)
+            say(notes)  # of a reduction, which follows
 
         for c in self.codes:
             if not c.element:
                 add(self.row_phase(c))
                 continue
-            add([self.load(t) for t in c.inputs if not self.unit.is_row(t)])
-            add([self.index(i) for i in c.indices if i.name not in self.starts])
+            add(self.elements(c))
             add(list(c.lines))
-            lines += [line for a in c.accumulators for line in self.reduced_whole(a)]
-            lines += [line for o in c.outputs for line in self.store(o)]
-        return [*lines, *self.ends()]
+            made += [s for a in c.accumulators for s in self.reduced_whole(a)]
+            made += [s for o in c.outputs for s in self.store(o)]
+        return [*made, *self.ends()]
 
-    def readings(self) -> list[dict[str, Any]]:
+    def readings(self) -> list[Reading]:
         """A function for each reading: the shares of a segment in its reductions, or its elements stored."""
         made = []
         for k, c in enumerate([c for c in self.codes if c.element]):
             name = self.names.fresh(f"{self.unit.name}_reading_{k + 1}")
-            tiles = {s.name: self.names.fresh(f"{s.name}_tile") for a in c.accumulators for s in self.slots(a)}
-            body = [self.load(t) for t in c.inputs if not self.unit.is_row(t)]
-            body += [self.index(i) for i in c.indices if i.name not in self.starts]
-            body += c.lines
-            body += [self.accumulate(a, [tiles[s.name] for s in self.slots(a)], self.masked(a)) for a in c.accumulators]
-            body += [line for o in c.outputs for line in self.store(o)]
-            head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for a in c.accumulators for s in self.slots(a)]
-            tail = [self.reduced(a, [tiles[s.name] for s in self.slots(a)]) for a in c.accumulators]
-            slots = [s for a in c.accumulators for s in self.slots(a)]
-            code = [line for line in (*head, *body) if not line.startswith("#")]
-            words = set(re.findall(r"(?<!\.)\b\w+\b(?!=)", "\n".join([*code, *tail])))
-            made_here = [line.partition(" = ")[0] for line in code if " = " in line]
-            own = {s.name for s in slots} | {name for left in made_here for name in re.findall(r"\w+", left)}
-            scope = [o.base for o in self.operands.values() if o.base] + [s.name for s in self.unit.scalars]
-            scope += [t.name for t in self.unit.inputs if self.unit.is_row(t)] + list(self.starts)
-            scope += [g.name for d in self.codes for g in (*d.takes, *d.gives)] + ["row"]
-            given = [n for n in dict.fromkeys(scope) if n in words and n not in own]
-            given += ["segment", "present", "length", *(["sizes"] if "sizes" in words else [])]
-            given += [o.steps for o in self.operands.values() if o.steps and o.steps in words]
-            constants = [n for n in ("KINDS", "VECTORS", "RANK", "ROWS") if n in words]
-            constants += ["BLOCK", "SEGMENT", "INDEX", *(n for n in self.constants() if n in words)]
-            made.append(
-                {
-                    "name": name, "given": given, "constants": constants, "head": head, "body": body, "tail": tail,
-                    "returns": ", ".join(s.name for s in slots), "slots": slots, "accumulators": c.accumulators,
-                    "about": f"What a segment adds to {_and([a.name for a in c.accumulators])}." if slots else "A segment's results.",
-                }
-            )  # fmt: skip
+            slots = tuple(s for a in c.accumulators for s in self.slots(a))
+            tiles = {s.name: self.names.fresh(f"{s.name}_tile") for s in slots}
+            own = {a.name: [tiles[s.name] for s in self.slots(a)] for a in c.accumulators}
+            body = [*self.elements(c), *c.lines, *(self.accumulate(a, own[a.name], self.masked(a)) for a in c.accumulators)]
+            body += [s for o in c.outputs for s in self.store(o)]
+            head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for s in slots]
+            tail = [self.reduced(a, list(map(named, own[a.name]))) for a in c.accumulators]
+            given, constants = self.live_in(slots, [*head, *body], tail)
+            made.append(Reading(name, slots, c.accumulators, given, constants, tuple(head), tuple(body), tuple(tail)))
         return made
 
-    def constants(self) -> list[str]:
-        """The dtypes that the code may name: the variables and what they are computed in."""
-        return [*self.context["variables"], *self.context["generics"]]
+    def live_in(self, slots: Iterable[Slot], code: list[Statement], tail: list[Statement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the function of a reading must be given: of the names in the kernel those that it reads, and its constants."""
+        words = frozenset[str]().union(*(s.uses for s in (*code, *tail)))
+        own = {s.name for s in slots}.union(*(s.names for s in code))
+        operands = self.operands.values()
+        scope = [o.base for o in operands if o.base] + [s.name for s in self.unit.scalars]
+        scope += [t.name for t in self.unit.inputs if self.unit.is_row(t)] + list(self.starts)
+        scope += [g.name for c in self.codes for g in (*c.takes, *c.gives)] + ["row"]
+        given = [n for n in dict.fromkeys(scope) if n in words and n not in own]
+        given += ["segment", "present", "length", *(["sizes"] if "sizes" in words else [])]
+        given += [o.steps for o in operands if o.steps and o.steps in words]
+        dtypes = (*self.render.variables.values(), *self.render.computed_of)
+        constants = [*(n for n in ("KINDS", "VECTORS", "RANK", "ROWS") if n in words), "BLOCK", "SEGMENT", "INDEX"]
+        return tuple(given), (*constants, *(n for n in dtypes if n in words))
 
-    def call(self, reading: dict[str, Any], indent: str) -> str:
-        left = f"{reading['returns']} = " if reading["returns"] else ""
-        return wrapped(f"{indent}{left}{reading['name']}", [*reading["given"], *reading["constants"]], "")
+    @staticmethod
+    def invocation(r: Reading, names: Iterable[str]) -> Invocation:
+        return Invocation(tuple(names), r.name, (*r.given, *r.constants))
 
-    def loop(self, readings: list[dict[str, Any]]) -> list[str]:
+    def loop(self, readings: list[Reading]) -> list[Node]:
         """The body of the kernel that goes through long rows, a segment after the other."""
-        lines, k = [], 0
+        made: list[Node] = []
+        rest = iter(readings)
         for c in self.codes:
             if not c.element:
-                lines += self.row_phase(c)
+                made += self.row_phase(c)
                 continue
-            r = readings[k]
-            k += 1
-            part = {s.name: f"{s.name}_part" for s in r["slots"]}
-            lines += [self.filled(s, s.name, "ROWS, 1") for s in r["slots"]]
-            lines.append("for segment in range(0, segments):")
-            lines += self.call(r | {"returns": ", ".join(part.values())}, "    ").split("\n")
-            for a in r["accumulators"]:
-                lines.append("    " + self.accumulate(a, [s.name for s in self.slots(a)], [part[s.name] for s in self.slots(a)]))
-        return [*lines, *self.ends()]
+            r = next(rest)
+            part = {s.name: f"{s.name}_part" for s in r.slots}
+            made += [self.filled(s, s.name, "ROWS, 1") for s in r.slots]
+            body: list[Node] = [self.invocation(r, part.values())]
+            for a in r.accumulators:
+                slots = self.slots(a)
+                body.append(self.accumulate(a, [s.name for s in slots], [named(part[s.name]) for s in slots]))
+            made.append(Block(source("for segment in range(0, segments)"), tuple(body)))
+        return [*made, *self.ends()]
 
-    def split(self, readings: list[dict[str, Any]]) -> list[str]:
+    def split(self, readings: list[Reading]) -> list[Node]:
         """The body of the kernel that does one reading of one segment; the parts of those before it are combined first."""
-        lines: list[str] = []
+        made: list[Node] = []
         k = 0
         for c in self.codes:
             if not c.element:
                 phase = self.row_phase(c)
-                if any(not x.lstrip().startswith("#") for x in phase):  # what a rule took away leaves its equation
-                    lines += [f"if READING > {k}:", *("    " + x for x in phase)] if k else phase
+                if any(s.value for s in phase):  # what a rule took away leaves its equation
+                    made += [Block(source(f"if READING > {k}"), tuple(phase))] if k else phase
                 continue
             r = readings[k]
             k += 1
-            lines.append(f"if READING == {k}:")
-            lines += self.call(r, "    ").split("\n")
-            lines += [f"    tl.store({self.parts[s.name]} + row * segments + segment, {s.name}, present)" for s in r["slots"]]
-            if r["slots"] and k < self.steps():
-                lines += [f"if READING > {k}:", *("    " + x for x in self.combined(r))]
+            body: list[Node] = [self.invocation(r, r.names)]
+            for s in r.slots:
+                place = source("{0} + row * segments + segment", self.parts[s.name])
+                body.append(Statement(value=source("tl.store({0}, {1}, present)", place, s.name)))
+            made.append(Block(source(f"if READING == {k}"), tuple(body)))
+            if r.slots and k < self.steps():
+                made.append(Block(source(f"if READING > {k}"), tuple(self.combined(r))))
         ends = self.ends()
-        if ends:
-            lines += [f"if READING == {self.steps()}:", *("    " + x for x in ends)]
-        return lines
+        return [*made, *([Block(source(f"if READING == {self.steps()}"), tuple(ends))] if ends else [])]
 
-    def combined(self, reading: dict[str, Any]) -> list[str]:
+    def combined(self, r: Reading) -> list[Node]:
         """What a reading left of each segment, as the row's values: in the order in which the loop combines it."""
-        slots = reading["slots"]
-        every = {s.name: f"{s.name}_all" for s in slots}
-        lines = [self.filled(s, every[s.name], "ROWS, PARTS") for s in slots]
-        lines.append("for start in tl.static_range(0, 16 * PARTS, PARTS):")
-        lines.append("    lane = start + tl.arange(0, PARTS)[None, :]")
-        for a in reading["accumulators"]:
-            texts = [
-                f"tl.load({self.parts[s.name]} + row * segments + lane, present & (lane < segments), {s.identity})" for s in self.slots(a)
-            ]
-            lines.append("    " + self.accumulate(a, [every[s.name] for s in self.slots(a)], texts))
-        return [*lines, *(self.reduced(a, [every[s.name] for s in self.slots(a)]) for a in reading["accumulators"])]
+        every = {s.name: f"{s.name}_all" for s in r.slots}
+        body: list[Node] = [Statement(("lane",), "", source("start + tl.arange(0, PARTS)[None, :]"))]
+        for a in r.accumulators:
+            slots = self.slots(a)
+            load = "tl.load({0} + row * segments + lane, present & (lane < segments), {1})"
+            body.append(self.accumulate(a, [every[s.name] for s in slots], [source(load, self.parts[s.name], s.identity) for s in slots]))
+        made: list[Node] = [self.filled(s, every[s.name], "ROWS, PARTS") for s in r.slots]
+        made.append(Block(source("for start in tl.static_range(0, 16 * PARTS, PARTS)"), tuple(body)))
+        return [*made, *(self.reduced(a, [named(every[s.name]) for s in self.slots(a)]) for a in r.accumulators)]
 
     def steps(self) -> int:
         """How many launches the split takes: a reading each, and one more where rows have results."""
@@ -405,98 +473,117 @@ class RowView:
                 return True
         return False
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> RowsView:
+        """What the templates take."""
         u, b = self.unit, self.backend
         long = bool(u.inner)
         readings = self.readings() if long else []
-        slots = [s for r in readings for s in r["slots"]]
-        for s in slots:
-            self.parts[s.name] = self.names.fresh(f"{s.name}_parts")
-        kind = {s.let.name: s.number.dtype.kind for s in self.p.scalars}  # type: ignore[union-attr]
-        numbers = [f"{s.name}: {b.number_types[kind[s.spec_name]]}" for s in u.scalars]
-        for g in u.gathers:
-            numbers += [f"{g.stride[:-7]}_size: tl.int64", f"{g.stride}: tl.int64"]
-        extents = ["rows", *self.row_sizes, *(["length", *self.sizes] if long else [])]
-        operands = list(self.operands.values())
-        strides = [[*o.rows, *o.inner] for o in operands]
-        dynamic = [*numbers, *(f"{n}: tl.int64" for n in extents)]
-        starts = list(self.starts.values())
-        bodies = {"row": [*self.setup(), *self.resident()]}
+        slots = [s for r in readings for s in r.slots]
+        self.parts |= {s.name: self.names.fresh(f"{s.name}_parts") for s in slots}
+        bodies: dict[str, list[Node]] = {"row": [*self.setup(long), *self.resident()]}
         if long:
             bodies |= {"loop": [*self.setup(), *self.loop(readings)], "split": [*self.setup(), *self.split(readings)]}
-        text = "\n".join([line for body in bodies.values() for line in body] + [x for r in readings for x in (*r["head"], *r["body"])])
-        rounded = [b._rounded(s, kind[s.spec_name]) for s in u.scalars]
-        words = set(re.findall(r"(?<!\.)\b\w+\b(?!=)", "\n".join([text, *rounded])))
-        generics = self.context["generics"]
-        aliases = {a: of for a, of in generics.items() if a in words}
-        variables = [v for v in self.context["variables"] if v in words or any(v in of for of in aliases.values())]
-        stored = [t for t in (*reversed(u.outputs), *reversed(u.inputs)) if t.type in self.context["variables"]]
-        types = {t.type: self.operands[self.key(t)].pointer for t in stored}
+        rounded = [b.rounded(s) for s in u.scalars]
+        nodes = [*(n for body in bodies.values() for n in body), *(s for r in readings for s in (*r.head, *r.body)), *rounded]
+        values = [text for node in nodes for text in texts(node)]
+        variables, aliases, types = self.types(frozenset[str]().union(*(text.uses for text in values)))
         passed = [v for v in variables if v not in types]
-        tail = ["KINDS", "VECTORS", "EVEN", *(["ROW_RANK"] if self.row_sizes else []), *(["RANK"] if self.sizes else [])]
-        tail += ["INDEX", "ROWS", *(["BLOCK"] if long else [])]
-        pointers = [o.pointer for o in operands if o.pointer]
+        heads = self.heads(passed, [self.parts[s.name] for s in slots] if long else None)
+        pointers = [o.pointer for o in self.operands.values() if o.pointer]
+        kernels = {form: f"{u.name}_{form}" if long else f"{u.name}_kernel" for form in heads}
+        first = {form: len(pointers) + (len(slots) if form == "split" else 0) for form in heads}
+        calls = [c for text in values for c in text.calls] + [self.combine(a) for c in self.codes for a in c.accumulators]
+        return RowsView(
+            kernels=kernels,
+            heads=heads,
+            dynamic={form: (k, k + self.dynamic()) for form, k in first.items()},
+            definitions=definitions(variables, aliases, types),
+            rounded=rounded,
+            scalars=u.scalars,
+            launch=self.launch(list(kernels.values()), slots, passed),
+            calls=(*calls, *(["greatest", "least"] if any(a.place for c in self.codes for a in c.accumulators) else [])),
+            long=long,
+            bare=long and self.bare(),
+            apart=any(" at " in o.key for o in self.operands.values()),
+            generics=frozenset(s.type for s in slots) & self.render.computed_of.keys(),
+            bodies=bodies,
+            readings=readings,
+            steps=self.steps(),
+            ends=any(u.is_row(o) for o in self.outputs),
+        )
+
+    def types(self, words: frozenset[str]) -> tuple[list[str], dict[str, list[str]], dict[str, str]]:
+        """The dtype variables and the aliases that the code needs, and the pointers that tell variables."""
+        names, u = list(self.render.variables.values()), self.unit
+        aliases = {a: of for a, of in self.render.computed_of.items() if a in words}
+        stored = [t for t in (*reversed(u.outputs), *reversed(u.inputs)) if t.type in names]
+        needed = words.union(*aliases.values())
+        return [v for v in names if v in needed], aliases, {t.type: self.operands[self.key(t)].pointer for t in stored}
+
+    def numbers(self) -> list[str]:
+        """The numbers that a kernel takes: scalars, and the sizes and strides of gathers."""
+        made = [f"{s.name}: {self.backend.number_type(s)}" for s in self.unit.scalars]
+        return made + [f"{n}: tl.int64" for g in self.unit.gathers for n in (f"{g.stride[:-7]}_size", g.stride)]
+
+    def extents(self) -> list[str]:
+        return ["rows", *self.row_sizes, *(["length", *self.sizes] if self.unit.inner else [])]
+
+    def dynamic(self) -> int:
+        """How many of a kernel's parameters are numbers."""
+        strides = sum(len(o.rows) + len(o.inner) for o in self.operands.values())
+        return len(self.numbers()) + len(self.extents()) + strides + len(self.starts)
+
+    def heads(self, passed: list[str], parts: list[str] | None) -> dict[str, list[str]]:
+        """Each kernel's parameters, in lines; without `parts` (which may be no name) there is one kernel."""
+        operands = list(self.operands.values())
+        constants = ["KINDS", "VECTORS", "EVEN", *(["ROW_RANK"] if self.row_sizes else []), *(["RANK"] if self.sizes else [])]
+        constants += ["INDEX", "ROWS", *(["BLOCK"] if parts is not None else [])]
+        middle = [*chunks(self.numbers(), 6), ", ".join(f"{n}: tl.int64" for n in self.extents())]
+        middle += [line for o in operands for line in chunks([f"{n}: tl.int64" for n in (*o.rows, *o.inner)], 8)]
+        middle += [", ".join(f"{n}: tl.int64" for n in self.starts.values())] if self.starts else []
 
         def signature(more: list[str], parts: list[str]) -> list[str]:
-            names = [f"{n}: tl.constexpr" for n in [*tail, *more, *passed]]
-            lines = [", ".join(pointers), *([", ".join(parts)] if parts else [])]
-            lines += [", ".join(numbers[k : k + 6]) for k in range(0, len(numbers), 6)]
-            lines += [", ".join(f"{n}: tl.int64" for n in extents)]
-            for group in strides:
-                lines += [", ".join(f"{n}: tl.int64" for n in group[k : k + 8]) for k in range(0, len(group), 8)]
-            lines += [", ".join(f"{n}: tl.int64" for n in starts)] if starts else []
-            return [*lines, *(", ".join(names[k : k + 5]) for k in range(0, len(names), 5))]
+            tail = chunks([f"{n}: {CONSTEXPR}" for n in [*constants, *more, *passed]], 5)
+            return [", ".join(o.pointer for o in operands if o.pointer), *([", ".join(parts)] if parts else []), *middle, *tail]
 
-        parts = [self.parts[s.name] for s in slots]
-        count = len(dynamic) + sum(map(len, strides)) + len(starts)
         heads = {"row": signature([], [])}
-        if long:
+        if parts is not None:
             heads |= {"loop": signature(["SEGMENT"], []), "split": signature(["SEGMENT", "PARTS", "READING"], parts)}
-        kernels = {form: f"{u.name}_{form}" if long else f"{u.name}_kernel" for form in heads}
-        pieces = "\n".join([text, *rounded, *(f"{self.combine(a)}()" for c in self.codes for a in c.accumulators)])
-        pieces += "\ngreatest() least()" if any(a.place for c in self.codes for a in c.accumulators) else ""
-        for r in readings:
-            r["def"] = wrapped(f"def {r['name']}", [*r["given"], *(f"{n}: tl.constexpr" for n in r["constants"])], ":")
+        return heads
+
+    def launch(self, kernels: list[str], slots: list[Slot], passed: list[str]) -> str:
+        """The host function's call of `launch_rows`."""
+        u, operands = self.unit, list(self.operands.values())
         written = {self.key(o): u.is_row(o) for o in self.outputs}
-        passing = [s.text if re.fullmatch(r"[^\W\d]\w*", s.text) else s.name for s in u.scalars]
+        numbers = passing(u.scalars)
         for g in u.gathers:
             key = self.key(g.tensor)
-            passing += [f'sizes["{g.dim}"]', f'*strides("{key}", tensors["{key}"], "{g.dim}", sizes)']
-        host = [f"({', '.join(kernels.values())}{',' * (len(kernels) == 1)})", f'"{" ".join(u.rows)}"', f'"{" ".join(u.inner)}"', "tensors",
+            numbers += [f'sizes["{g.dim}"]', f'*strides("{key}", tensors["{key}"], "{g.dim}", sizes)']
+        host = [f"({', '.join(kernels)}{',' * (len(kernels) == 1)})", f'"{" ".join(u.rows)}"', f'"{" ".join(u.inner)}"', "tensors",
                 listed([o.key for o in operands]), listed([k for k, row in written.items() if not row]),
-                listed([k for k, row in written.items() if row]), f"[{', '.join(passing)}]", "sizes",
+                listed([k for k, row in written.items() if row]), f"[{', '.join(numbers)}]", "sizes",
                 f"[{', '.join(f'({len(o.rows)}, {len(o.inner)})' for o in operands)}]"]  # fmt: skip
-        constants = [f'{self.render.variables[v]}=FLOATS[dtypes["{v}"]]' for v in b.spec_variables(self.render, passed)]
-        if long:
-            held = max(1, sum(1 for t in u.inputs if not u.is_row(t) and set(t.dims) & set(u.rows) or t.dims == u.inner and not u.rows))
-            host.append(str(held))
-            host.append(f"[{', '.join(s.dtype for s in slots)}]")
-            host.append(str(self.steps()))
+        constants = [f'{self.render.variables[v]}=FLOATS[dtypes["{v}"]]' for v in self.backend.spec_variables(self.render, passed)]
+        if u.inner:
+            held = sum(1 for t in u.inputs if not u.is_row(t) and set(t.dims) & set(u.rows) or t.dims == u.inner and not u.rows)
+            host += [str(max(1, held)), f"[{', '.join(s.dtype for s in slots)}]", str(self.steps())]
             if any(let.dtype is f64 and not let.generic for phase in self.p.phases if phase.element for let in phase.lets):
                 constants.append("word=8")  # f64 by name, whatever comes from memory
             if self.bare():
                 constants.append("bare=True")
-        host += constants
-        computed = [(s.name, s.text, s.note) for s in u.scalars if not re.fullmatch(r"[^\W\d]\w*", s.text)]
-        return {
-            "rows": True, "name": u.name, "kernels": kernels, "heads": heads, "bodies": bodies, "readings": readings, "long": long,
-            "definitions": [
-                *(f"{v}: tl.constexpr = {types[v]}.dtype.element_ty" for v in variables if v in types),
-                *(
-                    f"{a}: tl.constexpr = tl.float64 if {' or '.join(f'{v} == tl.float64' for v in of)} else tl.float32"
-                    for a, of in aliases.items()
-                ),
-            ],
-            "rounded": rounded, "steps": self.steps(), "ends": any(written.values()), "apart": any(" at " in o.key for o in operands),
-            "starts": bool(starts), "bare": "bare=True" in constants,
-            "dynamic": {form: (len(pointers) + (len(parts) if form == "split" else 0), count) for form in heads},
-            "source": pieces, "computed": computed, "launch": wrapped("    launch_rows", host, ""),
-            "words": set(re.findall(r"\w+", " ".join(s.text for s in u.scalars))),
-            "kept": [(o.name, o.dtype, o.dims) for o in u.outputs if o.spec_name in self.kept],
-            "inputs": {t.spec_name for t in u.inputs}, "generics": {s.type for s in slots} & set(generics),
-            "operands": [(o.key, bool(o.pointer)) for o in operands],
-        }  # fmt: skip
+        return wrapped("    launch_rows", host + constants, "")
 
 
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def backwards(names: tuple[str, ...]) -> Text:
+    """A tuple of names in Python, the last first."""
+    return source("({0},)" if len(names) == 1 else "({0})", joined(reversed(names)))
+
+
+def texts(node: Node) -> Iterable[Text]:
+    """The pieces of source in a node, in their order."""
+    if isinstance(node, Statement):
+        yield node.value
+    elif isinstance(node, Block):
+        yield node.head
+        for inner in node.body:
+            yield from texts(inner)

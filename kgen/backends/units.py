@@ -4,7 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kgen.backends.text import Text
 from kgen.types import ELLIPSIS, Dims, DType
+
+NOTHING = Text()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A line of straight-line code: `names` are made as `value`, of a type where the target declares one; without names the value is
+    done for what it does.  `note` is the equation that it begins; a statement of a note alone has no line: its value stands elsewhere."""
+
+    names: tuple[str, ...] = ()
+    type: str = ""
+    value: Text = NOTHING
+    note: str = ""
+    sign: str = "="
+
+    def __str__(self) -> str:
+        line = f"{', '.join(self.names)} {self.sign} {self.value}" if self.names else self.value
+        return "  # ".join(filter(None, (line, self.note)))
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The names that it reads: of values, and of its own and other types."""
+        return self.value.uses | {self.type} if self.type else self.value.uses
 
 
 @dataclass(frozen=True)
@@ -19,7 +43,7 @@ class Tensor:
     dims: Dims
     dtype: str
     state: bool = False
-    value: str = ""
+    value: Text = NOTHING
 
 
 @dataclass(frozen=True)
@@ -31,7 +55,7 @@ class Argument:
     type: str
     kind: str
     default: str | None = None
-    text: str = ""
+    text: Text = NOTHING
     note: str = ""
     number: DType | None = None  # the dtype of `text`, before it is rounded to `kind`
 
@@ -47,14 +71,31 @@ class Unit:
     indices: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     scalars: tuple[Argument, ...]
-    lines: tuple[str, ...]
+    lines: tuple[Statement, ...]
     variables: tuple[str, ...] = ()  # the dtype variables of its tensors, as named in the source
     bindings: tuple[tuple[tuple[str, str], ...], ...] = ()  # each choice of them: (variable, dtype)
     numbers: tuple[Argument, ...] = ()  # the kernel's numbers and sizes that its scalars are made of
+    dtype_variables: tuple[str, ...] = ()  # as the spec names them
 
     @property
     def named(self) -> tuple[str, ...]:
         return tuple(d for d in self.dims if d != ELLIPSIS)
+
+    @property
+    def single(self) -> bool:
+        """Whether its element function returns its one result."""
+        return len(self.outputs) == 1
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The names that its code reads."""
+        types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(s.type for s in self.scalars)))
+        return types.union(*(s.uses for s in self.lines), *(o.value.uses for o in self.outputs))
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The functions that its code calls, in their order."""
+        return tuple(c for text in (*(s.value for s in self.lines), *(o.value for o in self.outputs)) for c in text.calls)
 
 
 @dataclass(frozen=True)
@@ -67,10 +108,10 @@ class Accumulator:
     kind: str
     type: str
     dtype: DType
-    value: str
+    value: Text
     value_type: str = ""
     value_dtype: DType | None = None
-    place: str = ""
+    place: Text = NOTHING
     peak: str = ""
 
 
@@ -80,7 +121,7 @@ class Given:
 
     name: str
     type: str
-    text: str = ""
+    text: Text = NOTHING
 
 
 @dataclass(frozen=True)
@@ -113,7 +154,7 @@ class Code:
     indices: tuple[Tensor, ...]
     gathers: tuple[Gather, ...]
     takes: tuple[Given, ...]
-    lines: tuple[str, ...]
+    lines: tuple[Statement, ...]
     gives: tuple[Given, ...]
     accumulators: tuple[Accumulator, ...]
     outputs: tuple[Tensor, ...]
@@ -121,12 +162,17 @@ class Code:
     repeats: tuple[Given, ...] = ()  # those of an earlier reading
 
     @property
-    def texts(self) -> str:
-        """All of its source, for finding the names that it uses."""
-        made = [*(g.text for g in self.gives), *(o.value for o in self.outputs)]
-        made += [f"{a.value} {a.place} {a.type} {a.value_type}" for a in self.accumulators]
-        types = [*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))]
-        return "\n".join((*self.lines, *made, *types))
+    def made(self) -> tuple[Text, ...]:
+        """What it makes, in its order."""
+        shares = (text for a in self.accumulators for text in (a.value, a.place))
+        return (*(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The names that its code reads."""
+        types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
+        types |= {t for a in self.accumulators for t in (a.type, a.value_type)}
+        return types.union(*(s.uses for s in self.lines), *(text.uses for text in self.made))
 
 
 @dataclass(frozen=True)
@@ -145,14 +191,21 @@ class RowUnit:
     variables: tuple[str, ...] = ()
     bindings: tuple[tuple[tuple[str, str], ...], ...] = ()
     numbers: tuple[Argument, ...] = ()
+    dtype_variables: tuple[str, ...] = ()
 
     @property
     def dims(self) -> Dims:
         return (*self.rows, *self.inner)
 
     @property
-    def texts(self) -> str:
-        return "\n".join(c.texts for c in self.codes)
+    def uses(self) -> frozenset[str]:
+        """The names that its code reads."""
+        return frozenset[str]().union(*(c.uses for c in self.codes))
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The functions that its code calls, in their order."""
+        return tuple(c for code in self.codes for text in code.made for c in text.calls)
 
     def is_row(self, t: Tensor) -> bool:
         """Whether a tensor has one element a row."""

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from kgen.backends import backend
+from kgen.backends.units import RowUnit
 from kgen.check import Kernel
 
 
@@ -35,13 +36,13 @@ class Cpp:
     """The C++ source, built by the system's compiler for each choice of dtypes when it is first called, called through ctypes."""
 
     def __init__(self, kernel: Kernel):
-        from kgen.backends.c_family import CFamily
+        from kgen.backends.cpp import Cpp as CppBackend
         from kgen.runtime.build import compiler
 
         compiler()  # raises where there is none
         self.kernel = kernel
         target = backend("cpp")
-        assert isinstance(target, CFamily)
+        assert isinstance(target, CppBackend)
         self.target = target
         self.units, self.plan = target.layout(kernel)
         self.workspaces = self.plan.workspaces
@@ -64,21 +65,21 @@ class Cpp:
         steps = []
         which = {name: k for k, name in enumerate(self.params)}
         for unit in self.units:
-            parts = (unit["rows"], unit["inner"]) if unit["over_rows"] else (unit["dims"],)
+            parts = (unit.rows, unit.inner) if isinstance(unit, RowUnit) else (unit.dims,)
             shapes = [call.shape(part) for part in parts]
             sizes = [n for shape in shapes for n in shape]
             array = ctypes.c_int64 * len(sizes)
             # functions without argtypes take ctypes values as they are, which costs half as much a call
             arguments: list[Any] = [len(sizes), *(len(shape) for shape in shapes[1:]), ctypes.byref(array(*sizes))]
             pointers, numbers = [], []
-            for t in unit["tensors"]:
+            for t in unit.tensors:
                 pointers.append((len(arguments), ctypes.c_void_p, index[t.spec_name]))
                 arguments += [None, ctypes.byref(array(*call.strides_over(memory[t.spec_name], t.dims, parts)))]
-            for g in unit.get("gathers", ()):
+            for g in unit.gathers if isinstance(unit, RowUnit) else ():
                 tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
                 along = ctypes.c_int64(call.stride_along(tensor, dims, g.dim))
                 arguments += [ctypes.byref(array(*call.strides_over(tensor, dims, parts, g.dim))), along]
-            for a in unit["numbers"]:
+            for a in unit.numbers:
                 kind = ctypes.c_double if a.kind == "float" else ctypes.c_int64
                 if a.kind != "size":
                     numbers.append((len(arguments), kind, which[a.spec_name]))
@@ -92,14 +93,14 @@ class Cpp:
 
         return cpu_lesson(plan.steps, self.kernel.params)
 
-    def entry(self, unit: dict[str, Any], binding: dict[str, str]) -> Any:
-        chosen = tuple(binding[v] for v in unit["dtype_variables"])
-        key = (unit["name"], *binding.values())
+    def entry(self, unit: Any, binding: dict[str, str]) -> Any:
+        chosen = tuple(binding[v] for v in unit.dtype_variables)
+        key = (unit.name, *binding.values())
         if key not in self.entries:
             from kgen.runtime.build import library
 
             source = self.target.render(self.kernel, binding)
-            function = library(source, self.kernel.name)["_".join((unit["name"], *chosen))]
+            function = library(source, self.kernel.name)["_".join((unit.name, *chosen))]
             function.restype = None
             self.entries[key] = function
         return self.entries[key]

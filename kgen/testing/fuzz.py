@@ -197,10 +197,10 @@ def _build(builds: Sequence[tuple[Any, dict[str, str]]], level: str) -> None:
     for runnable, binding in builds:
         launcher = runnable._launcher("cpp", torch.device("cpu"))
         for unit in launcher.units:
-            chosen = (unit["name"], *(binding[v] for v in unit["dtype_variables"]))
+            chosen = (unit.name, *(binding[v] for v in unit.dtype_variables))
             function = library["_".join(chosen)]
             function.restype = None
-            key = (unit["name"], *binding.values())
+            key = (unit.name, *binding.values())
             launcher.entries[key] = function
 
 

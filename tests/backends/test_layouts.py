@@ -45,7 +45,7 @@ def test_layouts_agree_with_the_source(name: str) -> None:
     launches = backend("triton").launches(kernel.kernel)
     assert len(launches) == triton.count("\n    launch(") + triton.count("\n    launch_rows(")
     for unit in launches:
-        for made in unit["kernels"].values() if unit["rows"] else [unit["kernel"]]:
+        for made in unit.kernels.values():
             assert f"\ndef {made}(\n" in triton, made
 
 

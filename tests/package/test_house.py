@@ -43,9 +43,9 @@ def test_types_are_seldom_ignored() -> None:
 
 
 def test_long_functions_say_what_they_do() -> None:
-    """Outside of the backends, which are being rebuilt."""
+    """Outside of CUDA's backend, which is being rebuilt."""
     found = []
-    for path in (p for p in files("kgen") if p.suffix == ".py" and "backends" not in p.parts):
+    for path in (p for p in files("kgen") if p.suffix == ".py" and p.name != "cuda.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= UNSAID:
                 if not ast.get_docstring(node):

@@ -1,0 +1,207 @@
+"""C++'s passes over rows: from a `RowUnit` to what templates/cpp/rows.cpp.jinja lays out.
+
+In: a pass's phases as code, their operands.  Out: a `RowsView`: each phase's lines, of which those that only the place of an element
+needs stand apart, and the pass's run function and entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from kgen.backends.base import Render
+from kgen.backends.text import Text, source, wrapped
+from kgen.backends.units import Accumulator, Code, Given, RowUnit, Statement, Tensor
+from kgen.types import ELLIPSIS
+
+if TYPE_CHECKING:
+    from kgen.backends.cpp import Cpp
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried(Accumulator):
+    """A reduction: `held` is the type of what lanes carry, `start` its identity (`worst` that of the value alone), `combine` a lambda;
+    `least` whether an argmin, as C++ says it."""
+
+    held: str
+    start: str
+    worst: Text
+    combine: Text
+    least: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseView(Code):
+    """A phase; `places` are the names that the places of an argmax or argmin need, with their lines, `results` what all else needs."""
+
+    carried: list[Carried]
+    results: frozenset[str]
+    places: frozenset[str]
+    place_lines: list[Statement]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsView(RowUnit):
+    """A pass over rows: its phases, and its operands (tensors, indices, gathers) in the order of their strides.  The last operand is the
+    one whose layout decides how a row is walked."""
+
+    over_rows: ClassVar[bool] = True
+    phases: list[PhaseView]
+    tensors: list[Tensor]
+    writable: set[str]
+    pointer: dict[str, str]  # of each output
+    walked: list[Tensor]
+    operands: list[str]
+    position: dict[str, int]
+    index_strides: list[str]
+    aliases: dict[str, list[str]]
+    rounded: dict[str, Text]
+    run_head: str
+    entries: list[tuple[str, str]]
+
+    @property
+    def carried(self) -> list[Carried]:
+        return [a for c in self.phases for a in c.carried]
+
+    @property
+    def keeps(self) -> list[Given]:
+        return [k for c in self.phases for k in c.keeps]
+
+    @property
+    def found(self) -> set[str]:
+        """The places of elements among the row's values."""
+        return {a.name for a in self.carried if a.place}
+
+
+class RowPrinter:
+    """One unit; `view` is what the templates take."""
+
+    def __init__(self, backend: Cpp, render: Render, unit: RowUnit):
+        self.backend, self.render, self.unit = backend, render, unit
+        user = render.global_names.user
+        self.pointers = {o.name: user(o.spec_name) if o.state else o.name for o in unit.outputs}
+        self.writable = set(self.pointers.values())
+        self.rounded = {s.name: backend.rounded(s) for s in unit.scalars}
+        tensors = {t.name: t for t in (*unit.inputs, *(g.tensor for g in unit.gathers))}
+        for o in unit.outputs:
+            tensors.setdefault(self.pointers[o.name], replace(o, name=self.pointers[o.name]))
+        self.tensors = render.in_order(tensors.values())
+
+    def view(self) -> RowsView:
+        """What the templates take."""
+        u = self.unit
+        walked, operands = self.walked()
+        uses = u.uses | {t.type for t in self.tensors} | {g.tensor.compute for g in u.gathers}
+        head, entries = self.entries()
+        return RowsView(
+            **vars(u),
+            phases=[self.phase(c) for c in u.codes],
+            tensors=self.tensors,
+            writable=self.writable,
+            pointer=self.pointers,
+            walked=walked,
+            operands=operands,
+            position={name: k for k, name in enumerate(operands)},
+            index_strides=[line for x in u.indices for line in self.index_strides(x)],
+            aliases={a: of for a, of in self.render.computed_of.items() if a in uses},
+            rounded=self.rounded,
+            run_head=head,
+            entries=entries,
+        )
+
+    def walked(self) -> tuple[list[Tensor], list[str]]:
+        """The tensors that are walked along the rows, and the names of all operands in order."""
+        u = self.unit
+        loaded = {t.name for t in u.inputs}
+        walked = [t for t in self.tensors if t.name in loaded | self.writable]
+        main = max(walked, key=lambda t: (len(set(t.dims) & set(u.inner)), t.name in loaded, len(t.dims)))
+        others = [t.name for t in walked if t is not main]
+        return walked, [*others, *(x.name for x in u.indices), *(g.name for g in u.gathers), main.name]
+
+    def index_strides(self, x: Tensor) -> list[str]:
+        """An index's strides, as if it had memory: 1 along its dim, or dense over all leading dims."""
+        inside = x.spec_name in self.unit.inner
+        dims, begin, end = (self.unit.inner, "outer", "rank") if inside else (self.unit.rows, "0", "outer")
+        named = [d for d in dims if d != ELLIPSIS]
+        if x.spec_name == ELLIPSIS:
+            loop = f"for (int64_t d = {end} - {len(named)} - 1, step = 1; d >= {begin}; step *= size[d--])"
+            line = f"{loop} {x.name}_stride[d] = step;"
+        else:
+            line = f"{x.name}_stride[{end} - {len(named) - named.index(x.spec_name)}] = 1;"
+        return [f"int64_t {x.name}_stride[64] = {{}};", line]
+
+    def entries(self) -> tuple[str, list[tuple[str, str]]]:
+        """The head of the run function, which takes the scalars as they are rounded, and its entries, which take the numbers."""
+        u, computed_of = self.unit, self.render.computed_of
+        strides = [f"const int64_t* {g.name}_stride, int64_t {g.stride}" for g in u.gathers]
+        spelled = {a: f"compute<{', '.join(of)}>" for a, of in computed_of.items()}
+        scalars = [f"{spelled.get(s.type, s.type)} {s.name}_given" for s in u.scalars]
+        sizes = [f"int64_t {g.extent}" for g in u.gathers]
+
+        def params(bound: dict[str, str], rest: list[str]) -> list[str]:
+            tensors = self.backend.tensor_params(self.render, self.tensors, self.writable, bound)
+            return ["int rank", "int inner_rank", "const int64_t* size", *tensors, *strides, *rest]
+
+        given = ["rank", "inner_rank", "size", *(x for t in self.tensors for x in (t.name, f"{t.name}_stride"))]
+        given += [x for g in u.gathers for x in (f"{g.name}_stride", g.stride)] + [g.size for g in u.gathers]
+        given += self.rounded.values()
+        used = frozenset[str]().union(*(text.uses for text in self.rounded.values()))
+        aliases = {a: of for a, of in computed_of.items() if a in used}
+        entries = []
+        for bound in map(dict, u.bindings):
+            named = used.union(*aliases.values())
+            lines = [f"    using {v} = {self.backend.types[d]};" for v, d in reversed(bound.items()) if v in named]
+            lines += [f"    using {a} = compute<{', '.join(of)}>;" for a, of in reversed(aliases.items())]
+            head, run = self.backend.entry(u.name, bound)
+            numbers = [f"{a.type} {a.name}" for a in u.numbers]
+            entries.append((wrapped(head, params(bound, numbers), " {"), "\n".join([*lines, wrapped(run, given, ";")])))
+        return wrapped(f"void {u.name}_run", params({}, [*sizes, *scalars]), " {"), entries
+
+    # ------------------------------------------------------------------ phases
+
+    def carried(self, a: Accumulator) -> Carried:
+        """A reduction with what C++ makes of it."""
+        b = self.backend
+        worst, least = b.identity(a), str(a.kind == "argmin").lower()
+        if a.place:
+            held, start = f"Found<{a.value_type}>", f"Found<{a.value_type}>{{{worst}, INT64_MAX}}"
+            combine = source("[](Found<{0}> first, Found<{0}> next) {{ return better<{1}>(first, next); }}", a.value_type, least)
+        else:
+            held, start = a.type, str(worst)
+            combine = source("[]({0} first, {0} next) {{ return {0}({1}); }}", a.type, b.combined(a, "first", "next"))
+        return Carried(**vars(a), held=held, start=start, worst=worst, combine=combine, least=least)
+
+    def phase(self, c: Code) -> PhaseView:
+        """A phase; its lines but those that only places need, which run for the few groups that change one."""
+        statements = [self.repeated(s, c.repeats) for s in c.lines]
+        places = [a.place for a in c.accumulators if a.place]
+        values = [*(a.value for a in c.accumulators), *(o.value for o in c.outputs)]
+        results, lines = needed(statements, frozenset(k.name for k in c.keeps).union(*(x.uses for x in values)))
+        words, place_lines = needed(statements, frozenset[str]().union(*(p.uses for p in places)))
+        return PhaseView(
+            **vars(replace(c, lines=tuple(lines if places else statements))),
+            carried=[self.carried(a) for a in c.accumulators],
+            results=results if places else results | {x.name for x in c.indices},
+            places=words,
+            place_lines=[replace(s, note="") for s in place_lines],
+        )
+
+    @staticmethod
+    def repeated(s: Statement, repeats: tuple[Given, ...]) -> Statement:
+        """A statement whose value an earlier reading may have kept."""
+        if not any(s.names == (g.name,) and s.type == g.type for g in repeats):
+            return s
+        return replace(s, value=source("KEEP ? {0}[i + j + l] : {1}", f"{s.names[0]}_line", s.value))
+
+
+def needed(statements: Iterable[Statement], words: frozenset[str]) -> tuple[frozenset[str], list[Statement]]:
+    """Words with those of the statements that make them, and what is left of all statements: those, of others their equations."""
+    kept = []
+    for s in reversed([*statements]):
+        if words.intersection(s.names):
+            words |= s.uses
+            kept.append(s)
+        elif s.note:
+            kept.append(Statement(note=s.note))
+    return words, kept[::-1]

@@ -1,0 +1,215 @@
+"""Triton's passes over independent elements: from a `Unit` to the texts of its jit functions.
+
+In: a pass's code and operands.  Out: what templates/triton/map.py.jinja lays out: the function of an element, that of a block, which
+loads and stores, and the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from kgen.backends.base import Render
+from kgen.backends.names import Names
+from kgen.backends.python_text import chunks, listed, wrapped
+from kgen.backends.text import Text, joined, source
+from kgen.backends.units import Argument, Statement, Tensor, Unit
+
+if TYPE_CHECKING:
+    from kgen.backends.triton import Triton
+
+CONSTEXPR = "tl.constexpr"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TritonUnit:
+    """What a file needs to know of a pass: by form, its kernels, their parameters in lines, and which of these change from call to call,
+    as a range; `launch` is the host's call, `calls` are the functions that its code calls, `generics` the types that it accumulates in."""
+
+    rows: ClassVar[bool] = False
+    kernels: dict[str, str]
+    heads: dict[str, list[str]]
+    dynamic: dict[str, tuple[int, int]]
+    definitions: list[Statement]
+    rounded: list[Statement]
+    scalars: tuple[Argument, ...]
+    launch: str
+    calls: tuple[str, ...]
+    long: bool = False
+    apart: bool = False
+    bare: bool = False
+    generics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapView(TritonUnit):
+    """A map: the function of an element, and what that of a block does around it."""
+
+    lines: tuple[Statement, ...]
+    returns: Text
+    element_head: str
+    block_head: str
+    loads: list[Statement]
+    call: str
+    stores: list[Statement]
+    steps: list[Statement]
+    full: str
+    partial: str
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand by the names that it has in the kernel; `pointer` is empty for an index."""
+
+    key: str
+    pointer: str
+    steps: str
+    strides: tuple[str, ...]
+    kind: str
+    at: str
+
+
+class MapPrinter:
+    """The texts of one unit; `view` is what the templates take."""
+
+    def __init__(self, backend: Triton, render: Render, unit: Unit):
+        self.backend, self.render, self.unit = backend, render, unit
+        self.names = Names(set(render.global_names.taken))
+        self.kept = {name for _, name in render.kept.values()}
+        self.inputs = tuple(map(self.hosts, unit.inputs))
+        self.outputs = tuple(self.hosts(replace(o, value=backend.typed(o.value, o.compute))) for o in unit.outputs)
+        self.storage = [backend.stored(o.name, o, render.computed_of) for o in self.outputs]
+        self.pointers = self._pointers()
+        self._types()
+        self.operands = {o.key: o for o in self._operands()}
+        self.block = self.names.fresh(f"{unit.name}_block")
+        self.starts = {i.name: self.names.fresh(f"{i.name}_first") for i in unit.indices}
+
+    def hosts(self, t: Tensor) -> Tensor:
+        """A workspace has no name in the spec: the host's code calls it by its own."""
+        return replace(t, spec_name=t.name) if t.spec_name in self.render.kept else t
+
+    def _pointers(self) -> dict[str, str]:
+        loaded = {t.spec_name for t in self.inputs}
+        found = {}
+        for t in (*self.inputs, *(o for o in self.outputs if o.spec_name not in loaded)):
+            stem = t.name if t.spec_name in self.kept else self.render.global_names.user(t.spec_name)
+            found[t.spec_name] = self.names.fresh(f"{stem}_ptr")
+        return found
+
+    def _types(self) -> None:
+        """Which dtype variables and aliases the functions need, and where the variables come from: a pointer, or the host."""
+        names, computed_of = list(self.render.variables.values()), self.render.computed_of
+        tensors = (*reversed(self.outputs), *reversed(self.inputs))
+        self.types = {t.type: self.pointers[t.spec_name] for t in tensors if t.type in names}
+        body = frozenset[str]().union(*(s.uses for s in self.unit.lines), *(o.value.uses for o in self.outputs))
+        computes = {*(t.compute for t in self.inputs if t.type != t.compute), *(s.type for s in self.unit.scalars)}
+        self.aliases = {a: of for a, of in computed_of.items() if a in body | computes}
+        uses = body.union(*(s.uses for s in self.storage), *self.aliases.values())
+        self.variables = [v for v in names if v in uses]
+        self.passed = [v for v in self.variables if v not in self.types]
+        self.constants = [v for v in (*self.variables, *self.aliases) if v in body]
+
+    def _operands(self) -> Iterable[Operand]:
+        """The operands in the order of their strides: the last is a result."""
+        written = {o.spec_name for o in self.outputs}
+        order = [*(s for s in self.pointers if s not in written), *(i.name for i in self.unit.indices)]
+        order += [s for s in self.pointers if s in written]
+        fresh = self.names.fresh
+        stems = {key: self.pointers[key][:-4] if key in self.pointers else key for key in order}
+        steps = {key: fresh(f"{stems[key]}_steps") for key in order}
+        strides = {key: tuple(fresh(f"{steps[key][:-6]}_{d}") for d in range(4)) for key in order}
+        kinds = {key: fresh(f"{steps[key][:-6]}_kind") for key in order}
+        at = {key: fresh(f"{steps[key][:-6]}_at") for key in order}
+        return [Operand(key, self.pointers.get(key, ""), steps[key], strides[key], kinds[key], at[key]) for key in order]
+
+    # ------------------------------------------------------------------ the functions
+
+    def loads(self) -> list[Statement]:
+        """Where each operand's elements are, and the elements."""
+        made = []
+        for k, o in enumerate(self.operands.values()):
+            made.append(Statement((o.kind,), CONSTEXPR, source(f"KINDS[{k}]")))
+            where = joined(["first", "lane", "sizes", o.steps, o.kind, "RANK", "INDEX"])
+            value = source("place({0}, {1})", o.pointer, where) if o.pointer else source("offset({0}, 1)", where)
+            made.append(Statement((o.at,), "", value))
+        for t in self.inputs:
+            read = source("tl.load({0}, mask)", self.operands[t.spec_name].at)
+            made.append(Statement((t.name,), "", self.backend.widen(read, t)))
+        for i in self.unit.indices:
+            made.append(Statement((i.name,), "", source("{0} + {1}.to(tl.int64)", self.starts[i.name], self.operands[i.name].at)))
+        return made
+
+    def stores(self) -> list[Statement]:
+        pairs = zip(self.outputs, self.storage, strict=True)
+        return [Statement(value=source("tl.store({0}, {1}, mask)", self.operands[o.spec_name].at, text)) for o, text in pairs]
+
+    def view(self) -> MapView:
+        """What the templates take."""
+        u, b = self.unit, self.backend
+        returns, loads, stores = joined(o.value for o in self.outputs), self.loads(), self.stores()
+        rounded = [b.rounded(s) for s in u.scalars]
+        code = [*(s.value for s in u.lines), returns, *(s.value for s in (*loads, *stores, *rounded))]
+        scalars = [f"{s.name}: {b.number_type(s)}" for s in u.scalars]
+        values = [*(t.name for t in self.inputs), *(i.name for i in u.indices), *(s.name for s in u.scalars)]
+        pointers = [o.pointer for o in self.operands.values() if o.pointer]
+        kernel, fixed = f"{u.name}_kernel", len(pointers)
+        return MapView(
+            kernels={"map": kernel},
+            heads={"map": self.kernel_lines(pointers, scalars)},
+            dynamic={"map": (fixed, fixed + len(scalars) + 4 + 4 * len(self.operands) + len(self.starts))},
+            definitions=definitions(self.variables, self.aliases, self.types),
+            rounded=rounded,
+            scalars=u.scalars,
+            launch=self.launch(kernel),
+            calls=tuple(c for text in code for c in text.calls),
+            lines=u.lines,
+            returns=returns,
+            element_head=wrapped(f"def {u.element}", [*values, *(f"{c}: {CONSTEXPR}" for c in self.constants)], ":"),
+            block_head=wrapped(f"def {self.block}", self.block_items("mask", f": {CONSTEXPR}"), ":"),
+            loads=loads,
+            call=wrapped(f"    {', '.join(o.name for o in self.outputs)} = {u.element}", [*values, *self.constants], ""),
+            stores=stores,
+            steps=[Statement((o.steps,), "", source("({0})", joined(o.strides))) for o in self.operands.values()],
+            full=wrapped(f"        {self.block}", self.block_items("None"), ""),
+            partial=wrapped(f"        {self.block}", self.block_items("lane[0] + lane[1] < numel - first"), ""),
+        )
+
+    def block_items(self, mask: str, constexpr: str = "") -> list[str]:
+        """What the function of a block takes, or is given."""
+        items = [*(o.pointer for o in self.operands.values() if o.pointer), *(s.name for s in self.unit.scalars), "first", "lane", mask]
+        items += ["sizes", *(o.steps for o in self.operands.values()), *self.starts.values()]
+        return [*items, *(f"{c}{constexpr}" for c in ("KINDS", "RANK", "INDEX", *self.passed))]
+
+    def kernel_lines(self, pointers: list[str], scalars: list[str]) -> list[str]:
+        """The kernel's parameters, in lines."""
+        lines = [", ".join(pointers), *chunks(scalars, 6), ", ".join(f"{n}: tl.int64" for n in ("numel", "n1", "n2", "n3"))]
+        lines += [", ".join(f"{s}: tl.int64" for s in o.strides) for o in self.operands.values()]
+        lines += [", ".join(f"{s}: tl.int64" for s in self.starts.values())] if self.starts else []
+        return [*lines, ", ".join(f"{c}: {CONSTEXPR}" for c in ("KINDS", "RANK", "INDEX", "BLOCK", *self.passed))]
+
+    def launch(self, kernel: str) -> str:
+        """The host function's call of `launch`."""
+        spec = {i.name: i.spec_name for i in self.unit.indices}
+        names = [o.key if o.pointer else f"index[{spec[o.key]}]" for o in self.operands.values()]
+        written = dict.fromkeys(o.spec_name for o in self.outputs)
+        items = [kernel, f'"{" ".join(self.unit.dims)}"', "tensors", listed(names), listed(list(written)),
+                 f"[{', '.join(passing(self.unit.scalars))}]", "sizes"]  # fmt: skip
+        passed = self.backend.spec_variables(self.render, self.passed)
+        items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in passed) + ")"] if passed else []
+        return wrapped("    launch", items, "")
+
+
+def definitions(variables: Iterable[str], aliases: dict[str, list[str]], types: dict[str, str]) -> list[Statement]:
+    """The dtype variables that pointers tell, and what variables are computed in."""
+    made = [Statement((v,), CONSTEXPR, source("{0}.dtype.element_ty", types[v])) for v in variables if v in types]
+    for a, of in aliases.items():
+        wide = joined((source("{0} == tl.float64", v) for v in of), " or ")
+        made.append(Statement((a,), CONSTEXPR, source("tl.float64 if {0} else tl.float32", wide)))
+    return made
+
+
+def passing(scalars: Iterable[Argument]) -> list[str]:
+    """What the host passes for each scalar: a number as it stands, or what it computed before."""
+    return [s.text if s.text.is_name else s.name for s in scalars]
