@@ -382,9 +382,10 @@ class Analysis(Evaluator):
             worst = torch.where(torch.isnan(errors[k]) | torch.isnan(base) & torch.isinf(errors[k]), torch.nan, worst)
         pole = self.pole(v, args, errors, far)
         worst = torch.where(pole & ~torch.isnan(worst), torch.inf, worst)  # NaN stays: what comes of 0 / 0 may be NaN
-        if v.op == "pow" and 1 in carrying:  # of a number below 0 it is NaN, but where the exponent is whole
+        if v.op == "pow" and 1 in carrying:  # of a number below 0 it is NaN, but where the exponent is whole; of NaN 1 where that is 0
             a, b = (torch.as_tensor(t, dtype=torch.float64) for t in args)
-            worst = torch.where((a - errors[0] < 0) & (errors[1] != 0) & ((b - b.round()).abs() <= errors[1]), torch.nan, worst)
+            whole = (a - errors[0] < 0) & ((b - b.round()).abs() <= errors[1]) | torch.isnan(a) & (b.abs() <= errors[1])
+            worst = torch.where((errors[1] != 0) & whole, torch.nan, worst)
         if v.op == "atan2":  # it jumps where its first operand changes sign beside a negative second one
             cut = (torch.as_tensor(args[0]).abs() <= errors[0]) & (torch.as_tensor(args[1]) - errors[1] <= 0)
             worst = torch.where(cut & (errors[0] + errors[1] != 0) & ~torch.isnan(worst), 2 * torch.pi, worst)

@@ -378,3 +378,12 @@ def test_a_small_power_has_the_roundings_of_its_products_and_no_more(power: int,
     large = plain & (found.exact.abs() > 1e-30)
     assert bool(((y - found.exact).abs() <= found.bound)[plain].all())
     assert bool((found.bound <= 2 * again.bound)[large].all())  # of the generic pow it would be 4 units and more
+
+
+def test_nan_to_a_power_that_may_round_to_0_has_no_bound() -> None:
+    """Fuzzing on a GPU: NaN^0 is 1, and the exponent, exactly 5.6e-46, is 0 in f32."""
+    kernel = check(parse("f(x: f32[N], w: f32[N]) -> y: f32[N]\ny = x^(w * 0.4)", "t"))
+    x, w = torch.tensor([math.nan, math.nan, math.nan]), torch.tensor([1.4e-45, 0.0, 1.0])
+    (want,) = Analysis(kernel, {"x": x, "w": w}, "cuda").results()
+    assert not torch.isfinite(want.bound[0])
+    assert want.exact[1] == 1 and torch.isfinite(want.bound[1:]).all() and torch.isnan(want.exact[2])

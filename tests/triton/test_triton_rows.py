@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 triton = pytest.importorskip("triton", reason="triton is not installed")
 from triton.compiler import ASTSource  # noqa: E402
 
+from kgen.backends import backend  # noqa: E402
 from kgen.runtime import toolchain  # noqa: E402
 from kgen.testing import cases  # noqa: E402
 from kgen.types import f32  # noqa: E402
@@ -159,6 +160,13 @@ def test_a_small_16_bit_number_is_rounded_once():
     ((_, ptx),) = toolchain._triton(kernel, {"T": f32}, "sm_90", "ptx")
     for bits in (0x006D, 0x3F81):
         assert re.search(rf"mov\.b(16|32)\s+%\w+, ({bits}|{bits * 0x10001});", ptx), hex(bits)
+
+
+def test_a_number_beside_a_comparison_has_the_dtype_that_it_is_compared_in():
+    """To Triton it is an f32: of f64s 0.001 was less than 0.001."""
+    kernel = check_kernel("f(x: T[N]) -> y: T[N]\ny = x + (x < 1e-3) + (x > 0.5)")
+    text = backend("triton").render(kernel)
+    assert "x < tl.full([], 0.001, F)" in text and "x > 0.5" in text
 
 
 def test_names_of_the_templates_give_way(tmp_path):
