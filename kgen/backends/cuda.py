@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,7 @@ from typing import Any
 from kgen.backends.base import Page, Render, _spelled, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.names import Names
-from kgen.backends.shared import MAX_STATIC, declared
-from kgen.backends.text import Text, function_sources, source, wrapped
+from kgen.backends.text import Text, called, functions, library, source, wrapped
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
@@ -24,6 +24,11 @@ from kgen.types import DTYPES, ELLIPSIS, INT, Dims
 
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
+FUNCTIONS_FILE = "kgen_functions.cuh"
+FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
+#pragma once
+#include "kgen_numbers.cuh"
+"""
 READINGS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth")
 
 
@@ -123,6 +128,12 @@ def _passed(s: Scalar, binding: dict[str, str]) -> str:
     return s.let.tensor_dtype.name
 
 
+def inlined(text: str) -> str:
+    """A file of the library as a part of another file."""
+    kept = [line for line in text.split("\n") if line != "#pragma once" and not line.startswith('#include "')]
+    return "\n".join(kept).strip("\n") + "\n"
+
+
 class Cuda(CFamily):
     name = "cuda"
     suffix = ".cu"
@@ -153,7 +164,7 @@ class Cuda(CFamily):
         )
     )
     macros = re.compile(rf"{CFamily.macros.pattern}|Step\d+")  # the host part's names for the launches of a split
-    members = frozenset("add follow meet rise gather".split())  # of a reading's result
+    members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = True
     infinity, not_a_number = "infinity()", "not_a_number()"
@@ -167,42 +178,65 @@ class Cuda(CFamily):
 
     # ------------------------------------------------------------------ the source
 
+    #: Whether a source stands alone, as the runtime's compiler takes it; else it includes the library beside it.
+    standalone = True
+
+    def render(self, kernel: Kernel, only: dict[str, str] | None = None, standalone: bool = True) -> str:
+        """The source; `only` leaves entries for one choice of the dtype variables.  Where it does not stand alone it includes what
+        `beside` gives."""
+        mine = copy(self)
+        mine.standalone = standalone
+        return CFamily.render(mine, kernel, only)
+
+    def beside(self, source: str) -> dict[str, str]:
+        """The files of the library that a source includes, and those that they include, by name."""
+        found: dict[str, str] = {}
+        for line in source.splitlines():
+            if line.startswith('#include "'):
+                name = line.split('"')[1]
+                found |= {name: self.library_file(name), **self.beside(self.library_file(name))}
+        return found
+
+    def library_file(self, name: str) -> str:
+        """A file of the library, whole."""
+        if name != FUNCTIONS_FILE:
+            return (self.template_folder() / "library" / name).read_text()
+        known = functions(self.template_folder(), sorted(library(self.template_folder())))
+        return "\n".join([FUNCTIONS_HEAD, *known.values()])
+
+    def included(self, render: Render, units: list[Unit | RowUnit], views: list[dict[str, Any]]) -> list[str]:
+        """What a source has of the library: lines that include it, or its text with those functions alone that are called."""
+        code: list[str] = []
+        for u, v in zip(units, views, strict=True):
+            if isinstance(u, Unit):
+                code += [*v["lines"], *(o.value for o in u.outputs), *v["arguments"]]
+            else:
+                code += [*v["opening"], *(line for lines in v["phases"] for line in lines)]
+        used = functions(self.template_folder(), called("\n".join(code), self.comment))
+        parts = [f"kgen_{kind}.cuh" for kind, of in (("maps", Unit), ("rows", RowUnit)) if any(isinstance(u, of) for u in units)]
+        if not self.standalone:
+            return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
+        texts = [self.library_file("kgen_numbers.cuh"), "\n".join(used.values()), *map(self.library_file, parts)]
+        return [inlined(text) for text in texts if text]
+
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> Any:
         context = {**vars(page)}
-        self.extend(render, units, context)
-        return SimpleNamespace(**context)
-
-    def extend(self, render: Render, units: list[Unit | RowUnit], context: dict[str, Any]) -> None:
-        context["units"] = self.views(render, units, context)
-        maps = [u for u in units if isinstance(u, Unit)]
-        body = "\n".join([*(line for u in maps for line in self.printed(u.lines)), *(o.value for u in maps for o in u.outputs)])
-        views = []
-        for u, v, p in zip(units, context["units"], render.passes, strict=True):
-            views.append(self.launch_view(render, u, v, p.scalars, context) if isinstance(u, Unit) else v)
-        context["units"] = views
-        rows = [v for v in views if v["over_rows"]]
-        calls = "\n".join(call for v in views if not v["over_rows"] for call in v["arguments"])
-        calls += "\n".join(line for v in rows for line in (*v["opening"], *(line for lines in v["phases"] for line in lines)))
-        made = function_sources(self.template_folder(), f"{body}\n{calls}")
-        half = {"f16", "bf16"} & context["dtypes"]
-        doubles = bool(half) and (self.doubles(render) or any(_stored(s) for p in render.passes for s in p.scalars))
-        casts = "to<" in body + calls
-        context["round_odd"] = made.pop("round_odd", "")
-        if casts and half or doubles and "bf16" in half:
-            context["round_odd"] = (self.template_folder() / "functions" / "round_odd.cu").read_text()
-        context.update(doubles=doubles, casts=casts, function_sources=list(made.values()), functions=list(made))
-        numbers = "\n".join(text for u in views for text in (*u["rounded"].values(), *u["launch"].split("\n")))
-        host = function_sources(resource("templates") / "cpp", numbers)
-        context.update(host_functions=list(host.values()), host_code="\n".join([numbers, *host.values()]))
+        context["units"] = views = self.views(render, units, context)
+        for u, v, p in zip(units, views, render.passes, strict=True):
+            if isinstance(u, Unit):
+                self.launch_view(render, u, v, p.scalars, context)
+        self.share_room(views)
+        for v in views:
+            if v["over_rows"]:
+                self.pass_view(v)
+        numbers = "\n".join(text for v in views for text in v["rounded"].values())
+        host = functions(resource("templates") / "cpp", called(numbers, self.comment))
+        about = "NVRTC builds the same text without the host's parts and without any header."
         context.update(
-            maps=bool(maps), over_rows=bool(rows), clusters=any(v["clusters"] for v in rows), gathers=any(v["gathers"] for v in rows),
-            slot=self.share_room(views), rides=any("template ride<" in line for v in rows for lines in v["phases"] for line in lines),
-            readings=max((v["reductions"] for v in rows), default=0),
+            library=self.included(render, units, views), host_functions=list(host.values()), over_rows=any(v["over_rows"] for v in views),
+            about=about if self.standalone else "The files that it includes lie beside it.",
         )  # fmt: skip
-        stored = " ".join(t.type for u in units for t in (*u.inputs, *u.outputs, *(g.tensor for g in getattr(u, "gathers", ()))))
-        code = "\n".join([body, calls, stored, *made.values(), *(s.type for u in units for s in u.scalars)])
-        used = set(re.findall(r"\w+", re.sub("//.*", "", code)))
-        context["integers"] = {name: of for name, of in self.integers.items() if name in used | {"i64", "u64"}}
+        return SimpleNamespace(**context)
 
     # ------------------------------------------------------------------ passes over rows
 
@@ -228,17 +262,24 @@ class Cuda(CFamily):
         return found, pointers
 
     @staticmethod
-    def share_room(views: list[dict[str, Any]]) -> int:
-        """Give all passes over rows of a source the room for results that the largest needs, in words: they share one walk.  Say how many
-        rows side by side, and whether a cluster, the written host part may give such results the memory for."""
+    def share_room(views: list[dict[str, Any]]) -> None:
+        """Give all passes over rows of a source the room for results that the largest needs, in words: they share one workspace."""
         rows = [v for v in views if v.get("over_rows")]
         most = max((v["words"] for v in rows), default=0)
         for v in rows:
             v["words"] = most
-            room = (most, v["reductions"])
-            v["side"] = next((side for side in (32, 16, 8, 4) if declared(side * 8, 8, True, False, *room) <= MAX_STATIC), 0)
-            v["clustered"] = v["clusters"] and declared(256, 256, False, True, *room) <= MAX_STATIC
-        return most
+
+    def pass_view(self, v: dict[str, Any]) -> None:
+        """What the host's part says of a pass over rows to the library: its `Pass`, and what the numbers there are."""
+        vec = f"16 / {v['width']}"
+        reads, held = v["reductions"], v["held"] if v["clusters"] else "0"
+        if not reads and not v["stores"]:
+            vec, v["wide"] = "1", 0
+        v["pass_about"] = "operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits"
+        v["pass"] = ", ".join([
+            str(len(v["operand_names"])), str(v["gather_count"]), str(v["main"]), vec, str(v["wide"]), str(reads), str(v["stores"]).lower(),
+            str(v["words"]), held, str(v["splits"]).lower(),
+        ])  # fmt: skip
 
     @staticmethod
     def words(unit: RowUnit) -> int:
@@ -294,7 +335,7 @@ class Cuda(CFamily):
         reading = 0
         reductions = sum(1 for c in unit.codes if c.accumulators)
         if reductions <= 16 and any(o.kept for *_, o in operands):
-            opening.insert(0, "walk.start();")
+            opening.insert(0, f"walk.template start<{reductions}>();")
         for k, c in enumerate(unit.codes):
             later = frozenset[str]().union(*(x.uses for x in unit.codes[k + 1 :]))
             if not c.element:
@@ -380,14 +421,8 @@ class Cuda(CFamily):
         computed = [(replace(s, type=kind), rounded[s.name] if "saturate" in rounded[s.name] else f"{kind}({s.text})")
                     for s, kind, _ in scalars if not plain[s.name]]  # fmt: skip
         passed = [s.name if not plain[s.name] else rounded[s.name] if kind == s.type else s.text for s, kind, _ in scalars]
-        chosen = "".join(f"{v}, " for v in unit.variables)
         pointers = [gathers[name].tensor.name if name in gathers else pointer for name, pointer, _, o in operands if o.role != "index"]
-        given = [
-            f"{unit.name}_kernel<{chosen}Chosen>",
-            "plan, MAIN, vec, blocks, threads, cluster, shared, work, stream",
-            *pointers,
-            *passed,
-        ]
+        given = ["pass()", "rank", "outer", "size", "operands", "stream", "kernel", *pointers, *passed]
         index_stride = {name: names.fresh(f"{name}_stride") for name, pointer, _, o in operands if o.role == "index"}
         index_strides = []
         for name, _, _, o in operands:
@@ -423,7 +458,7 @@ class Cuda(CFamily):
             "host_operands": host_operands, "index_strides": index_strides, "main": main, "gather_count": max(1, len(gathers)),
             "wide": sum(1 << k for k in inside), "held": " + ".join(held) or "0", "splits": not (rereads and stores),
             "width": self.widest_of([(o.dtype, type_name) for _, _, type_name, o in moving]) if moving else "4",
-            "launch": self.indented(wrapped("return launch_rows<Chosen>", given, ";", 110), 8),
+            "launch": self.indented(wrapped("return run_rows", given, ";", 120), 4),
         }  # fmt: skip
 
     @staticmethod
@@ -472,7 +507,7 @@ class Cuda(CFamily):
         fields += [f"{a.type} {a.name}_count = 0;" for a in riders if a.kind == "offsum"]
         made = [f"struct {kind} {{", *(f"    {f}" for f in sorted(fields, key=self.rides_in(riders))), ""]
         made += [f"    {line}" for line in (self.methods(kind, c, adds, riders) if riders else self.adding(kind, adds, follows))] + ["};"]
-        call = "ride" if riders else "reduce"
+        call = "online" if riders else "reduce"
         made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
         made += [f"    {line}" for line in self.printed(c.lines)]
         made.append(f"    return {kind}{{{', '.join(given)}}};")
@@ -526,12 +561,12 @@ class Cuda(CFamily):
             return [f"__device__ void {head} {{{note}", *(f"    {line}" for line in lines), "}"]
 
         return [
-            *method(f"meet(const {kind}& more)", adds, "  // all but the sums about a maximum"),
-            *method(f"rise(const {kind}& top)", [*rises, *taken], "  // those sums about another's maximum, and all else from there"),
-            *method(f"gather(const {kind}& more)", gathered, "  // the sums of a part with the same maximum"),
+            *method(f"merge_peaks(const {kind}& more)", adds, "  // all but the sums about a maximum"),
+            *method(f"rescale(const {kind}& top)", [*rises, *taken], "  // those sums about another's maximum, and all else from there"),
+            *method(f"merge_sums(const {kind}& more)", gathered, "  // the sums of a part with the same maximum"),
             *method(
                 f"add(const {kind}& more)",
-                [f"{kind} top = *this, other = more;", "top.meet(more);", "rise(top);", "other.rise(top);", "gather(other);"],
+                [f"{kind} top = *this, other = more;", "top.merge_peaks(more);", "rescale(top);", "other.rescale(top);", "merge_sums(other);"],
             ),
         ]
 
@@ -592,7 +627,8 @@ class Cuda(CFamily):
         ]
         index_strides = [(names.fresh(f"{x.name}_stride"), x.name, u["rank_of"][x.name]) for x in unit.indices]
         strides.update((x, stride) for stride, x, _ in index_strides)
-        launch = wrapped("return launch", ["kernel, plan, vec, stream", *(t.name for t in memory), *passed], ";", 110)
+        given_all = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in memory), *passed]
+        launch = wrapped(f"return run_map<16 / {self.widest(unit)}, {splat}>", given_all, ";", 120)
         host = set(re.findall(r"\w+", " ".join([*passed, *(f"{kind[s.name]} {s.text}" for s, _ in u["computed"])])))
         host |= {t.type for t in memory}
         chosen = "".join(f"{v}, " for v in unit.variables)
@@ -611,7 +647,7 @@ class Cuda(CFamily):
             run_head=wrapped(f"cudaError_t {run}", params({}), " {"), entries=entries,
             computed=[(replace(s, type=kind[s.name]), v if "saturate" in v else f"{kind[s.name]}({s.text})") for s, v in given_values],
             host_operands=[(t.name, strides[t.name], t.type, t in memory) for t in u["operands"]], index_strides=index_strides,
-            width=self.widest(unit), launch=self.indented(launch, 8), chosen=chosen,
+            launch=self.indented(launch, 4), chosen=chosen,
             host_aliases={a: of for a, of in u["aliases"].items() if a in host},
             kernel_aliases={a: of for a, of in u["aliases"].items() if a in device},
         )  # fmt: skip

@@ -1,9 +1,11 @@
-"""The shared memory that kernels of templates/cuda/rows.cu.jinja declare themselves: `parts`, for each reading's result, and `barriers`."""
+"""The shared memory that kernels of kgen_rows.cuh declare themselves: `parts`, for each reading's result, and `barriers`."""
 
 from __future__ import annotations
 
 #: Bytes that a kernel may declare.
 MAX_STATIC = 48 * 1024
+#: Those of a cluster's barriers.
+BARRIERS = 128
 
 
 def declared(threads: int, team: int, across: bool, cluster: bool, words: int, readings: int) -> int:
@@ -13,8 +15,8 @@ def declared(threads: int, team: int, across: bool, cluster: bool, words: int, r
         slots = threads if across else max(2, 1 << (threads // 32 - 1).bit_length())
         size += max(slots * words, min(2 * slots * words, 4096))
     if cluster:
-        size += 16 * (threads // 32) * words + 2
-    return 4 * size * readings
+        size += 16 * (threads // 32) * words
+    return 4 * size * readings + (BARRIERS if cluster else 0)
 
 
 __all__ = ["MAX_STATIC", "declared"]

@@ -83,6 +83,7 @@ class RowPlan:
     segments: int
     span: int
     misaligned: int
+    slot: int  # 32-bit words of work for a segment's result
     row_sizes: tuple[int, ...]
     sizes: tuple[int, ...]
     row_strides: tuple[tuple[int, ...], ...]
@@ -199,7 +200,7 @@ def plan(
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * reductions + stores)]
         work = 4 * words * rows * (segments + reductions)
     made = RowPlan(
-        tuple(steps), rows, n, segments, span, misaligned, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
+        tuple(steps), rows, n, segments, span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
     )  # fmt: skip
     verify_rows(made, operands, team.static(words, reductions), limits, reductions, stores, splits)
     return made
@@ -329,7 +330,7 @@ def layout_type(row_rank: int, rank: int, operands: int, gathers: int, index64: 
     """The kernel's `Rows<RR, RI, K, G, Index>`."""
     index = ctypes.c_uint64 if index64 else ctypes.c_uint32
     fields = [
-        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index), ("row_size", index * row_rank),
+        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index), ("slot", index), ("row_size", index * row_rank),
         ("size", index * rank), ("row_stride", index * row_rank * operands), ("stride", index * rank * operands),
         ("gather_size", ctypes.c_int64 * gathers), ("gather_stride", ctypes.c_int64 * gathers), ("work", ctypes.c_void_p),
     ]  # fmt: skip
@@ -340,13 +341,8 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
     """The kernel's layout argument; `gathers` are (size, stride) along the dim of each, `work` the address of the workspace."""
     walk = planned.steps[0][0]
     made = layout_type(walk.row_rank, walk.rank, walk.operands, walk.gathers, walk.index64)()
-    made.rows, made.n, made.segments, made.span, made.misaligned = (
-        planned.rows,
-        planned.n,
-        planned.segments,
-        planned.span,
-        planned.misaligned,
-    )
+    for name in ("rows", "n", "segments", "span", "misaligned", "slot"):
+        setattr(made, name, getattr(planned, name))
     made.row_size[:], made.size[:] = planned.row_sizes, planned.sizes
     for to, strides in ((made.row_stride, planned.row_strides), (made.stride, planned.strides)):
         for row, values in zip(to, strides, strict=True):

@@ -1,9 +1,47 @@
+// Maps: kernels that compute each element by itself, and what launches them.
+#pragma once
+#include "kgen_numbers.cuh"
+
+template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
+    if constexpr (SPLAT == 0) {
+        return *reinterpret_cast<const Vector<T, LANES>*>(p);
+    } else {
+        Vector<T, LANES> v;
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) v.at[k] = *p;
+        return v;
+    }
+}
+template <int LANES, typename T> __device__ inline void store(T* p, const Vector<T, LANES>& v) {
+    *reinterpret_cast<Vector<T, LANES>*>(p) = v;
+}
+
+// The dims of K operands, merged, outermost first.
+template <int RANK, int K, typename Index> struct Layout {
+    Index n, size[RANK], stride[K][RANK];
+
+    // Where element i lies in each operand.
+    __device__ void locate(Index i, Index (&at)[K]) const {
+        #pragma unroll
+        for (int k = 0; k < K; k++) at[k] = 0;
+        #pragma unroll
+        for (int d = RANK - 1; d >= 0; d--) {
+            Index outer = d > 0 ? i / size[d] : 0, inner = i - outer * size[d];
+            #pragma unroll
+            for (int k = 0; k < K; k++) at[k] += inner * stride[k][d];
+            i = outer;
+        }
+    }
+    __device__ Index step(int k) const { return stride[k][RANK - 1]; }
+};
+
+#ifndef __CUDACC_RTC__
+// The host's part: merge the dims, choose the variant, launch. NVRTC's callers do this for themselves.
+namespace {
+namespace host {
+
 struct Operand { const void* pointer; const i64* stride; int bytes; };  // no bytes: an index, which has no memory
 
-%% if "wider" in (units | join("", attribute="width"))
-constexpr int wider(int a, int b) { return a > b ? a : b; }
-
-%% endif
 // All elements of K operands (the last is written) in one order: dims merged, the last one innermost. Rank at most 64.
 template <int K> struct Plan {
     int rank = 0, vec = 1;
@@ -73,44 +111,32 @@ cudaError_t launch(void (*kernel)(Layout<RANK, K, Index>, P...), const Plan<K>& 
     return cudaGetLastError();
 }
 
-%% for u in units if not u.over_rows
-%% if u.typename
-template <{{ u.typename }}>
-%% endif
-{{ u.run_head }}
-%% for alias, of in u.host_aliases.items()
-    using {{ alias }} = compute<{{ of | join(", ") }}>;
-%% endfor
-%% for s, value in u.computed
-    const {{ s.type }} {{ s.name }} = {{ value }};{{ "  // " ~ s.note if s.note else "" }}
-%% endfor
-%% for stride, _, rank in u.index_strides
-    i64 {{ stride }}[64] = {};
-    if (rank >= {{ rank }} && rank <= 64) {{ stride }}[rank - {{ rank }}] = 1;
-%% endfor
-    constexpr int VEC = 16 / {{ u.width }};
-    constexpr u64 SPLAT = {{ u.splat }};  // the operands that lack the last dim; other cases of inner stride 0 go one by one
-    const Operand operands[] = {
-%% for pointer, stride, type, memory in u.host_operands
-        {{ "{" ~ (pointer if memory else "nullptr") }}, {{ stride }}, {{ "int(sizeof(" ~ type ~ "))" if memory else "0" }}},
-%% endfor
-    };
-    const Plan<{{ u.operand_names | length }}> plan(rank, size, operands, VEC);
-    const auto run = [&](auto kernel, int vec) {
-        {{ u.launch }}
-    };
+template <int RANK_, int VEC_, typename Index_, u64 SPLAT_> struct Variant {
+    static constexpr int RANK = RANK_, VEC = VEC_;
+    static constexpr u64 SPLAT = SPLAT_;
+    using Index = Index_;
+};
+
+// Launch a map; `kernel(variant)` gives the kernel for a variant, SPLAT has the operands that lack the last dim: other cases of inner
+// stride 0 go one by one. cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
+template <int VEC, u64 SPLAT, int K, typename Kernel, typename... A>
+cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cudaStream_t stream, Kernel kernel, A... arguments) {
+    const Plan<K> plan(rank, size, operands, VEC);
+    const auto run = [&](auto variant, int vec) { return launch(kernel(variant), plan, vec, stream, arguments...); };
     if (plan.n == 0) return cudaSuccess;
     if (plan.vec == VEC && plan.splat == SPLAT && plan.rank <= 4) {
-        if (plan.wide && plan.rank == 1) return run({{ u.kernel }}<{{ u.chosen }}1, VEC, u64, SPLAT>, VEC);
-        if (plan.wide) return run({{ u.kernel }}<{{ u.chosen }}4, VEC, u64, SPLAT>, VEC);
-        if (plan.rank == 1) return run({{ u.kernel }}<{{ u.chosen }}1, VEC, unsigned, SPLAT>, VEC);
-        if (plan.rank == 2) return run({{ u.kernel }}<{{ u.chosen }}2, VEC, unsigned, SPLAT>, VEC);
-        return run({{ u.kernel }}<{{ u.chosen }}4, VEC, unsigned, SPLAT>, VEC);
+        if (plan.wide && plan.rank == 1) return run(Variant<1, VEC, u64, SPLAT>(), VEC);
+        if (plan.wide) return run(Variant<4, VEC, u64, SPLAT>(), VEC);
+        if (plan.rank == 1) return run(Variant<1, VEC, unsigned, SPLAT>(), VEC);
+        if (plan.rank == 2) return run(Variant<2, VEC, unsigned, SPLAT>(), VEC);
+        return run(Variant<4, VEC, unsigned, SPLAT>(), VEC);
     }
     if (plan.rank > 8) return cudaErrorInvalidValue;
-    if (plan.wide) return run({{ u.kernel }}<{{ u.chosen }}8, 1, u64, 0>, 1);
-    if (plan.rank <= 2) return run({{ u.kernel }}<{{ u.chosen }}2, 1, unsigned, 0>, 1);
-    return run({{ u.kernel }}<{{ u.chosen }}8, 1, unsigned, 0>, 1);
+    if (plan.wide) return run(Variant<8, 1, u64, 0>(), 1);
+    if (plan.rank <= 2) return run(Variant<2, 1, unsigned, 0>(), 1);
+    return run(Variant<8, 1, unsigned, 0>(), 1);
 }
 
-%% endfor
+}  // namespace host
+}  // namespace
+#endif
