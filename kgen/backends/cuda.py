@@ -25,6 +25,7 @@ from kgen.types import DTYPES, ELLIPSIS, INT, Dims
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
 FUNCTIONS_FILE = "kgen_functions.cuh"
+NUMBERS = ("kgen_numbers.cuh",)
 FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
 #pragma once
 #include "kgen_numbers.cuh"
@@ -216,7 +217,9 @@ class Cuda(CFamily):
         parts = [f"kgen_{kind}.cuh" for kind, of in (("maps", Unit), ("rows", RowUnit)) if any(isinstance(u, of) for u in units)]
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
-        texts = [self.library_file("kgen_numbers.cuh"), "\n".join(used.values()), *map(self.library_file, parts)]
+        texts = [self.library_file("kgen_numbers.cuh"), "\n".join(used.values())]
+        for name in parts:
+            texts += [text for f, text in {**self.beside(self.library_file(name)), name: self.library_file(name)}.items() if f not in NUMBERS]
         return [inlined(text) for text in texts if text]
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> Any:

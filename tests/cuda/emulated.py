@@ -17,6 +17,7 @@ from kgen import check, syntax
 from kgen.runtime import arguments, nvrtc
 
 SHIM = r"""
+#define __CUDACC_RTC__  // the host's parts are not here
 #include <ucontext.h>
 #include <cmath>
 #include <cstdlib>
@@ -65,6 +66,10 @@ static void copy_now() {
     for (Copy c : fibers[threadIdx.x].copies) memcpy(row_memory + c.to, c.from, 16);
     fibers[threadIdx.x].copies.clear();
 }
+static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+float __double2float_rz(double);  // of the 16-bit floats, which are not here
+float __ll2float_rz(long long);
+long long __float2ll_rz(float);
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
@@ -152,7 +157,7 @@ class Emulated(nvrtc.Launcher):
         self.run.function = self.function  # type: ignore[method-assign]
         bound = [arguments.bind(self.kernel, args, {}, None) for args in calls]
         self.expressions = list(dict.fromkeys(e for call in bound for e in nvrtc.expressions(self.kernel, call, "sm_80")))
-        source = self.run.source.partition("#ifndef __CUDACC_RTC__")[0]
+        source = self.run.source
         for pattern, made in ASM:
             source = re.sub(pattern, made, source, flags=re.S)
         entries = [

@@ -130,7 +130,7 @@ def nvcc(path: Path, *flags: str) -> str:
 
 def fewer_variants(text: str) -> str:
     """The host part with two variants a binding: ptxas takes most of the time, and the others differ in numbers only."""
-    text = re.sub(r" *if \((error == cudaSuccess|vectors <= 128|vectors <= 2048)\).* run\(Way.*\n", "", text)
+    text = re.sub(r" *if \((error == cudaSuccess\) error = run_steps|vectors <= (128|2048)\) return run\(Way).*\n", "", text)
     text = re.sub(r"return run\(Way<(Cluster|Strided)>.*;", "return cudaErrorInvalidValue;", text)
     return re.sub(r".*(if \(plan\.wide|if \(plan\.rank (== 2|<= 2)\)|4, VEC, unsigned).*\n", "", text)
 
@@ -300,6 +300,10 @@ enum { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
 static int cudaGetLastError() { return 0; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+float __double2float_rz(double);  // of the 16-bit floats, which are not here
+float __ll2float_rz(long long);
+long long __float2ll_rz(float);
 """
 
 

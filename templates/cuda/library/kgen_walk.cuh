@@ -1,0 +1,588 @@
+// Walks over rows, for kernels that reduce.
+#pragma once
+#include "kgen_numbers.cuh"
+
+// Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
+// A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row.
+template <int RR, int RI, int K, int G, typename Index> struct Rows {
+    Index rows, n, segments, span, misaligned, slot;
+    Index row_size[RR], size[RI], row_stride[K][RR], stride[K][RI];
+    i64 gather_size[G], gather_stride[G];
+    unsigned* work;
+};
+
+// The 32-bit words of a value, as they go from thread to thread.
+template <typename P> struct Words {
+    static constexpr int COUNT = (sizeof(P) + 3) / 4;
+    unsigned at[COUNT];
+
+    Words() = default;
+    __device__ explicit Words(const P& p) {
+        at[COUNT - 1] = 0;
+        memcpy(at, &p, sizeof(P));
+    }
+    __device__ operator P() const {
+        P p;
+        memcpy(&p, at, sizeof(P));
+        return p;
+    }
+};
+
+// How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
+// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
+// is read and written in whole vectors, from where operand MAIN is aligned. A row of one segment may stay on the chip between
+// readings: KEEP is 1 for registers, 2 for shared memory. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
+// The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone.
+template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index>
+struct Walk {
+    static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM;
+    using Layout = Rows<RR, RI, K, G, Index>;
+    using Place = Index;  // of an element in a row
+    static constexpr Place LAST = Place(-1);
+    // How many of the elements outside of a row's whole vectors a thread takes at most.
+    static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
+
+    const Layout& rows;
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
+    unsigned lane, size, turn = 0, kept = 0, again;
+    bool inside;
+
+    __device__ explicit Walk(const Layout& rows) : rows(rows) {
+        const unsigned team = TEAM == 0 ? 0 : ACROSS ? threadIdx.x % TEAMS : threadIdx.x / TEAM;
+        lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / TEAMS : threadIdx.x % TEAM;
+        size = TEAM == 0 ? threads() : TEAM;
+        Index block = blockIdx.x;
+        if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
+            segment = block % rows.segments;
+            block /= rows.segments;
+        }
+        row = block * TEAMS + team;
+        inside = row < rows.rows;
+        if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
+        #pragma unroll
+        for (int k = 0; k < K; k++) at_row[k] = 0;
+        Index i = row;
+        #pragma unroll (RR > 3 ? 1 : RR)
+        for (int d = RR - 1; d >= 0; d--) {
+            const Index outer = d > 0 ? i / rows.row_size[d] : 0, inner = i - outer * rows.row_size[d];
+            #pragma unroll
+            for (int k = 0; k < K; k++) at_row[k] += inner * rows.row_stride[k][d];
+            i = outer;
+        }
+        const Index n = inside ? rows.n : 0;
+        if constexpr (EDGES) {
+            head = (VEC - (rows.misaligned + at_row[MAIN]) % VEC) % VEC;
+            if (head > n) head = n;
+        }
+        vectors = (n - head) / VEC;
+        edges = n - vectors * VEC;
+        asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
+        again *= 0x3210;
+    }
+
+    // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
+    template <int READINGS> __device__ void start() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        if constexpr (CLUSTER) {
+            if (threadIdx.x == 0) {
+                for (int k = 0; k < READINGS; k++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k)) : "memory");
+                asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            }
+            asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        }
+#endif
+    }
+    __device__ static unsigned threads() { return TEAM == 0 ? blockDim.x : THREADS; }
+    // The step after which a launch ends.
+    __device__ static constexpr bool stops(int step) { return STEP == step; }
+    // One thread for each row.
+    __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
+    template <int O, typename T> __device__ T* at(T* p) const { return p + at_row[O]; }
+    template <int O> __device__ i64 row_index() const { return i64(at_row[O]); }
+    // The element of a row at `place` along the dim of gather g; 0 outside, where nothing is read.
+    template <int O, typename T> __device__ T gathered(const T* p, int g, i64 place) const {
+        return place >= 0 && place < rows.gather_size[g] ? p[at_row[O] + place * rows.gather_stride[g]] : T();
+    }
+
+    // VEC neighbours of a row, from the first on.
+    struct Chunk {
+        Index first;
+        bool some;
+    };
+    __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
+        const Index c = base + lane + v * size;
+        return {c * VEC + head, full || c < end};
+    }
+    // Whether this thread has all its VECTORS vectors from `base` on: then no branch stands between them.
+    __device__ bool full(Index base, Index end) const { return base + lane + (VECTORS - 1) * size < end; }
+    // The elements before a row's first whole vector and behind its last: this thread's j-th, and whether it has one.
+    __device__ bool has_loose(int j) const { return segment == 0 && lane + j * size < edges; }
+    __device__ Index loose(int j) const {
+        const Index e = lane + j * size;
+        return e < head ? e : e + vectors * VEC;
+    }
+    // Where element i of a row lies in operand k.
+    __device__ Index offset(int k, Index i) const {
+        if (RI == 1 && (WIDE >> k & 1)) return i;
+        Index at = 0;
+        #pragma unroll (RI > 3 ? 1 : RI)  // many dims are rare, and divisions long
+        for (int d = RI - 1; d >= 0; d--) {
+            const Index outer = d > 0 ? i / rows.size[d] : 0;
+            at += (i - outer * rows.size[d]) * rows.stride[k][d];
+            i = outer;
+        }
+        return at;
+    }
+    template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
+        const Index from = offset(O, c.first), step = (WIDE >> O & 1) ? 1 : rows.stride[O][RI - 1];
+        if constexpr (WIDE >> O & 1) {
+            return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+        } else {
+            Vector<T, VEC> v;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) v.at[k] = p[Index(from + k * step)];
+            return v;
+        }
+    }
+
+    // What is read of an operand along the row: kept on the chip, or read each time.
+    template <int O, typename T, bool KEPT> struct Input {
+        static constexpr int HELD = KEPT ? KEEP : 0;
+        static constexpr unsigned BYTES = VEC * sizeof(T);
+        const T* p;
+        unsigned shared = 0;
+        Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
+        T held_loose[HELD > 0 && LOOSE > 0 ? LOOSE : 1];
+
+        __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
+            if constexpr (HELD > 0) {
+                shared = walk.kept;
+                walk.kept += HELD == 2 ? walk.threads() * VECTORS * BYTES : 0;
+                const Index base = walk.segment * walk.rows.span, end = walk.end_of(walk.segment);
+                if (walk.full(base, end)) hold(walk, base, end, true);
+                else hold(walk, base, end, false);
+                #pragma unroll
+                for (int j = 0; j < LOOSE; j++) {
+                    if (walk.has_loose(j)) held_loose[j] = p[walk.offset(O, walk.loose(j))];
+                }
+            }
+        }
+        __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
+            #pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                const Chunk c = walk.chunk(base, end, v, full);
+                if (!c.some) continue;
+                if constexpr (HELD == 1) {
+                    held[v] = walk.template load<O>(p, c);
+                } else {
+                    if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
+                        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
+                                     "l"(p + walk.offset(O, c.first)) : "memory");
+                    } else {
+                        *walk.template place<T>(shared, v) = walk.template load<O>(p, c);
+                    }
+                }
+            }
+        }
+        // The v-th vector of this thread: fetched from memory some time before it is used, or taken from where it is held.
+        __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
+            if constexpr (HELD == 0) now[v] = walk.template load<O>(p, c);
+        }
+        __device__ void take(const Walk& walk, int v, int k) {
+            if constexpr (HELD == 1) {
+                if constexpr (VECTORS * VEC > 16) renew(walk, v);
+                now[k] = held[v];
+            }
+            if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
+        }
+        __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ T one_loose(const Walk& walk, int j) const {
+            if constexpr (HELD > 0) return held_loose[j];
+            else return p[walk.offset(O, walk.loose(j))];
+        }
+        // The same bits, but the compiler does not know: it computes from them anew, and keeps nothing else from reading to reading.
+        __device__ void renew(const Walk& walk, int v) {
+            Words<Vector<T, VEC>> words(held[v]);
+            #pragma unroll
+            for (unsigned& word : words.at) asm volatile("prmt.b32 %0, %0, 0, %1;" : "+r"(word) : "r"(walk.again));
+            held[v] = words;
+        }
+        __device__ void put(const Walk&, const Chunk&, int) {}
+        __device__ void put_loose(const Walk&, int) {}
+    };
+    // What is written of an operand along the row.
+    template <int O, typename T> struct Output {
+        T* p;
+        Vector<T, VEC> now[VECTORS];
+        T now_loose;
+
+        __device__ void fetch(const Walk&, const Chunk&, int) {}
+        __device__ void take(const Walk&, int, int) {}
+        __device__ T& one(int v, int k) { return now[v].at[k]; }
+        __device__ T& one_loose(const Walk&, int) { return now_loose; }
+        __device__ void put(const Walk& walk, const Chunk& c, int v) {
+            const Index from = walk.offset(O, c.first), step = (WIDE >> O & 1) ? 1 : walk.rows.stride[O][RI - 1];
+            if constexpr (WIDE >> O & 1) {
+                *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
+            } else {
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) p[Index(from + k * step)] = now[v].at[k];
+            }
+        }
+        __device__ void put_loose(const Walk& walk, int j) { p[walk.offset(O, walk.loose(j))] = now_loose; }
+    };
+    // An element's position along a dim.
+    template <int O> struct Position {
+        struct { i64 at[VEC]; } now[VECTORS];
+
+        __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
+            const Index from = walk.at_row[O] + walk.offset(O, c.first), step = walk.rows.stride[O][RI - 1];
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) now[v].at[k] = i64(Index(from + k * step));
+        }
+        __device__ void take(const Walk&, int, int) {}
+        __device__ i64 one(int v, int k) const { return now[v].at[k]; }
+        __device__ i64 one_loose(const Walk& walk, int j) const { return i64(walk.at_row[O] + walk.offset(O, walk.loose(j))); }
+        __device__ void put(const Walk&, const Chunk&, int) {}
+        __device__ void put_loose(const Walk&, int) {}
+    };
+    template <int O, typename T> __device__ Input<O, T, true> keep(const T* p) { return {*this, p}; }
+    template <int O, typename T> __device__ Input<O, T, false> input(const T* p) { return {*this, p}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}, {}}; }
+    template <int O> __device__ Position<O> position() const { return {}; }
+
+    __device__ Index end_of(Index s) const {
+        const Index end = (s + 1) * rows.span;
+        return (SEGMENTS || CLUSTER) && s + 1 < rows.segments && end < vectors ? end : vectors;
+    }
+    __device__ static unsigned memory() {
+        extern __shared__ __align__(16) unsigned char row_memory[];
+        return unsigned(__cvta_generic_to_shared(row_memory));
+    }
+    __device__ static unsigned address(unsigned shared, int v, unsigned bytes) {
+        return memory() + shared + (v * threads() + threadIdx.x) * bytes;
+    }
+    template <typename T> __device__ static Vector<T, VEC>* place(unsigned shared, int v) {
+        extern __shared__ __align__(16) unsigned char row_memory[];
+        return reinterpret_cast<Vector<T, VEC>*>(row_memory + shared) + v * threads() + threadIdx.x;
+    }
+
+    // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
+    template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
+        #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+        for (int g = 0; g < VECTORS; g += GROUP) {
+            #pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                const Chunk c = chunk(base, end, g + k, full);
+                if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
+            }
+            #pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                const Chunk c = chunk(base, end, g + k, full);
+                if (!c.some || g + k >= VECTORS) continue;
+                (in.take(*this, g + k, k), ...);
+                use(c, k);
+            }
+        }
+    }
+    // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
+    template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
+        Part part[VEC];
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
+        #pragma unroll
+        for (int apart = 1; apart < VEC; apart *= 2) {
+            #pragma unroll
+            for (int k = 0; k + apart < VEC; k += 2 * apart) join(part[k], part[k + apart]);
+        }
+        return part[0];
+    }
+    // Add a part whose elements come later in the row; for some that is simpler.
+    template <typename Part> __device__ static auto follow(Part& part, const Part& later, int) -> decltype(part.follow(later)) {
+        return part.follow(later);
+    }
+    template <typename Part> __device__ static void follow(Part& part, const Part& later, long) { part.add(later); }
+    // Reading R of a row: the results of f, combined.
+    template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            Part few;
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+                few.add(joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...));
+            }, in...);
+            part.add(few);
+        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+    }
+    // An online reading, whose sums are about a maximum that is found with them: f gives an element's part without these sums, `about` the sums alone, about the maximum
+    // of what this thread has seen.
+    template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+            for (int g = 0; g < VECTORS; g += GROUP) {
+                #pragma unroll
+                for (int k = 0; k < GROUP; k++) {
+                    const Chunk c = chunk(base, end, g + k, full);
+                    if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
+                }
+                Part top = part, few;
+                #pragma unroll
+                for (int k = 0; k < GROUP; k++) {
+                    if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
+                    (in.take(*this, g + k, k), ...);
+                    top.merge_peaks(joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...));
+                }
+                part.rescale(top);
+                #pragma unroll
+                for (int k = 0; k < GROUP; k++) {
+                    if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
+                    (in.take(*this, g + k, k), ...);
+                    few.merge_sums(joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...));
+                }
+                part.merge_sums(few);
+            }
+        }, [&](Part& part, int j) {
+            Part top = part;
+            top.merge_peaks(f(in.one_loose(*this, j)...));
+            part.rescale(top);
+            part.merge_sums(about(top, in.one_loose(*this, j)...));
+        });
+    }
+    template <typename Part, typename About> struct Sums {
+        const Part& top;
+        const About& about;
+        template <typename... X> __device__ Part operator()(X... x) const { return about(top, x...); }
+    };
+    template <typename Part> __device__ static constexpr auto rescales(int) -> decltype(&Part::rescale, true) { return true; }
+    template <typename Part> __device__ static constexpr bool rescales(long) { return false; }
+    // What `add` makes of VECTORS vectors a thread, from a first one up to an end, and `add_loose` of single elements, for the whole row.
+    template <int R, typename Part, typename Add, typename AddLoose> __device__ Part combine(Add add, AddLoose add_loose) {
+        if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");
+        const auto segment_part = [&](Index s) {
+            Part part;
+            const Index end = end_of(s);
+            Index base = s * rows.span;
+            do {
+                if (full(base, end)) add(part, base, end, true);
+                else add(part, base, end, false);
+                base += size * VECTORS;
+            } while (SEGMENTS && base < end);
+            if (s == 0) {
+                #pragma unroll
+                for (int j = 0; j < LOOSE; j++) {
+                    if (has_loose(j)) add_loose(part, j);
+                }
+            }
+            return CLUSTER ? part : team(part);
+        };
+        if constexpr (STEP > 2 * R + 1) {
+            return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
+        } else if constexpr (STEP == 2 * R) {
+            const Part part = segment_part(segment);
+            if (inside && lane == 0) save(rows.work + (u64(row) * rows.segments + segment) * Words<Part>::COUNT, part);
+            return part;
+        } else if constexpr (STEP == 2 * R + 1) {
+            const unsigned* parts = rows.work + u64(row) * rows.segments * Words<Part>::COUNT;
+            const Part part = all([&](Index s) { return load(parts + s * Words<Part>::COUNT, Part()); }, false);
+            if (leader()) save(done(R) + u64(row) * Words<Part>::COUNT, part);
+            return part;
+        } else if constexpr (SEGMENTS) {
+            return all(segment_part, true);
+        } else if constexpr (CLUSTER) {
+            return cluster<R>(segment_part(segment));
+        } else {
+            return segment_part(0);
+        }
+    }
+    // The last reading: f, which stores.
+    template <typename F, typename... In> __device__ void each(F f, In&... in) {
+        const Index last = SEGMENTS && STEP < 0 ? rows.segments : segment + 1;
+        for (Index s = segment; s < last; s++) {
+            const Index end = end_of(s);
+            Index base = s * rows.span;
+            do {
+                if (full(base, end)) store(base, end, true, f, in...);
+                else store(base, end, false, f, in...);
+                base += size * VECTORS;
+            } while (SEGMENTS && base < end);
+        }
+        #pragma unroll
+        for (int j = 0; j < LOOSE; j++) {
+            if (!has_loose(j)) continue;
+            f(in.one_loose(*this, j)...);
+            (in.put_loose(*this, j), ...);
+        }
+    }
+    template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
+        constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
+        read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
+            (in.put(*this, c, v), ...);
+        }, in...);
+    }
+
+    // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads.
+    template <typename Get> __device__ auto all(Get get, bool together) {
+        using Part = decltype(get(Index()));
+        if (together && rows.segments == 1) return get(0);
+        Part few, many, all;  // 16 at a time
+        unsigned count = 0;
+        for (Index s = together ? 0 : lane; s < rows.segments; s += together ? 1 : size) {
+            const Part part = get(s);
+            if (s % size != lane) continue;
+            few.add(part);
+            if (++count % 16 != 0) continue;
+            many.add(few);
+            few = Part();
+            if (count % 256 != 0) continue;
+            all.add(many);
+            many = Part();
+        }
+        many.add(few);
+        all.add(many);
+        return team(all);
+    }
+    // Where the rows' results of reading R are kept, behind those of the segments.
+    __device__ unsigned* done(int r) const {
+        return rows.work + u64(rows.rows) * (rows.segments + r) * rows.slot;
+    }
+    template <typename Part> __device__ static void save(unsigned* to, const Part& part) {
+        const Words<Part> words(part);
+        #pragma unroll
+        for (int k = 0; k < words.COUNT; k++) to[k] = words.at[k];
+    }
+    template <typename Part> __device__ static Part load(const unsigned* from, Part) {
+        Words<Part> words;
+        #pragma unroll
+        for (int k = 0; k < words.COUNT; k++) words.at[k] = from[k];
+        return words;
+    }
+    // The parts of LANES neighbouring threads as one, in each of them.
+    template <int LANES, typename Part> __device__ static Part added(Part part) {
+        #pragma unroll
+        for (int apart = 1; apart < LANES; apart *= 2) {
+            Words<Part> words(part);
+            #pragma unroll
+            for (unsigned& word : words.at) word = __shfl_xor_sync(~0u, word, apart);
+            part.add(words);
+        }
+        return part;
+    }
+    // The same; with sums about a maximum the maxima first, so that each thread's sums are moved once.
+    template <int LANES, typename Part> __device__ static Part warp(Part part) {
+        if constexpr (!rescales<Part>(0)) {
+            return added<LANES>(part);
+        } else {
+            Part top = part;
+            #pragma unroll
+            for (int apart = 1; apart < LANES; apart *= 2) {
+                Words<Part> words(top);
+                #pragma unroll
+                for (unsigned& word : words.at) word = __shfl_xor_sync(~0u, word, apart);
+                top.merge_peaks(words);
+            }
+            part.rescale(top);
+            #pragma unroll
+            for (int apart = 1; apart < LANES; apart *= 2) {
+                Words<Part> words(part);
+                #pragma unroll
+                for (unsigned& word : words.at) word = __shfl_xor_sync(~0u, word, apart);
+                part.merge_sums(words);
+            }
+            return part;
+        }
+    }
+    // The parts of a team's threads as one, in each of them.
+    template <typename Part> __device__ Part team(Part part) {
+        constexpr int WARPS = THREADS > 512 ? 32 : THREADS > 256 ? 16 : THREADS > 128 ? 8 : THREADS > 64 ? 4 : 2;
+        constexpr int COUNT = Words<Part>::COUNT, SLOTS = ACROSS ? THREADS : WARPS;
+        constexpr int TURNS = SLOTS * COUNT > 2048 ? 1 : 2;
+        if constexpr (TEAM == 1) {
+            return part;
+        } else if constexpr (!ACROSS && TEAM > 0 && TEAM <= 32) {
+            return warp<TEAM>(part);
+        } else {
+            __shared__ unsigned parts[TURNS][COUNT][SLOTS];
+            auto& mine = parts[turn % TURNS];
+            if constexpr (!ACROSS) part = warp<32>(part);
+            if (ACROSS || threadIdx.x % 32 == 0) {
+                const Words<Part> words(part);
+                #pragma unroll
+                for (int k = 0; k < COUNT; k++) mine[k][ACROSS ? threadIdx.x : threadIdx.x / 32] = words.at[k];
+            }
+            __syncthreads();
+            Words<Part> words;
+            Part whole;
+            if constexpr (ACROSS) {
+                #pragma unroll
+                for (int t = 0; t < TEAM; t++) {
+                    #pragma unroll
+                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * TEAMS + threadIdx.x % TEAMS];
+                    whole.add(words);
+                }
+            } else {
+                const unsigned t = threadIdx.x % WARPS;
+                if (t * 32 < size) {
+                    #pragma unroll
+                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t];
+                    whole = words;
+                }
+                whole = warp<WARPS>(whole);
+            }
+            if constexpr (TURNS == 1) __syncthreads();
+            turn++;
+            return whole;
+        }
+    }
+
+    __device__ static unsigned barrier(int k) {
+        __shared__ u64 barriers[16];  // a kernel with more readings has no clusters
+        return unsigned(__cvta_generic_to_shared(&barriers[k]));
+    }
+    // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
+    template <int R, typename Part> __device__ Part cluster(Part part) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        constexpr int COUNT = Words<Part>::COUNT;
+        __shared__ unsigned parts[16 * (THREADS / 32)][COUNT];
+        // Parts that are dear to add go through their block first.
+        constexpr bool WHOLE = rescales<Part>(0);
+        if constexpr (WHOLE) part = team(part);
+        else part = warp<32>(part);
+        if constexpr (R == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        const unsigned blocks = unsigned(rows.segments), warps = rescales<Part>(0) ? 1 : threads() / 32, here = barrier(R), t = threadIdx.x % 32;
+        if (threadIdx.x == 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
+        }
+        if (t < blocks && threadIdx.x / 32 < warps) {
+            const Words<Part> words(part);
+            unsigned there, its_barrier;
+            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) {
+                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32][k]));
+                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
+                asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                             :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
+            }
+        }
+        asm volatile("{\n"
+                     ".reg .pred done;\n"
+                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
+                     "@!done bra wait;\n"
+                     "}" :: "r"(here) : "memory");
+        Part whole;
+        for (unsigned s = t; s < blocks * warps; s += 32) {
+            Words<Part> words;
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s][k];
+            whole.add(words);
+        }
+        return warp<32>(whole);
+#else
+        return part;  // there are no clusters, so this does not run
+#endif
+    }
+};
