@@ -1,0 +1,77 @@
+"""Sources as `kgen compile` writes them: built by the line in their heads, beside their library and without kgen, and called from C."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import kgen
+from kgen.testing import checks
+from kgen.testing.bounds import Analysis
+from kgen.testing.checks import Report
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+    pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed"),
+]
+
+
+def built(name: str, folder: Path) -> ctypes.CDLL:
+    """The library that the written source of a spec says how to build, for bf16 alone."""
+    from click.testing import CliRunner
+
+    from kgen.cli.main import main
+
+    done = CliRunner().invoke(main, ["compile", name, "--target", "cuda", "--dtype", "bf16", "-o", str(folder)])
+    assert done.exit_code == 0, done.output
+    path = folder / name / f"{name}.cu"
+    line = re.search(r"^//     (nvcc .*)$", path.read_text(), re.M)
+    assert line
+    subprocess.run(line.group(1).split(), cwd=path.parent, check=True)
+    return ctypes.CDLL(str(path.with_suffix(".so")))
+
+
+def integers(values: list[int]) -> ctypes.Array:
+    return (ctypes.c_longlong * len(values))(*values)
+
+
+def shapes(rows: bool) -> list[tuple[torch.Tensor, int]]:
+    """Fifty tensors of random shapes and strides, and how many of their dims are a row's."""
+    draw, found = random.Random(5), []
+    for _ in range(50):
+        sizes = [draw.choice((1, 2, 3, 7, 16)) for _ in range(draw.randint(0, 2))]
+        last = draw.choice((1, 8, 33, 1024, 4096, 5000, 16_384, 40_000, 300_000) if rows else (1, 8, 33, 1000, 4096))
+        x = torch.randn(*sizes, last + draw.choice((0, 0, 3, 8)), device="cuda").to(torch.bfloat16)[..., :last]
+        found.append((x.transpose(-1, 0) if draw.random() < 0.3 and x.dim() > 1 and last < 5000 else x, 1))
+    return found
+
+
+def test_a_map_has_the_bits_of_the_runtimes(tmp_path: Path) -> None:
+    library, gelu = built("gelu", tmp_path), kgen.load("gelu")
+    for x, _ in shapes(False):
+        y = torch.empty_like(x)
+        size, step, to = integers([*x.shape]), integers([*x.stride()]), integers([*y.stride()])
+        assert library.gelu_bf16(x.dim(), size, ctypes.c_void_p(x.data_ptr()), step, ctypes.c_void_p(y.data_ptr()), to, None) == 0
+        torch.cuda.synchronize()
+        assert torch.equal(y, gelu(x, target="cuda")), x.shape
+
+
+def test_rows_stay_within_the_derived_bound(tmp_path: Path) -> None:
+    library, softmax = built("softmax", tmp_path), kgen.load("softmax").kernel
+    for x, _ in shapes(True):
+        y = torch.empty_like(x)
+        size, step, to = integers([*x.shape]), integers([*x.stride()]), integers([*y.stride()])
+        given = (x.dim(), x.dim() - 1, size, ctypes.c_void_p(x.data_ptr()), step, ctypes.c_void_p(y.data_ptr()), to, None)
+        assert library.softmax_bf16(*given) == 0
+        torch.cuda.synchronize()
+        (want,) = Analysis(softmax, {"x": x.cpu()}, "cuda").results()
+        said = checks.compare(y.cpu(), want, x.cpu().softmax(-1), Report("softmax", "cuda"))
+        assert not said, f"{list(x.shape)} {x.stride()}: {said}"
