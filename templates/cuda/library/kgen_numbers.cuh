@@ -70,5 +70,7 @@ template <int N> __device__ inline float element(const Vector<bf16, N>& v, int k
     return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
 }
 
+#ifndef __CUDACC_RTC__
 // The greater of two sizes.
 constexpr int wider(int a, int b) { return a > b ? a : b; }
+#endif
