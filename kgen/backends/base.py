@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 from kgen import pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
-from kgen.backends.text import Text, comment, fill
+from kgen.backends.text import Text, comment, fill, function_sources, spelled
 from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.ops import OPS, RIDERS
+from kgen.ops import OPS, RIDERS, Op, Spell
 from kgen.resources import resource
 from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
@@ -42,6 +42,28 @@ class Backend:
     aliases = "FGHPQRS"
     has_forms = True  # the brief and rough forms of operators
     rides = False  # whether sums about a maximum are made with it
+
+    #: Whose column of the table of operators this target reads, and what it spells otherwise: by operator.
+    spelled_as = ""
+    spells: dict[str, Spell] = {}
+
+    def spell(self, row: Op, form: str = "") -> Spell:
+        """How the target writes an operator, in its accurate form, the "brief" or the "rough" one; `{B}` is the dtype that decides."""
+        if form and row.brief is not None:
+            return Spell(self.call(f"{form}_{row.name}", ", ".join(f"{{{k}}}" for k in range(row.arity)), "{B}"))
+        return self.spells.get(row.name) or row.spell(self.spelled_as or self.name)
+
+    def call(self, function: str, operands: str, dtype: str) -> str:
+        """The call of a function that goes by a dtype."""
+        return f"{function}({operands}, {dtype})"
+
+    def columns(self) -> list[Spell]:
+        """How the target writes all operators."""
+        return [self.spell(row) for row in OPS.values()]
+
+    def functions(self, code: str) -> dict[str, str]:
+        """The sources of the helper functions that code calls."""
+        return function_sources(self.template_folder(), code, self.columns(), self.comment)
 
     # ------------------------------------------------------------------ spelled by each target
 
@@ -64,7 +86,7 @@ class Backend:
 
     def combined(self, a: Accumulator, x: str, y: str) -> str:
         """Two partial results of a sum, prod, max or min as one, as the table spells that operator."""
-        spell = OPS[self.combining[a.kind]].spell(self.name)
+        spell = self.spell(OPS[self.combining[a.kind]])
         return fill(spell, a.dtype.kind, [Text(x), Text(y)], {"F": a.type, "U": "u64" if a.dtype.bits == 64 else "u32"}).text
 
     def identity(self, a: Accumulator) -> str:
@@ -110,6 +132,10 @@ class Backend:
         """
         return Render(self, kernel).source()
 
+    def file_name(self, kernel: str) -> str:
+        """What a kernel's file is called."""
+        return f"{kernel}{self.suffix}"
+
     def environment(self):
         return _environment(self.template_folder())
 
@@ -125,7 +151,7 @@ class Backend:
     def reserved(self) -> frozenset[str]:
         """Names that a kernel may not have at global scope, nor its dtype variables: single capitals are free, since they only name types
         in scopes of their own."""
-        found = self.keywords | _identifiers(self.template_folder()) | _spelled(self.name) | frozenset(self.types.values())
+        found = self.keywords | _identifiers(self.template_folder()) | spelled(self.columns()) | frozenset(self.types.values())
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
 
@@ -155,25 +181,15 @@ def _identifiers(folder: Path) -> frozenset[str]:
     return frozenset(found | {path.name.split(".")[0] for path in (folder / "functions").glob("*")})
 
 
-@cache
-def _row_names(backend: Backend) -> frozenset[str]:
-    """Names that only the templates of passes over rows use: free in kernels without such passes."""
+@lru_cache(maxsize=16)
+def _row_names(others: frozenset[str]) -> frozenset[str]:
+    """Names that only the templates of passes over rows use, not these others: free in kernels without such passes."""
     own: set[str] = set()
-    others = set(backend.keywords | _spelled(backend.name) | frozenset(backend.types.values()))
     for path in sorted(resource("templates").glob("*/*.jinja")):
         for listed in re.findall(r"names:(.*?)#\}", path.read_text(), flags=re.S):
-            (own if path.name.startswith("row") else others).update(listed.split())
+            own |= set(listed.split()) if path.name.startswith("row") else set()
+            others |= frozenset() if path.name.startswith("row") else frozenset(listed.split())
     return frozenset(own - others)
-
-
-@cache
-def _spelled(target: str) -> frozenset[str]:
-    """Every identifier in the target's spellings."""
-    found: set[str] = set()
-    for op in OPS.values():
-        s = op.spell(target)
-        found.update(re.findall(r"[A-Za-z_]\w*", f"{s.float} {s.int} {s.bool}"))
-    return frozenset(found)
 
 
 class Render:
@@ -187,7 +203,7 @@ class Render:
         self.forms = pipeline.forms(kernel, bindings[0], backend.rides) if backend.has_forms else {}
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
-            taken -= _row_names(backend)
+            taken -= _row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))
         self.global_names = Names(taken, macros=backend.macros)
         self.variables = {v: self.global_names.plain(v) for v in kernel.variables}
         self.kernel_name = self.global_names.plain(kernel.name)

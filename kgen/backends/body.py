@@ -16,7 +16,7 @@ from kgen.backends.names import Names, bare
 from kgen.backends.text import Text, fill
 from kgen.backends.units import Accumulator, Argument, Code, Gather, Given, Tensor
 from kgen.ir import Let, Store, exact
-from kgen.ops import OPS, RIDERS, call_of
+from kgen.ops import OPS, RIDERS
 from kgen.schedule import Phase, Reduce
 from kgen.types import FLOAT, DType
 
@@ -83,7 +83,7 @@ class Body:
             if fused is not None:
                 return fused
             form = ""
-        spell = row.spell(self.backend.name, form)
+        spell = self.backend.spell(row, form)
         kind = operands[1 if row.rule == "where" else 0].dtype.kind  # type: ignore[union-attr]
         last = operands[-1]
         unsigned = "u64" if last.tensor_dtype.bits == 64 else "u32"
@@ -101,9 +101,9 @@ class Body:
         a, b = (self.text[o.name] for o in operands[k].expr.operands)
         c = self.text[operands[1 - k].name]
         if let.expr.name == "sub":
-            minus = fill(OPS["neg"].spell(self.backend.name), "float", [c if k == 0 else a], {})
+            minus = fill(self.backend.spell(OPS["neg"]), "float", [c if k == 0 else a], {})
             a, c = (a, minus) if k == 0 else (minus, c)
-        return Text(call_of(self.backend.name, "fused", ", ".join(x.typed or x.text for x in (a, b, c)), decides))
+        return Text(self.backend.call("fused", ", ".join(x.typed or x.text for x in (a, b, c)), decides))
 
     def number(self, number: Let, let: Let) -> Text:
         text = number.expr.attrs[0]

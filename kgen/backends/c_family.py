@@ -11,7 +11,7 @@ from typing import Any
 
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import Names
-from kgen.backends.text import Text, decimal, enclosed, fill, function_sources, negative, rounds_alike, single_precision, wrapped
+from kgen.backends.text import Text, decimal, enclosed, fill, negative, rounds_alike, single_precision, wrapped
 from kgen.backends.units import Accumulator, Argument, RowUnit, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
@@ -119,6 +119,9 @@ class CFamily(Backend):
         mine = copy(self)
         mine.storage_names = frozenset(kernel.variables)
         return Render(mine, kernel, only).source()
+
+    def call(self, function: str, operands: str, dtype: str) -> str:
+        return f"{function}<{dtype}>({operands})"
 
     def assign(self, type_name: str, name: str, text: str) -> str:
         return f"const {type_name} {name} = {text};" if type_name else f"{name} = {text};"
@@ -306,7 +309,7 @@ class CFamily(Backend):
                 *(self.rounded(s) for u in units for s in u.scalars),
             ]
         )
-        sources = function_sources(self.template_folder(), body)
+        sources = self.functions(body)
         context["function_sources"] = list(sources.values())
         context["functions"] = list(sources)
         context["code"] = "\n".join([body, *sources.values()])
@@ -339,7 +342,7 @@ class CFamily(Backend):
         row = OPS[n.expr.name]
         asks = row.rule == "compare" or row.rule == "test" and defs[n.expr.operands[0].name].dtype == FLOAT  # their result is a bool
         kinds: Any = "float" if asks else n.dtype.kind
-        return fill(row.spell("cpp"), kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
+        return fill(row.cpp, kinds, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
 
 
 __all__ = ["CALL", "CFamily"]

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kgen.backends.base import Render, _spelled, resource
+from kgen.backends.base import Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.names import Names
 from kgen.backends.shared import MAX_STATIC, declared
-from kgen.backends.text import function_sources, wrapped
+from kgen.backends.text import function_sources, spelled, wrapped
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
+from kgen.ops import OPS
 from kgen.schedule import Scalar, Workspace
 from kgen.types import DTYPES, ELLIPSIS, INT, Dims
 
@@ -161,7 +162,7 @@ class Cuda(CFamily):
     def reserved(self) -> frozenset[str]:
         """The host part calls the C++ backend's functions, so their names are taken too."""
         host = frozenset(path.name.split(".")[0] for path in (resource("templates") / "cpp" / "functions").glob("*"))
-        found = super().reserved | host | _spelled("cpp") | self.integers.keys()
+        found = super().reserved | host | spelled(row.cpp for row in OPS.values()) | self.integers.keys()
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
     # ------------------------------------------------------------------ the source
@@ -177,7 +178,7 @@ class Cuda(CFamily):
         rows = [v for v in views if v["over_rows"]]
         calls = "\n".join(call for v in views if not v["over_rows"] for call in v["arguments"])
         calls += "\n".join(line for v in rows for line in (*v["opening"], *(line for lines in v["phases"] for line in lines)))
-        made = function_sources(self.template_folder(), f"{body}\n{calls}")
+        made = self.functions(f"{body}\n{calls}")
         half = {"f16", "bf16"} & context["dtypes"]
         doubles = bool(half) and (self.doubles(render) or any(_stored(s) for p in render.passes for s in p.scalars))
         casts = "to<" in body + calls
@@ -186,7 +187,7 @@ class Cuda(CFamily):
             context["round_odd"] = (self.template_folder() / "functions" / "round_odd.cu").read_text()
         context.update(doubles=doubles, casts=casts, function_sources=list(made.values()), functions=list(made))
         numbers = "\n".join(text for u in views for text in (*u["rounded"].values(), *u["launch"].split("\n")))
-        host = function_sources(resource("templates") / "cpp", numbers)
+        host = function_sources(resource("templates") / "cpp", numbers, (row.cpp for row in OPS.values()))
         context.update(host_functions=list(host.values()), host_code="\n".join([numbers, *host.values()]))
         context.update(
             maps=bool(maps), over_rows=bool(rows), clusters=any(v["clusters"] for v in rows), gathers=any(v["gathers"] for v in rows),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache, partial
 from pathlib import Path
 
 from kgen import host
@@ -89,17 +91,30 @@ def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     return "\n".join(line.rstrip() for line in lines) + f"){tail}"
 
 
-def function_sources(folder: Path, code: str) -> dict[str, str]:
-    """The sources of the helper functions that `code` calls, and of those that they call, each after what it needs."""
-    known = {path.name.split(".")[0]: path for path in sorted((folder / "functions").glob("*"))}
+def spelled(spells: Iterable[Spell]) -> frozenset[str]:
+    """Every identifier in some spellings."""
+    return _identifiers(tuple(f"{s.float} {s.int} {s.bool}" for s in spells))
+
+
+@lru_cache(maxsize=16)
+def _identifiers(texts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
+
+
+def function_sources(folder: Path, code: str, spells: Iterable[Spell] = (), mark: str = "//") -> dict[str, str]:
+    """The sources of the helper functions that `code` calls, and of those that they call, each after what it needs: those of a
+    target's folder, and those that its spellings bring along.  `mark` begins a comment."""
+    known = {path.name.split(".")[0]: path.read_text for path in sorted((folder / "functions").glob("*"))}
+    for s in spells:
+        if s.source and (called := re.match(r"\w+", s.float or s.int)):
+            known[called[0]] = partial(str, s.source.rstrip("\n") + "\n")
     found: dict[str, str] = {}
-    mark = "#" if folder.name == "triton" else "//"
 
     def visit(text: str) -> None:
         for name in re.findall(r"(?<![\w.:>])([A-Za-z_]\w*)(?=[(<])", text):
             if name in known and name not in found and name not in visiting:
                 visiting.append(name)
-                source = known[name].read_text()
+                source = known[name]()
                 visit(source)
                 found[name] = source
 

@@ -15,34 +15,18 @@ from kgen import host
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
-from kgen.backends.text import Text, decimal, function_sources, negative, single_precision
+from kgen.backends.text import Text, decimal, fill, negative, single_precision
 from kgen.backends.triton_rows import RowView
 from kgen.backends.units import Argument, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
-from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
+from kgen.ops import CALL, LOOSE, OPS, Op, Spell
 from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, DType, Number, variable_of
 
 #: What a literal's bare text looks like: it takes its dtype from the tensor beside it.
 BARE = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-?float\(\"-?\w+\"\)|\(\S+ if \w+ == tl\.float32 else \S+\)")
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
-INFIX = {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "eq": ("==", LOOSE), "ne": ("!=", LOOSE), "lt": ("<", LOOSE),
-         "le": ("<=", LOOSE), "gt": (">", LOOSE), "ge": (">=", LOOSE), "and": ("and", LOOSE), "or": ("or", LOOSE),
-         "bitand": ("&", LOOSE), "bitor": ("|", LOOSE)}  # fmt: skip
-ON_BOOLS = {"add": "or", "max": "or", "bitor": "or", "mul": "and", "min": "and", "bitand": "and", "bitnot": "not"}
-HOST_FLOAT = {
-    "div": "host_divide",
-    "pow": "host_power",
-    "abs": "abs",
-    "cbrt": "host_cube_root",
-    "fma": "host_fma",
-    "isnan": "host_is_nan",
-    "sign": "host_sign",
-}
-HOST_INT = {"floordiv": "host_floor_divide", "mod": "host_floor_mod", "pow": "host_integer_power", "shl": "host_shift_left",
-            "shr": "host_shift_right", "max": "max", "min": "min", "sign": "host_sign"}  # fmt: skip
-
 
 class Triton(Backend):
     name = "triton"
@@ -77,6 +61,13 @@ class Triton(Backend):
         if t.type == t.compute:
             return text
         return f"widened({text}, {t.compute})" if self.mixes else f"{text}.to({t.compute})"
+
+    def columns(self) -> list[Spell]:
+        """Triton's, and Python's for the host part."""
+        return [*super().columns(), *(row.python for row in OPS.values())]
+
+    def file_name(self, kernel: str) -> str:
+        return f"{kernel}_triton.py"
 
     # ------------------------------------------------------------------ values
 
@@ -143,46 +134,17 @@ class Triton(Backend):
             return Text(names.user(n.expr.attrs[0]))
         kinds = [defs[o.name].dtype for o in n.expr.operands]
         args = [done[o.name] for o in n.expr.operands]
-        if FLOAT in (n.dtype, *kinds) and op != "where" or op == "where" and n.dtype == FLOAT:
+        row, chooses = OPS[op], OPS[op].rule == "where"
+        if n.dtype == FLOAT or FLOAT in kinds and not chooses:
             for k, (o, kind) in enumerate(zip(n.expr.operands, kinds, strict=True)):
-                if kind != FLOAT and not (op == "where" and k == 0):
+                if kind != FLOAT and not (chooses and k == 0):
                     args[k] = (
                         _python(defs[o.name].expr.attrs[0], FLOAT) if defs[o.name].expr.name == "lit" else Text(f"float({args[k].text})")
                     )
-            return self._float_number(op, args)
-        return self._int_number(op, args, n.dtype)  # type: ignore[arg-type]
-
-    def _float_number(self, op: str, args: list[Text]) -> Text:
-        if (plain := _plain(op, args)) is not None:
-            return plain
-        inside = ", ".join(a.text for a in args)
-        if op in HOST_FLOAT:
-            return Text(f"{HOST_FLOAT[op]}({inside})")
-        return Text(f"host_f64(torch.{op if callable(OPS[op].torch) else OPS[op].torch}, {inside})")
-
-    def _int_number(self, op: str, args: list[Text], kind: Number) -> Text:
-        if kind != INT and op in ON_BOOLS:
-            op = {"or": "or", "and": "and", "not": "not"}[ON_BOOLS[op]]
-        inside = ", ".join(a.text for a in args)
-        if op in ("isnan", "isinf", "isfinite"):
-            return Text(str(op == "isfinite"))
-        if op == "signbit":
-            return Text(f"{args[0].fit(LOOSE + 1)} < 0", LOOSE)
-        if op in HOST_INT:
-            return Text(f"{HOST_INT[op]}({inside})")
-        if op in ("floor", "ceil", "trunc", "round"):
-            return args[0]
-        if op == "relu":
-            return Text(f"max({inside}, 0)")
-        if op == "clamp":
-            return Text(f"min(max({args[0].text}, {args[1].text}), {args[2].text})")
-        if op == "abs":
-            return Text(f"host_wrap(abs({inside}))")
-        if op == "bitnot":
-            return Text(f"~{args[0].fit(CALL)}", UNARY)
-        plain = _plain(op, args)
-        assert plain is not None, op
-        return Text(f"host_wrap({plain.text})") if kind == INT and op in ("add", "sub", "mul", "neg") else plain
+            return fill_python(row, "float", args)
+        made = fill_python(row, n.dtype.kind, args)  # type: ignore[union-attr]
+        wraps = n.dtype == INT and row.rule in ("arith", "same") and row.python.infix not in (CALL, LOOSE)
+        return Text(f"host_wrap({made.text})") if wraps else made
 
     # ------------------------------------------------------------------ what the template needs
 
@@ -191,7 +153,7 @@ class Triton(Backend):
             render.global_names.user(name)
         views = [self.view(render, u, p, context) for u, p in zip(units, render.passes, strict=True)]
         code = "\n".join([*(u["source"] for u in views), *(t for u in views for _, t, _ in u["computed"])])
-        sources = function_sources(self.template_folder(), code)
+        sources = self.functions(code)
         kernel = render.kernel
         fresh = [r for r in kernel.results if not r.state]
         for u in views:
@@ -459,17 +421,7 @@ def _python(text: str, kind: Number, keep: bool = False) -> Text:
     return Text(str(bool(exact(digits)))) if kind != INT else negative(sign + str(int(exact(digits))))
 
 
-def _plain(op: str, args: list[Text]) -> Text | None:
-    """What Python's own operators write, right for f64 as it stands."""
-    if op == "where":
-        c, a, b = (x.fit(LOOSE + 1) for x in args)
-        return Text(f"{a} if {c} else {b}", LOOSE)
-    if op == "not":
-        return Text(f"not {args[0].fit(CALL)}", LOOSE)
-    if op == "neg":
-        return Text(f"-{args[0].fit(CALL)}", UNARY)
-    if op not in INFIX:
-        return None
-    sign, level = INFIX[op]
-    left, right = (args[0].fit(level), args[1].fit(level + 1)) if level != LOOSE else (x.fit(LOOSE + 1) for x in args)
-    return Text(f"{left} {sign} {right}", level)
+def fill_python(row: Op, kind: str, args: list[Text]) -> Text:
+    """An operator on numbers as Python writes it, for a kind of operand."""
+    text = row.python_text(kind)
+    return args[0] if text == "{0}" else fill(replace(row.python, float=text, int=text, bool=text), kind, args, {})

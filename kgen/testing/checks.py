@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kgen.backends import TARGETS
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import TARGETS
 from kgen.testing.cases import Draw, Limits, plain
 from kgen.types import ELLIPSIS, TORCH, f32, is_variable, resolve
 

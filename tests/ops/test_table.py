@@ -199,6 +199,17 @@ def test_a_gradient_is_proved_by_sympy(op: Op, k: int) -> None:
 NUMERIC = ()
 
 
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.arity == 1 and op.rule == "float" and op.sympy], ids=lambda op: op.name)
+def test_what_a_row_says_of_relative_errors_holds_of_its_formula(op: Op) -> None:
+    """Where it is calm, |x f'(x) / f(x)| is at most 1."""
+    x = sympy.Symbol("x")
+    f = formula(op, [x])
+    gain = sympy.lambdify(x, x * sympy.diff(f, x) / f, "mpmath")
+    for sign, size in itertools.product((1, -1), (1e-3, 0.3, 0.9, 1.5, 4.0, 20.0)):
+        if op.errors.calm(0, sign):
+            assert abs(gain(mpmath.mpf(sign * size))) <= 1 + 1e-12, sign * size
+
+
 # ---------------------------------------------------------------------- (c) f64 against mpmath
 
 SPECIAL_POINTS = [
