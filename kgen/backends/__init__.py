@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kgen.backends.base import Backend
 
-#: The targets in the order in which they are listed everywhere, each with its backend's module and class.
-TARGETS: dict[str, tuple[str, str]] = {
-    "triton": ("kgen.backends.triton", "Triton"),
-    "cuda": ("kgen.backends.cuda", "Cuda"),
-    "cpp": ("kgen.backends.cpp", "Cpp"),
+
+class Target(NamedTuple):
+    """Where a target's backend stands, and what launches its kernels ("module:class", imported when it is asked for), and on what
+    device their tensors lie."""
+
+    backend: str
+    launcher: str
+    device: str
+
+
+#: The targets, in the order in which they are listed everywhere.
+TARGETS = {
+    "triton": Target("kgen.backends.triton:Triton", "kgen.runtime.launchers:Triton", "cuda"),
+    "cuda": Target("kgen.backends.cuda:Cuda", "kgen.runtime.launchers:Cuda", "cuda"),
+    "cpp": Target("kgen.backends.cpp:Cpp", "kgen.runtime.launchers:Cpp", "cpu"),
 }
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 @cache
 def backend(target: str) -> Backend:
     """The backend that serves a target."""
-    module, name = TARGETS[target]
-    return getattr(import_module(module), name)()
+    return _named(TARGETS[target].backend)()
 
 
-__all__ = ["TARGETS", "backend"]
+def launcher(target: str) -> Any:
+    """What launches kernels on a target: of a checked kernel a callable of its calls (`kgen.runtime.launchers`)."""
+    return _named(TARGETS[target].launcher)
+
+
+__all__ = ["TARGETS", "Target", "backend", "launcher"]

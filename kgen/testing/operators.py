@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from kgen.backends import backend
+from kgen.backends import TARGETS, backend
 from kgen.ops import OPS, Op
 from kgen.syntax import Num
 from kgen.testing.trees import NOWHERE, applied, word
@@ -163,7 +163,7 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
                 operands = inputs(dtype, arity)
                 exact = {op.name: reference(op, operands, dtype) for op in rows}
                 for target in targets:
-                    device = "cpu" if target == "cpp" else "cuda"
+                    device = TARGETS[target].device
                     got = kernel(*(x.to(device) for x in operands), target=target)
                     nan = torch.isnan(operands[0])
                     for op, y in zip(rows, got if isinstance(got, tuple) else (got,), strict=True):
@@ -178,7 +178,6 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
                     advance()
     table_rows = []
     for (name, target), by_dtype in found.items():
-        table_rows.append(
-            (name, target, *(f"{by_dtype[d]:.2f}" if d in by_dtype else "-" for d in FORMATS), f"{backend(target).spell(OPS[name]).ulp[0]:g}")
-        )
+        bound = backend(target).spell(OPS[name]).ulp[0]
+        table_rows.append((name, target, *(f"{by_dtype[d]:.2f}" if d in by_dtype else "-" for d in FORMATS), f"{bound:g}"))
     return table_rows, failed

@@ -179,7 +179,7 @@ def results_of(
     """
     import torch
 
-    device = "cpu" if target in ("cpp", "torch") else "cuda"
+    device = "cpu" if target == "torch" else TARGETS[target].device
     written = {*(r.state for r in kernel.results if r.state), *(into or {}).values()}
     given = {k: checks._same_layout(a, device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     try:
@@ -241,7 +241,7 @@ def rows_alone(kernel: Kernel, target: str = "torch", seed: int = 0, number: int
     if evaluated or not leading or not whole or ELLIPSIS in over or any(v.op == "size" and v.attr == ELLIPSIS for v in kernel.values):
         return report
     runnable = runnable or Runnable(kernel)
-    device = "cpu" if target in ("cpp", "torch") else "cuda"
+    device = "cpu" if target == "torch" else TARGETS[target].device
     rnd = random.Random(f"rows {seed} {number}")
     generator = torch.Generator().manual_seed(rnd.getrandbits(60))
     bindings = kernel.bindings()

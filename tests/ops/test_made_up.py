@@ -18,7 +18,7 @@ from kgen.mathematics import latex, mathematics
 from kgen.ops import OPS, Errors, Op, Spell, intervals, register
 from kgen.runtime import driver
 from kgen.syntax import parse
-from kgen.testing import correlated, operators
+from kgen.testing import checks, correlated, operators
 from kgen.testing.bounds import Analysis
 from kgen.types import FLOAT
 from tests.compiled import compile_call
@@ -145,6 +145,7 @@ def test_its_gradient_is_autograds(operand: float) -> None:
 def test_its_checks_pass() -> None:
     kernel = kgen.loads(SPEC, "wave")
     kernel.check(examples=6, target="cpp")
+    assert not checks.check_backward(kernel.kernel, "cpp", examples=4).failures
     worst, failed = operators.table(["cpp"], formats=("bf16",))
     assert not failed and "sinc" in {name for name, *_ in worst}
 
