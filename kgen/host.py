@@ -11,7 +11,7 @@ import struct
 
 from kgen.ops import OPS
 from kgen.ops.numbers import wrap
-from kgen.types import BOOL, FLOAT, INT, DType, Number
+from kgen.types import BOOL, FLOAT, INT, DType, Number, f64
 
 Value = float | int | bool
 
@@ -25,11 +25,6 @@ def evaluate(op: str, args: list[Value], kind: Number) -> Value:
         args = [float(a) for a in args]  # numbers of two kinds are compared as floats
     result = row.host(*args)
     return wrap(int(result)) if kind == INT else bool(result)
-
-
-def limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest integer that an integer dtype holds."""
-    return (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
 
 
 def constant(op: str, args: list[Value], kind: Number) -> Value:
@@ -61,12 +56,12 @@ def to_dtype(x: Value, dtype: DType) -> Value:
     if dtype.kind == "bool":
         return bool(x)
     if dtype.is_int:
-        low, high = limits(dtype)
+        low, high = dtype.limits
         if isinstance(x, float):
             return 0 if x != x else low if x <= low else high if x >= high else int(x)
         return wrap(int(x), dtype.bits, dtype.kind == "int")
     x = float(x)
-    if dtype.bits == 64 or not math.isfinite(x):
+    if dtype.computed is f64 or not math.isfinite(x):
         return x
     try:
         return struct.unpack("f", struct.pack("f", x))[0]
@@ -74,4 +69,4 @@ def to_dtype(x: Value, dtype: DType) -> Value:
         return math.copysign(math.inf, x)
 
 
-__all__ = ["Value", "constant", "evaluate", "limits", "to_dtype", "wrap"]
+__all__ = ["Value", "constant", "evaluate", "to_dtype", "wrap"]

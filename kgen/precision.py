@@ -62,7 +62,7 @@ def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str,
             grows.add(s.ref)
     for let in reversed(program.lets):
         ends, calm = into.get(let.name, set()), let.name not in grows
-        rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.is_float and let.dtype.bits == 16
+        rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.narrow
         if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
             ends, calm = {let.generic.lstrip("=") or let.tensor_dtype.name}, True
         for k, o in enumerate(let.expr.operands):
@@ -77,7 +77,7 @@ def _decides(into: set[str] | list[str]) -> str:
     most one variable."""
     free = {name for name in into if name not in DTYPES}
     fixed = [name for name in into if name in DTYPES]
-    if len(free) > 1 or any(is_wide(name) for name in free) or any(DTYPES[name].bits != 16 or not DTYPES[name].is_float for name in fixed):
+    if len(free) > 1 or any(is_wide(name) for name in free) or not all(DTYPES[name].narrow for name in fixed):
         return ""
     if free:
         return free.pop() if "f16" not in fixed else ""

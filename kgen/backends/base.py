@@ -87,7 +87,7 @@ class Backend:
     def combined(self, a: Accumulator, x: str, y: str) -> str:
         """Two partial results of a sum, prod, max or min as one, as the table spells that operator."""
         spell = self.spell(OPS[self.combining[a.kind]])
-        return fill(spell, a.dtype.kind, [Text(x), Text(y)], {"F": a.type, "U": "u64" if a.dtype.bits == 64 else "u32"}).text
+        return fill(spell, a.dtype.kind, [Text(x), Text(y)], {"F": a.type, "U": a.dtype.unsigned}).text
 
     def identity(self, a: Accumulator) -> str:
         """What changes no partial result: for argmax and argmin, the value that any other beats or equals."""
@@ -97,9 +97,7 @@ class Backend:
         least = a.kind in ("max", "argmax")
         if dtype.is_float:
             return self.literal("-inf" if least else "inf", dtype, type_name).text
-        low = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
-        high = 1 if dtype.kind == "bool" else 2 ** (dtype.bits - (dtype.kind == "int")) - 1
-        made = self.literal(Fraction(low if least else high), dtype, type_name)
+        made = self.literal(Fraction(dtype.limits[0 if least else 1]), dtype, type_name)
         return made.typed or made.text
 
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
@@ -257,7 +255,7 @@ class Render:
         stored = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results}
         concrete = {d for d in stored if d in DTYPES}
         if kernel.variables:
-            concrete |= {"f16", "bf16", "f32", "f64"}
+            concrete |= {d.name for d in VARIABLE}
         concrete |= {let.dtype.name for let in self.program.lets if isinstance(let.dtype, DType)}
         return {
             "kernel": kernel,

@@ -86,8 +86,7 @@ class Body:
         spell = self.backend.spell(row, form)
         kind = operands[1 if row.rule == "where" else 0].dtype.kind  # type: ignore[union-attr]
         last = operands[-1]
-        unsigned = "u64" if last.tensor_dtype.bits == 64 else "u32"
-        types = {"F": self.render.type_of(last), "U": unsigned, "B": self.render.storage(decides) if form else ""}
+        types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else ""}
         text = fill(spell, kind, [self.text[o.name] for o in operands], types)
         if isinstance(let.dtype, DType) and let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift"):
             return self.backend.narrow(text, let.dtype, self.render.type_of(let))

@@ -16,7 +16,7 @@ from kgen.backends.units import Accumulator, Argument, RowUnit, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, DType, Number, f32, f64, i64
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, NARROW, DType, Number, f32, f64, i64
 
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
@@ -66,7 +66,7 @@ class CFamily(Backend):
             return Text("true" if value else "false")
         if dtype.is_int:
             return self._integer(int(value), dtype, type_name)
-        if dtype.bits == 16 or type_name in self.storage_names:
+        if dtype.narrow or type_name in self.storage_names:
             double, single = self.literal(value, f64, "double"), self.literal(value, f32, "float")
             if isinstance(value, str) or rounds_alike(value):
                 return Text(f"to<{type_name}>({double.text})")
@@ -106,7 +106,7 @@ class CFamily(Backend):
             return x if source.kind == "bool" else Text(f"{x.fit(LOOSE + 1)} != 0", LOOSE)
         if target.is_int and source.is_float:
             return Text(f"saturate<{type_name}>({x.text})")
-        if target.is_float and (target.bits == 16 or type_name in self.storage_names):
+        if target.is_float and (target.narrow or type_name in self.storage_names):
             x = x if source.is_float or source.name == "i64" else self.cast(x, source, i64, self.types["i64"])
             return Text(f"to<{type_name}>({x.text})")
         return Text(f"{type_name}({x.text})")
@@ -289,7 +289,7 @@ class CFamily(Backend):
         """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
         named = {let.tensor_dtype.name for let in render.program.lets if not let.is_number and not let.generic}
         stored = {r.dtype for r in render.kernel.results}
-        narrow = bool((named | stored) & {"f16", "bf16"}) and bool(render.variables)  # which a variable that is f64 meets
+        narrow = bool((named | stored) & NARROW) and bool(render.variables)  # which a variable that is f64 meets
         return "f64" in named or len(render.variables) > 1 or narrow
 
     def layout(self, kernel: Kernel) -> Any:

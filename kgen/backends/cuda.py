@@ -20,7 +20,7 @@ from kgen.check import Kernel
 from kgen.ir import Let
 from kgen.ops import OPS
 from kgen.schedule import Scalar, Workspace
-from kgen.types import DTYPES, ELLIPSIS, INT, Dims
+from kgen.types import DTYPES, ELLIPSIS, INT, NARROW, Dims
 
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
@@ -112,7 +112,7 @@ class RowLayout:
 
 def _stored(s: Scalar) -> bool:
     """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
-    return s.let.generic.startswith("=") or s.let.tensor_dtype.is_float and s.let.tensor_dtype.bits == 16
+    return s.let.generic.startswith("=") or s.let.tensor_dtype.narrow
 
 
 def _passed(s: Scalar, binding: dict[str, str]) -> str:
@@ -179,7 +179,7 @@ class Cuda(CFamily):
         calls = "\n".join(call for v in views if not v["over_rows"] for call in v["arguments"])
         calls += "\n".join(line for v in rows for line in (*v["opening"], *(line for lines in v["phases"] for line in lines)))
         made = self.functions(f"{body}\n{calls}")
-        half = {"f16", "bf16"} & context["dtypes"]
+        half = NARROW & context["dtypes"]
         doubles = bool(half) and (self.doubles(render) or any(_stored(s) for p in render.passes for s in p.scalars))
         casts = "to<" in body + calls
         context["round_odd"] = made.pop("round_odd", "")

@@ -22,7 +22,7 @@ from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS, Op, Spell
 from kgen.schedule import Map, Reduce
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, DType, Number, variable_of
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, DType, Number, variable_of
 
 #: What a literal's bare text looks like: it takes its dtype from the tensor beside it.
 BARE = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-?float\(\"-?\w+\"\)|\(\S+ if \w+ == tl\.float32 else \S+\)")
@@ -397,7 +397,7 @@ def mixes(kernel: Kernel) -> bool:
     """Whether both 16-bit floats may occur in one launch: as they are declared or cast to, or as two variables."""
     casts = {str(v.attr) for v in kernel.values if v.op == "cast"}
     declared = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results} | casts
-    return len(declared & {"f16", "bf16", *kernel.variables}) > 1
+    return len(declared & {*NARROW, *kernel.variables}) > 1
 
 
 def _chunks(items: list[str], size: int) -> list[str]:

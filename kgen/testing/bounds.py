@@ -46,19 +46,14 @@ from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import ties
-from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
+from kgen.types import DTYPES, NARROW, DType, Float, Number, f32, f64, is_float, resolve
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 _FALL = 2.0
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
 #: digits after the leading one, least exponent of a normal number, largest finite value
-FORMATS = {
-    "f16": (10, -14, 65504.0),
-    "bf16": (7, -126, 3.3895313892515355e38),
-    "f32": (23, -126, 3.4028234663852886e38),
-    "f64": (52, -1022, 1.7976931348623157e308),
-}
+FORMATS = {d.name: (d.digits, d.least, d.largest) for d in DTYPES.values() if d.is_float}
 
 
 def ulp(x: Any, dtype: str) -> Any:
@@ -99,7 +94,7 @@ def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple
     defs, made = plan.program.by_name, {}
     for name, (form, decides) in pipeline.forms(kernel, dict(binding)).items():
         dtype = named.get(decides, decides)
-        if form != "fused" and dtype in ("f16", "bf16"):
+        if form != "fused" and dtype in NARROW:
             made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"
     return made
 
@@ -232,11 +227,11 @@ class Analysis(Evaluator):
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
         if v.op == "cast":
-            digits = resolve(str(v.attr), self.binding).name
-            if digits in ("f16", "bf16") or self.keeps(v):
+            into = resolve(str(v.attr), self.binding)
+            if into.narrow or self.keeps(v):
                 self.steps = entering, torch.zeros((), dtype=torch.float64)
                 return moved  # the ends of the interval were rounded too, or nothing is
-            return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
+            return moved + (0.5 * ulp(self.size_of(x, moved), format_) if into is f32 else 0)
         assert row is not None
         local = self.local(v, row, x, args, moved, format_)
         self.steps = entering, local
