@@ -6,7 +6,7 @@ result adds its rounding.  A comparison whose interval holds a tie, or a value t
 no bound: infinity.
 
 A reduction's bound holds for every order of its terms in which none passes through more than `tree_depth(n)` operations
-(`ops.py`), so the same bound serves every target and schedule.  With u the unit roundoff of f32 (of f64, doubled, since
+(`kgen.ops`), so the same bound serves every target and schedule.  With u the unit roundoff of f32 (of f64, doubled, since
 the exact reading is rounded too), d the depth and e_i the error of the term x_i:
 
     sum       sum(e_i) + gamma(d) * sum(|x_i| + e_i), gamma(d) = (1 + u)^d - 1; none where the terms of one sign overflow

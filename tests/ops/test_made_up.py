@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,13 +17,14 @@ import kgen
 from kgen import host
 from kgen.backends import TARGETS, backend
 from kgen.mathematics import latex, mathematics
-from kgen.ops import OPS, Errors, Op, Spell, intervals, register
+from kgen.ops import OPS, Errors, Op, Spell, intervals, register, table
 from kgen.runtime import driver
 from kgen.syntax import parse
 from kgen.testing import checks, correlated, operators
 from kgen.testing.bounds import Analysis
 from kgen.types import FLOAT
 from tests.compiled import compile_call
+from tests.conftest import ROOT
 
 
 def _host(x: float) -> float:
@@ -167,6 +170,21 @@ def test_it_is_typeset() -> None:
     assert "sinc (a)" in text or "sinc(a)" in text
     assert r"\operatorname{sinc}" in latex(parse(SPEC))
     assert "sinc" in mathematics(parse(SPEC))
+
+
+def test_the_row_that_contributing_shows() -> None:
+    """On tensors and numbers, with its backward."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    row, spec = (textwrap.dedent(block) for block in re.findall(r"    ```(?:python|text)\n(.*?)    ```", text, re.S)[:2])
+    register(eval(f"({row})", {**vars(table)})[0])
+    try:
+        kernel = kgen.loads(spec, "gap")
+        assert all(made in kernel.source("triton") for made in ("def host_fdim", "def fdim"))
+        kernel.check(examples=6, target="cpp")
+        assert not checks.check_backward(kernel.kernel, "cpp", examples=4).failures
+        compile_call(kernel, {"x": torch.zeros(300), "floor": 0.5})
+    finally:
+        del OPS["fdim"]
 
 
 WRONG = {

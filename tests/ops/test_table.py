@@ -354,7 +354,7 @@ def test_an_f64_result_lies_within_its_rows_bound(op: Op, in_f64: dict[str, list
             if isinstance(want, mpmath.mpc):  # outside the function's domain
                 want = mpmath.nan
             off = units(got, mpmath.mpf(want))
-            if op.name == "digamma" and xs[0] < 0 and math.isfinite(off):  # what its reflection subtracts, as ops.py's docstring says
+            if op.name == "digamma" and xs[0] < 0 and math.isfinite(off):  # what its reflection subtracts, as the docstring of kgen.ops says
                 terms = mpmath.digamma(1 - mpmath.mpf(xs[0])), mpmath.pi / mpmath.tan(mpmath.pi * mpmath.mpf(xs[0]))
                 off *= float(abs(want) / max(1, *map(abs, terms)))
             worst.append((off, xs, got, float(want)))
