@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """A result `x` of the operands `args` (tensors or numbers), each of which may be off by its `errors`; `floors` are numbers below
     which the operands cannot lie, and `far` by what factor the errors were moved, where that is not 1."""
 

@@ -13,7 +13,7 @@ from kgen.ops.intervals import Move, Slopes
 CALL, UNARY, PRODUCT, SUM, LOOSE = 9, 8, 7, 6, 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spell:
     """How one target writes an operator, with `{0}` `{1}` ... for operands, by kind of operand (where a kind has no
     text of its own it takes the one before it: uint and bool that of int, int that of float).
@@ -37,8 +37,7 @@ class Spell:
         return {"float": self.float, "int": signed, "uint": self.uint or signed, "bool": self.bool or signed}[kind]
 
 
-@dataclass(frozen=True)
-class Brief:
+class Brief(NamedTuple):
     """The forms of an operator for results of 16 bits (see `precision.py`): `brief_<name>` of each GPU target's functions, within 2^-16
     of the value, and where `rough` is given `rough_<name>`, within 2^-10.9; what each costs, as in `Op`."""
 
@@ -74,8 +73,7 @@ def never(*signs: int) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Errors:
+class Errors(NamedTuple):
     """What bounds on errors must know of an operator beyond its spellings' ulp.  The callables take a `Move`, which has the operands,
     the result and the operands' errors as float64 tensors.
 
@@ -107,7 +105,7 @@ class Eager(NamedTuple):
     rough: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Op:
     """One row: see the docstring of `kgen.ops`.  `args` names the operands as `grad` and `sympy` use them.
 
@@ -170,8 +168,7 @@ class Op:
         return found
 
 
-@dataclass(frozen=True)
-class Reduction:
+class Reduction(NamedTuple):
     """One kind of reduction: its dtype rule ("sum", "same", "float", "bool" or "index"), torch's name, its identity, and its gradient.
 
     `grad` gives an element's share of the cotangent `dy` ("" where there is none to give); `x` is the operand, `y` the result

@@ -33,7 +33,7 @@ Terms whose errors are correlated need no rule of their own: the sum of the erro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -354,7 +354,7 @@ class Analysis(Evaluator):
         for k in carrying:  # a NaN that may be a number, or the other way round
             base = torch.as_tensor(args[k])
             worst = torch.where(torch.isnan(errors[k]) | torch.isnan(base) & torch.isinf(errors[k]), torch.nan, worst)
-        return rules.between(replace(move, far=far), worst) if rules.between is not None else worst
+        return rules.between(move._replace(far=far), worst) if rules.between is not None else worst
 
     # ------------------------------------------------------------------------------------------------ reductions
 
