@@ -46,7 +46,10 @@ def tree_depth(n: int) -> int:
     return max(0, min(n - 1, 64 + (n - 1).bit_length()))
 
 
+#: The dtype rules.
 RULES = ("arith", "float", "same", "test", "compare", "logical", "bits", "shift", "where", "stop")
+#: The operators that are not kgen's own.
+REGISTERED: set[str] = set()
 
 
 def register(row: Op) -> None:
@@ -63,9 +66,16 @@ def register(row: Op) -> None:
     if wrong:
         raise ValueError(f"the operator `{row.name}`: {wrong}")
     OPS[row.name] = row
+    REGISTERED.add(row.name)
+
+
+def unregister(name: str) -> None:
+    """Take an operator that was registered out of the table."""
+    REGISTERED.remove(name)
+    del OPS[name]
 
 
 __all__ = [
-    "CALL", "CONSTANTS", "LOOSE", "OPS", "PRODUCT", "REDUCTIONS", "RIDERS", "SUM", "UNARY", "Brief", "Eager", "Errors", "Move", "Notation",
-    "Op", "Reduction", "Sign", "Spell", "register", "tree_depth",
+    "CALL", "CONSTANTS", "LOOSE", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "RIDERS", "SUM", "UNARY", "Brief", "Eager", "Errors",
+    "Move", "Notation", "Op", "Reduction", "Sign", "Spell", "register", "tree_depth", "unregister",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import textwrap
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ import kgen
 from kgen import host
 from kgen.backends import TARGETS, backend
 from kgen.mathematics import latex, mathematics
-from kgen.ops import OPS, Errors, Op, Spell, intervals, register, table
-from kgen.runtime import driver
+from kgen.ops import OPS, Errors, Op, Spell, intervals, register, table, unregister
+from kgen.runtime import driver, recall
 from kgen.syntax import parse
 from kgen.testing import checks, correlated, operators
 from kgen.testing.bounds import Analysis
@@ -84,7 +85,7 @@ y = x * sinc(a) + sinc(3 * x)
 def made_up() -> Iterator[None]:
     register(SINC)
     yield
-    del OPS["sinc"]
+    unregister("sinc")
 
 
 def exact(x: float) -> float:
@@ -172,6 +173,16 @@ def test_it_is_typeset() -> None:
     assert "sinc" in mathematics(parse(SPEC))
 
 
+def test_what_another_process_kept_of_a_text_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert not recall.possible()
+    unregister("sinc")
+    try:
+        assert recall.possible() == (os.environ.get("KGEN_FASTCALL", "1") != "0")
+    finally:
+        register(SINC)
+
+
 def test_the_row_that_contributing_shows() -> None:
     """On tensors and numbers, with its backward."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
@@ -184,7 +195,7 @@ def test_the_row_that_contributing_shows() -> None:
         assert not checks.check_backward(kernel.kernel, "cpp", examples=4).failures
         compile_call(kernel, {"x": torch.zeros(300), "floor": 0.5})
     finally:
-        del OPS["fdim"]
+        unregister("fdim")
 
 
 WRONG = {
@@ -206,7 +217,7 @@ def test_a_row_that_contradicts_itself_is_refused(message: str) -> None:
 
 def test_it_leaves_nothing_behind() -> None:
     before = {t: backend(t).reserved for t in TARGETS}
-    OPS.pop("sinc")
+    unregister("sinc")
     assert all("sinc" in before[t] and "sinc" not in backend(t).reserved for t in TARGETS)
     with pytest.raises(kgen.KgenError, match="sinc"):
         kgen.loads(SPEC, "wave").source("cpp")
