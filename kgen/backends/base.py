@@ -185,8 +185,10 @@ def _row_names(others: frozenset[str]) -> frozenset[str]:
     own: set[str] = set()
     for path in sorted(resource("templates").glob("*/*.jinja")):
         for listed in re.findall(r"names:(.*?)#\}", path.read_text(), flags=re.S):
-            own |= set(listed.split()) if path.name.startswith("row") else set()
-            others |= frozenset() if path.name.startswith("row") else frozenset(listed.split())
+            if path.name.startswith("row"):
+                own.update(listed.split())
+            else:
+                others = others.union(listed.split())
     return frozenset(own - others)
 
 
