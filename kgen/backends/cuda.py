@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from kgen.backends.base import Page, Render, _spelled, resource
+from kgen.backends.base import Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.names import Names
-from kgen.backends.text import Text, called, functions, library, source, wrapped
+from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
+from kgen.ops import OPS
 from kgen.schedule import Scalar, Workspace
 from kgen.types import DTYPES, ELLIPSIS, INT, Dims
 
@@ -118,7 +119,7 @@ class RowLayout:
 
 def _stored(s: Scalar) -> bool:
     """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
-    return s.let.generic.startswith("=") or s.let.tensor_dtype.is_float and s.let.tensor_dtype.bits == 16
+    return s.let.generic.startswith("=") or s.let.tensor_dtype.narrow
 
 
 def _passed(s: Scalar, binding: dict[str, str]) -> str:
@@ -174,7 +175,7 @@ class Cuda(CFamily):
     def reserved(self) -> frozenset[str]:
         """The host part calls the C++ backend's functions, so their names are taken too."""
         host = frozenset(path.name.split(".")[0] for path in (resource("templates") / "cpp" / "functions").glob("*"))
-        found = super().reserved | host | _spelled("cpp") | self.integers.keys()
+        found = super().reserved | host | spelled(row.cpp for row in OPS.values()) | self.integers.keys()
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
     # ------------------------------------------------------------------ the source
@@ -202,7 +203,7 @@ class Cuda(CFamily):
         """A file of the library, whole."""
         if name != FUNCTIONS_FILE:
             return (self.template_folder() / "library" / name).read_text()
-        known = functions(self.template_folder(), sorted(library(self.template_folder())))
+        known = self.functions(sorted(library(self.template_folder()) | brought(self.columns())))
         return "\n".join([FUNCTIONS_HEAD, *known.values()])
 
     def included(self, render: Render, units: list[Unit | RowUnit], views: list[dict[str, Any]]) -> list[str]:
@@ -213,7 +214,7 @@ class Cuda(CFamily):
                 code += [*v["lines"], *(o.value for o in u.outputs), *v["arguments"]]
             else:
                 code += [*v["opening"], *(line for lines in v["phases"] for line in lines)]
-        used = functions(self.template_folder(), called("\n".join(code), self.comment))
+        used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind, of in (("maps", Unit), ("rows", RowUnit)) if any(isinstance(u, of) for u in units)]
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
@@ -233,7 +234,7 @@ class Cuda(CFamily):
             if v["over_rows"]:
                 self.pass_view(v)
         numbers = "\n".join(text for v in views for text in v["rounded"].values())
-        host = functions(resource("templates") / "cpp", called(numbers, self.comment))
+        host = functions(resource("templates") / "cpp", called(numbers, self.comment), (row.cpp for row in OPS.values()))
         about = "NVRTC builds the same text without the host's parts and without any header."
         context.update(
             library=self.included(render, units, views), host_functions=list(host.values()), over_rows=any(v["over_rows"] for v in views),

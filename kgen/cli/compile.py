@@ -14,7 +14,6 @@ from kgen.errors import KgenError
 if TYPE_CHECKING:
     from kgen.check import Kernel
 
-FILES = {"triton": "{}_triton.py", "cuda": "{}.cu", "cpp": "{}.cpp"}
 
 
 @main.command("compile")
@@ -28,7 +27,7 @@ FILES = {"triton": "{}_triton.py", "cuda": "{}.cu", "cpp": "{}.cpp"}
 @click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
 def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: bool, arch: str, build_too: bool) -> None:
     """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that stands alone."""
-    targets = TARGETS if target in (None, "all") else (target,)
+    targets = [*TARGETS] if target in (None, "all") else [target]
     if out == "-" and (len(targets) > 1 or len(specs) > 1):
         raise click.UsageError("-o - takes one spec and one --target")
     rows: list[tuple[str, ...]] = []
@@ -42,7 +41,7 @@ def compile_(specs: tuple[str, ...], target: str | None, out: str, backward: boo
             click.echo(backend(targets[0]).render(kernels[-1]), nl=False)
             return
         folder = Path(out) / kernels[0].name
-        files = {(k.name, t): (folder / FILES[t].format(k.name), backend(t).render(k)) for k in kernels for t in targets}
+        files = {(k.name, t): (folder / backend(t).file_name(k.name), backend(t).render(k)) for k in kernels for t in targets}
         write_all(dict(files.values()))
         for k in kernels:
             for t in targets:
