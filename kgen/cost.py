@@ -12,6 +12,7 @@ from kgen.ir import Let
 from kgen.ops import OPS
 from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE
 from kgen.schedule import Plan, Reduce, elements
+from kgen.types import NARROW
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     def work(let: Let) -> tuple[int, int]:
         form, decides = forms.get(let.name, ("", ""))
         decides = binding.get(decides, decides)
-        form = "" if decides not in ("f16", "bf16") else "brief" if decides == "f16" else form
+        form = "" if decides not in NARROW else "brief" if decides == "f16" else form
         return OPS[let.expr.name].cost_of(form)
 
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]

@@ -465,7 +465,7 @@ class Expressions:
 
     def holds(self, x: host.Value, t: DType, node: Expr, as_bits: bool = False) -> bool:
         """Whether an integer dtype holds a number (`as_bits`: or a number with its bits); an error if not."""
-        low, high = host.limits(t)
+        low, high = t.limits
         if (-(2 ** (t.bits - 1)) if as_bits else low) <= x < (2**t.bits if as_bits else high + 1):
             return True
         help = f"{t} holds {low:,} to {high:,}"

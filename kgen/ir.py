@@ -263,7 +263,7 @@ def verify(program: Program) -> Program:
         if name == "load":
             hold(let.expr.attrs[0] in tensors, let, "a load names a tensor")
             t = tensors[let.expr.attrs[0]]
-            hold(let.dtype is _loaded(t.dtype) and let.dims == t.dims, let, "a load widens a 16-bit float to f32 and keeps the dims")
+            hold(let.dtype is t.dtype.computed and let.dims == t.dims, let, "a load widens a 16-bit float to f32 and keeps the dims")
         elif name in ("arg", "lit", "const", "size"):
             hold(let.is_number, let, "a number's leaf is a number")
         elif name == "index":
@@ -309,10 +309,6 @@ def _verify_dtypes(hold, let: Let, args: list[Let]) -> None:
         hold(let.dtype is typed[0].dtype, let, "a result has its operands' dtype")
     if rule == "where":
         hold(args[0].dtype is boolean, let, "a condition is a bool")
-
-
-def _loaded(dtype: DType) -> DType:
-    return f32 if dtype.is_float and dtype.bits == 16 else dtype
 
 
 __all__ = [

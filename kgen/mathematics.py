@@ -12,24 +12,12 @@ from typing import NamedTuple, TypeGuard
 
 from kgen import typeset
 from kgen.errors import printed
-from kgen.ops import CONSTANTS
+from kgen.ops import CONSTANTS, OPS, Notation
 from kgen.syntax import ATOM, WHERE, Apply, Equation, Expr, File, Helper, Name, Num, postorder
 
 MAX_ROWS = 24  # of a formula, before fractions and exponents are written on one line
 
-#: Operators that mathematics writes another way than the language: (text, LaTeX).
-_SIGNS = {
-    "mul": ("·", r"\cdot"), "mod": ("mod", r"\bmod"), "eq": ("=", "="), "ne": ("≠", r"\neq"), "lt": ("<", "<"), "le": ("≤", r"\leq"),
-    "gt": (">", ">"), "ge": ("≥", r"\geq"), "and": ("and", r"\;\mathrm{and}\;"), "or": ("or", r"\;\mathrm{or}\;"),
-    "not": ("not ", r"\mathrm{not}\;"),
-    "bitor": ("|", r"\mathbin{|}"),
-    "bitand": ("&", r"\mathbin{\&}"), "bitnot": ("~", r"\mathord{\sim}"), "shl": ("<<", r"\ll"), "shr": (">>", r"\gg"), "add": ("+", "+"),
-    "sub": ("-", "-"), "neg": ("-", "-"), "pos": ("+", "+"), "div": ("/", "/"), "floordiv": ("//", r"\mathbin{/\!/}"), "pow": ("^", "^"),
-}  # fmt: skip
-_FENCES = {"abs": ("|", "|", r"\left|", r"\right|"), "floor": ("⌊", "⌋", r"\left\lfloor ", r"\right\rfloor"),
-           "ceil": ("⌈", "⌉", r"\left\lceil ", r"\right\rceil")}  # fmt: skip
 _CONSTANTS = {"pi": ("π", r"\pi"), "inf": ("∞", r"\infty"), "nan": ("nan", r"\mathrm{nan}")}
-_KNOWN = {"exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "max", "min"}  # that LaTeX has commands for
 _LARGE = {"sum": r"\sum", "prod": r"\prod", "max": r"\max", "min": r"\min"}
 
 
@@ -106,15 +94,16 @@ def _node(node: Expr, args: list[Set]) -> Set:
         """An operand in brackets where the writer set some, or where its operator binds less than `wanted`."""
         return _bracketed(args[k]) if node.args[k].parens or args[k].level < wanted else args[k]
 
-    text, tex = _SIGNS.get(node.op, ("", ""))
+    notation = _notation(node.op)
+    text, tex = notation.sign, notation.latex
     if node.written == "prefix":
         x = side(0, level)
         return Set(_row([Box((text,)), x.box]), tex + x.latex, level)
-    if node.written == "infix" and node.op == "div":
+    if node.written == "infix" and notation.layout == "fraction":
         top, bottom = args
         if len(top.box.lines) + len(bottom.box.lines) < MAX_ROWS:
             return Set(_fraction(top.box, bottom.box), rf"\frac{{{top.latex}}}{{{bottom.latex}}}", level)
-    if node.written == "infix" and node.op == "pow":
+    if node.written == "infix" and notation.layout == "power":
         x, n = side(0, ATOM), args[1]
         if _needs_brackets(node.args[0]):
             x = _bracketed(args[0])
@@ -126,17 +115,21 @@ def _node(node: Expr, args: list[Set]) -> Set:
         return Set(_row([x.box, Box((f" {text} ",)), y.box]), f"{x.latex} {tex} {y.latex}", level)
     if node.op == "index" and node.dims is not None and not args:
         return _called(Set(Box(("i",)), "i"), node.dims, None)
-    if node.op == "sqrt" and len(args) == 1:
+    if notation.layout == "root" and len(args) == 1:
         return Set(_root(args[0].box), rf"\sqrt{{{args[0].latex}}}")
-    if node.op in _FENCES and len(args) == 1:
-        left, right, begin, end = _FENCES[node.op]
-        return Set(_fenced(args[0].box, left, right), f"{begin}{args[0].latex}{end}")
+    if notation.layout == "fences" and len(args) == 1:
+        left, right = text.split()
+        return Set(_fenced(args[0].box, left, right), tex.replace("{0}", args[0].latex))
     return _called(_function(node), node.dims, args)
+
+
+def _notation(op: str) -> Notation:
+    return OPS[op].notation if op in OPS else Notation()
 
 
 def _needs_brackets(base: Expr) -> bool:
     """Whether the base of a power would be read otherwise without brackets: `f(x)^2` is not `f` of `x^2`."""
-    return isinstance(base, Apply) and base.written == "call" and (base.dims is not None or base.op == "sqrt")
+    return isinstance(base, Apply) and base.written == "call" and (base.dims is not None or _notation(base.op).layout == "root")
 
 
 def _name(name: str) -> Set:
@@ -157,7 +150,9 @@ def _number(text: str) -> str:
 
 
 def _function(node: Apply) -> Set:
-    tex = _LARGE[node.op] if node.dims is not None and node.op in _LARGE else rf"\{node.op}" if node.op in _KNOWN else ""
+    tex = _LARGE.get(node.op, "") if node.dims is not None else ""
+    if not tex and not _notation(node.op).sign:
+        tex = _notation(node.op).latex
     name = node.op.replace("_", r"\_")
     return Set(Box((node.op,)), tex or rf"\operatorname{{{name}}}")
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping
 from kgen.check import Kernel
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of
-from kgen.ops import OPS
+from kgen.ops import OPS, REDUCTIONS, RIDERS, Op, Reduction
 from kgen.schedule import Plan, elements
 from kgen.types import DTYPES, DType, f64, is_wide
 
@@ -36,12 +36,6 @@ SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
 #: How far the brief and the rough form of an operator may lie from the exact value, relatively.
 BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
 
-#: Operators whose results are never negative (but for a NaN).
-_POSITIVE = frozenset(("exp", "exp2", "sigmoid", "erfc", "cosh", "abs", "sqrt", "rsqrt", "relu", "hypot", "expsum"))
-#: Functions of one operand that magnify no relative error: |x f'(x) / f(x)| is at most 1.
-_CALM = frozenset(("neg", "pos", "stop", "abs", "sqrt", "rsqrt", "cbrt", "relu", "tanh", "atan", "asinh"))
-#: As those, of an operand that is not negative.
-_CALM_ABOVE = frozenset(("sigmoid", "log1p"))
 #: Operators and reductions that put values in an order, besides the comparisons.
 ORDERS = frozenset(("max", "min", "argmax", "argmin"))
 
@@ -68,7 +62,7 @@ def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str,
             grows.add(s.ref)
     for let in reversed(program.lets):
         ends, calm = into.get(let.name, set()), let.name not in grows
-        rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.is_float and let.dtype.bits == 16
+        rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.narrow
         if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
             ends, calm = {let.generic.lstrip("=") or let.tensor_dtype.name}, True
         for k, o in enumerate(let.expr.operands):
@@ -83,56 +77,34 @@ def _decides(into: set[str] | list[str]) -> str:
     most one variable."""
     free = {name for name in into if name not in DTYPES}
     fixed = [name for name in into if name in DTYPES]
-    if len(free) > 1 or any(is_wide(name) for name in free) or any(DTYPES[name].bits != 16 or not DTYPES[name].is_float for name in fixed):
+    if len(free) > 1 or any(is_wide(name) for name in free) or not all(DTYPES[name].narrow for name in fixed):
         return ""
     if free:
         return free.pop() if "f16" not in fixed else ""
     return min(fixed, key=lambda name: name != "f16")
 
 
+def _row(let: Let) -> Op | Reduction | None:
+    """A let's row in the tables, if it has one."""
+    return REDUCTIONS.get(let.expr.name) if is_reduction(let) else OPS.get(let.expr.name)
+
+
 def _signs(lets: Iterable[Let], defs: Mapping[str, Let]) -> dict[str, int]:
     """1 for the lets that are surely not negative, -1 for those not positive, 0 for the rest."""
     made: dict[str, int] = {}
     for let in lets:
-        name, args = let.expr.name, [made.get(o.name, 0) for o in let.expr.operands]
+        name, signs = let.expr.name, [made.get(o.name, 0) for o in let.expr.operands]
         operands = [o.name for o in let.expr.operands]
         value = literal_of(let, dict(defs)) if name in ("lit", "cast") else None
         if value is not None:
             sign = 1 if value >= 0 else -1
-        elif name == "size" or name == "index" or name in _POSITIVE or name == "mul" and operands[0] == operands[1]:
+        elif name in ("size", "index", RIDERS[0]) or name == "mul" and operands[0] == operands[1]:
             sign = 1
-        elif name in ("mul", "div"):
-            sign = args[0] * args[1]
-        elif name == "neg":
-            sign = -args[0]
-        elif name in (
-            "cast",
-            "pos",
-            "stop",
-            "gather",
-            "pick",
-            "floor",
-            "ceil",
-            "round",
-            "trunc",
-            "tanh",
-            "atan",
-            "asinh",
-            "cbrt",
-            "log1p",
-            "expm1",
-        ):
-            sign = args[0]
-        elif name == "max" and not let.expr.attrs:
-            sign = max(args)
-        elif name == "min" and not let.expr.attrs:
-            sign = min(args)
-        elif name in ("add", "where"):
-            sign = args[-1] if args[-1] == args[-2] else 0
-        elif is_reduction(let):
-            sign = args[0] if name in ("sum", "mean", "max", "min") else 0
+        elif name in ("cast", "gather", "pick"):
+            sign = signs[0]
         else:
-            sign = 0
+            row = _row(let)
+            sign = row.sign.of(*signs) if row is not None else 0
         made[let.name] = sign
     return made
 
@@ -142,22 +114,13 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
     name, operands = let.expr.name, [o.name for o in let.expr.operands]
     if not isinstance(let.dtype, DType) or not let.dtype.is_float:
         return False
-    if name in ("mul", "div") or name in _CALM or name in ("max", "min") or name == "cast":
-        return True
-    if name in _CALM_ABOVE:
-        return signs[operands[0]] > 0
-    if name == "add":
-        return signs[operands[0]] == signs[operands[1]] != 0
-    if name == "sub":
-        return signs[operands[0]] == -signs[operands[1]] != 0
-    if name in ("where", "gather", "pick", "clamp"):
-        return (k > 0) if name == "where" else k == 0
-    if name in ("sum", "mean"):
-        return signs[operands[0]] != 0
+    if name in ("cast", "gather", "pick"):
+        return k == 0
     if name == "pow" and k == 0:
         power = literal_of(defs[operands[1]], dict(defs))
         return power is not None and abs(power) <= 2
-    return False
+    row = _row(let)
+    return row is not None and row.errors.calm(k, *(signs[o] for o in operands))
 
 
 def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:

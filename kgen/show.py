@@ -154,7 +154,7 @@ def precision(kernel: Kernel, bound: Binding, rides: bool) -> str:
     defs = pipeline.plan(kernel, bound, rides).program.by_name
     lines = []
     for name, (form, decides) in pipeline.forms(kernel, bound, rides).items():
-        short = bound.get(decides, DTYPES.get(decides, f32)).bits == 16
+        short = bound.get(decides, DTYPES.get(decides, f32)).narrow
         lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {defs[name]}")
     return "\n".join(lines or ["every operator in its accurate form"]) + "\n"
 

@@ -38,6 +38,8 @@ INFIX: dict[str, tuple[str, int]] = {
 #: Prefix operators: symbol -> (operator, precedence).
 PREFIX: dict[str, tuple[str, int]] = {"not": ("not", 4), "-": ("neg", 11), "+": ("pos", 11), "~": ("bitnot", 11)}
 WHERE, ATOM = 1, 13
+#: How an operator is written in place of a call (`Apply.written`).
+WRITTEN = {"where": "where"} | {op: "infix" for op, _ in INFIX.values()} | {op: "prefix" for op, _ in PREFIX.values()}
 KEYWORDS = ("if", "else", "and", "or", "not")
 
 

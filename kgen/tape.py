@@ -9,7 +9,7 @@ root's own is infinite there.  A contribution therefore carries the conditions u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -24,6 +24,10 @@ from kgen.types import ELLIPSIS, INT, Dims, Float, Number, ValueType, i64
 
 UNKNOWN = "?"  # in the place of a rule that the table does not have
 Guards = tuple[tuple[int, bool], ...]  # conditions, and whether each must hold or fail
+
+
+#: Operators whose value on rational numbers is rational, and known without rounding.
+RATIONAL = frozenset("add sub mul neg eq ne lt le gt ge and or not".split())
 
 
 @dataclass(frozen=True)
@@ -101,24 +105,7 @@ class Tape(Expressions):
         numbers = [self.exact_values[a] if a in self.exact_values else self.known(a) for a in args]
         if not numbers or None in numbers:
             return None
-        x, y = (*numbers, Fraction(0))[:2]
-        assert x is not None and y is not None
-        table: dict[str, Callable[[], Fraction | bool]] = {
-            "add": lambda: x + y,
-            "sub": lambda: x - y,
-            "mul": lambda: x * y,
-            "neg": lambda: -x,
-            "eq": lambda: x == y,
-            "ne": lambda: x != y,
-            "lt": lambda: x < y,
-            "le": lambda: x <= y,
-            "gt": lambda: x > y,
-            "ge": lambda: x >= y,
-            "and": lambda: bool(x and y),
-            "or": lambda: bool(x or y),
-            "not": lambda: not x,
-        }
-        return Fraction(table[op]()) if op in table else None
+        return Fraction(OPS[op].host(*numbers)) if op in RATIONAL else None
 
     def build(self, text: str | Expr, dims: dict[str, Dims] | None = None, **env: int) -> int:
         """The value of an expression in kgen's language over values."""

@@ -15,12 +15,44 @@ Dims = tuple[str, ...]
 
 @dataclass(frozen=True)
 class DType:
-    """A storage dtype: its name in the language, its kind and its size in bits."""
+    """A storage dtype: its name in the language, its kind, its size in bits and torch's name.  A float has so many binary digits after
+    the leading one, and `least` is the exponent of its least normal number; `computes` names the dtype that it is computed in, where
+    that is another."""
 
     name: str
     kind: str  # "bool", "int", "uint" or "float"
     bits: int
     torch: str
+    digits: int = 0
+    least: int = 0
+    computes: str = ""
+
+    @property
+    def computed(self) -> DType:
+        """The dtype in which it is computed."""
+        return DTYPES[self.computes or self.name]
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is computed in a wider dtype, and rounded where it is stored."""
+        return bool(self.computes)
+
+    @property
+    def largest(self) -> float:
+        """A float's largest finite value."""
+        return (2 - 2.0**-self.digits) * 2.0 ** (1 - self.least)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest integer (of bools 0 and 1) that it holds."""
+        if self.kind == "int":
+            return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
+        return 0, 1 if self.kind == "bool" else 2**self.bits - 1
+
+    @property
+    def unsigned(self) -> str:
+        """The unsigned integer in which CUDA computes an integer, so that it wraps."""
+        return "u64" if self.bits == 64 else "u32"
 
     @property
     def bytes(self) -> int:
@@ -41,10 +73,10 @@ class DType:
         return self.name
 
 
-f16 = DType("f16", "float", 16, "float16")
-bf16 = DType("bf16", "float", 16, "bfloat16")
-f32 = DType("f32", "float", 32, "float32")
-f64 = DType("f64", "float", 64, "float64")
+f16 = DType("f16", "float", 16, "float16", 10, -14, "f32")
+bf16 = DType("bf16", "float", 16, "bfloat16", 7, -126, "f32")
+f32 = DType("f32", "float", 32, "float32", 23, -126)
+f64 = DType("f64", "float", 64, "float64", 52, -1022)
 i8 = DType("i8", "int", 8, "int8")
 u8 = DType("u8", "uint", 8, "uint8")
 i16 = DType("i16", "int", 16, "int16")
@@ -54,6 +86,8 @@ boolean = DType("bool", "bool", 8, "bool")
 
 DTYPES: dict[str, DType] = {d.name: d for d in (f16, bf16, f32, f64, i8, u8, i16, i32, i64, boolean)}
 TORCH: dict[str, DType] = {d.torch: d for d in DTYPES.values()}
+#: The floats that are rounded where they are stored, by name.
+NARROW = frozenset(d.name for d in DTYPES.values() if d.narrow)
 #: What a dtype variable may stand for, in the order in which its variants are emitted.
 VARIABLE: tuple[DType, ...] = (f32, f16, bf16, f64)
 
@@ -104,10 +138,11 @@ ValueType = DType | Float | Number
 
 
 def resolve(name: str, binding: Binding) -> DType:
-    """The dtype of a declared dtype name, a dtype variable looked up in `binding`; of `T32` f64 where T is f64, else f32."""
+    """The dtype of a declared dtype name, a dtype variable looked up in `binding`; of `T32` the one that T is computed
+    in."""
     if name in DTYPES:
         return DTYPES[name]
-    return (f64 if binding[name[0]] is f64 else f32) if is_wide(name) else binding[name]
+    return binding[name[0]].computed if is_wide(name) else binding[name]
 
 
 def resolve_named(name: str, binding: Mapping[str, str]) -> DType:

@@ -17,8 +17,6 @@ from kgen.syntax import Apply, Expr, Name, Num
 from kgen.types import DTYPES, ELLIPSIS, Dims, show_type
 
 _NOWHERE = Span(0, 0)
-_INFIX = {op for op, _ in syntax.INFIX.values()}
-_PREFIX = {op for op, _ in syntax.PREFIX.values()}
 _LEAVES = ("param", "lit", "const", "size", "index")
 _LINE = 88  # characters of an expression before a part of it gets a name
 
@@ -148,8 +146,7 @@ class _Writer:
             return call(str(attr), args)
         if op == "pick" or op in REDUCTIONS and attr:
             return call(op, args, attr)
-        written = "where" if op == "where" else "infix" if op in _INFIX else "prefix" if op in _PREFIX else "call"
-        return Apply(op, tuple(args), _NOWHERE, _NOWHERE, written)
+        return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
 
     def equations(self, roots: list[int], results: list[str], wanted: Mapping[int, str], names: Names) -> list[tuple[str, str]]:
         """(name, text) of each equation, the results' among them, every one behind those that it uses."""

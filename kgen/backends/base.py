@@ -7,23 +7,23 @@ the target's templates, which put signature, grid, masks and loops around the co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 
 from kgen import pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
-from kgen.backends.text import Text, comment, fill, identifiers, named
+from kgen.backends.text import Text, comment, fill, functions, identifiers, named, spelled
 from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.ops import OPS, RIDERS, TARGETS
+from kgen.ops import OPS, RIDERS, Op, Spell
 from kgen.resources import resource
 from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
@@ -44,6 +44,9 @@ class Page:
     dtypes: set[str]
     source_name: str
 
+#: Dtypes of variables: one of each, or several.
+Only = Mapping[str, str | Sequence[str]]
+
 
 class Backend:
     """A target: a table of types, a table of keywords, how literals and casts are written, and its templates."""
@@ -58,6 +61,28 @@ class Backend:
     aliases = "FGHPQRS"
     has_forms = True  # the brief and rough forms of operators
     rides = False  # whether sums about a maximum are made with it
+
+    #: Whose column of the table of operators this target reads, and what it spells otherwise: by operator.
+    spelled_as = ""
+    spells: dict[str, Spell] = {}
+
+    def spell(self, row: Op, form: str = "") -> Spell:
+        """How the target writes an operator, in its accurate form, the "brief" or the "rough" one; `{B}` is the dtype that decides."""
+        if form and row.brief is not None:
+            return Spell(self.call(f"{form}_{row.name}", ", ".join(f"{{{k}}}" for k in range(row.arity)), "{B}"))
+        return self.spells.get(row.name) or row.spell(self.spelled_as or self.name)
+
+    def call(self, function: str, operands: str, dtype: str) -> str:
+        """The pattern of a call of a function that goes by a dtype."""
+        return f"{function}({operands}, {dtype})"
+
+    def columns(self) -> list[Spell]:
+        """How the target writes all operators."""
+        return [self.spell(row) for row in OPS.values()]
+
+    def functions(self, calls: Iterable[str]) -> dict[str, Text]:
+        """The sources of the helper functions among calls, and of those that they call, each after what it needs."""
+        return functions(self.template_folder(), calls, self.columns())
 
     # ------------------------------------------------------------------ spelled by each target
 
@@ -99,8 +124,8 @@ class Backend:
 
     def combined(self, a: Accumulator, x: str, y: str) -> Text:
         """Two partial results of a sum, prod, max or min as one, as the table spells that operator."""
-        spell = OPS[self.combining[a.kind]].spell(self.name)
-        return fill(spell, a.dtype.kind, [named(x), named(y)], {"F": a.type, "U": "u64" if a.dtype.bits == 64 else "u32"})
+        spell = self.spell(OPS[self.combining[a.kind]])
+        return fill(spell, a.dtype.kind, [named(x), named(y)], {"F": a.type, "U": a.dtype.unsigned})
 
     @staticmethod
     def neutral(a: Accumulator) -> tuple[Fraction | str, DType, str]:
@@ -108,13 +133,11 @@ class Backend:
         equals."""
         dtype, type_name = (a.value_dtype, a.value_type) if a.value_dtype is not None and a.place else (a.dtype, a.type)
         least = a.kind in ("max", "argmax")
-        low = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
-        high = 1 if dtype.kind == "bool" else 2 ** (dtype.bits - (dtype.kind == "int")) - 1
         if a.kind in ("sum", "prod", *RIDERS):
             return Fraction(a.kind == "prod"), dtype, type_name
         if dtype.is_float:
             return "-inf" if least else "inf", dtype, type_name
-        return Fraction(low if least else high), dtype, type_name
+        return Fraction(dtype.limits[0 if least else 1]), dtype, type_name
 
     def identity(self, a: Accumulator) -> Text:
         """That as a literal, of its dtype where it is an extreme integer."""
@@ -146,12 +169,22 @@ class Backend:
 
     # ------------------------------------------------------------------ common
 
-    def render(self, kernel: Kernel) -> str:
-        """The whole source of a kernel for this target, for every choice of its dtype variables.
+    def render(self, kernel: Kernel, only: Only | None = None) -> str:
+        """The whole source of a kernel for this target, for every choice of its dtype variables; with `only` for those alone that it
+        names (`{"T": "bf16"}`, `{"T": ("bf16", "f32")}`), which compiles sooner.
 
         Raises `KgenError` where the kernel holds what no schedule covers.
         """
-        return Render(self, kernel).source()
+        return Render(self, kernel, only).source()
+
+    def written(self, kernel: Kernel, only: Only | None = None, standalone: bool = False) -> dict[str, str]:
+        """What `kgen compile` writes into a folder, by the names of files: the source first, then what it includes, unless it is to
+        stand alone."""
+        return {self.file_name(kernel.name): self.render(kernel, only)}
+
+    def file_name(self, kernel: str) -> str:
+        """What a kernel's file is called."""
+        return f"{kernel}{self.suffix}"
 
     def environment(self):
         return _environment(self.template_folder())
@@ -168,7 +201,7 @@ class Backend:
     def reserved(self) -> frozenset[str]:
         """Names that a kernel may not have at global scope, nor its dtype variables: single capitals are free, since they only name types
         in scopes of their own."""
-        found = self.keywords | _identifiers(self.template_folder()) | _spelled(self.name) | frozenset(self.types.values())
+        found = self.keywords | _identifiers(self.template_folder()) | spelled(self.columns()) | frozenset(self.types.values())
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
 
@@ -205,37 +238,33 @@ def _identifiers(folder: Path) -> frozenset[str]:
     return frozenset().union(*_listed(folder).values(), (path.name.split(".")[0] for path in (folder / "functions").glob("*")))
 
 
-@cache
-def _row_names(backend: Backend) -> frozenset[str]:
-    """Names that only the templates of passes over rows use: free in kernels without such passes."""
+@lru_cache(maxsize=16)
+def _row_names(others: frozenset[str]) -> frozenset[str]:
+    """Names that only the templates of passes over rows use, not these others: free in kernels without such passes."""
     own: set[str] = set()
-    others = set(backend.keywords | _spelled(backend.name) | frozenset(backend.types.values()))
-    for target in TARGETS:
-        for name, names in _listed(resource("templates") / target).items():
-            (own if name.startswith("row") else others).update(names)
+    for folder in sorted({path.parent for path in resource("templates").glob("*/*.jinja")}):
+        for name, names in _listed(folder).items():
+            if name.startswith("row"):
+                own |= names
+            else:
+                others |= names
     return frozenset(own - others)
-
-
-@cache
-def _spelled(target: str) -> frozenset[str]:
-    """Every identifier in the target's spellings."""
-    spells = [op.spell(target) for op in OPS.values()]
-    return identifiers(" ".join(text for s in spells for text in (s.float, s.int, s.bool)))
 
 
 class Render:
     """One kernel for one target."""
 
-    def __init__(self, backend: Backend, kernel: Kernel, only: dict[str, str] | None = None):
+    def __init__(self, backend: Backend, kernel: Kernel, only: Only | None = None):
         """`only` has dtypes of variables: entries are made for these alone."""
-        self.backend, self.kernel, self.only = backend, kernel, only or {}
+        self.backend, self.kernel = backend, kernel
+        self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
         bindings = kernel.bindings()
         self.plan = pipeline.plan(kernel, bindings[0], backend.rides)
         self.program, self.passes = self.plan.program, self.plan.passes
         self.forms = pipeline.forms(kernel, bindings[0], backend.rides) if backend.has_forms else {}
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
-            taken -= _row_names(backend)
+            taken -= _row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))
         self.global_names = Names(taken, macros=backend.macros)
         self.variables = {v: self.global_names.plain(v) for v in kernel.variables}
         self.kernel_name = self.global_names.plain(kernel.name)
@@ -296,7 +325,7 @@ class Render:
         stored = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results}
         concrete = {d for d in stored if d in DTYPES}
         if kernel.variables:
-            concrete |= {"f16", "bf16", "f32", "f64"}
+            concrete |= {d.name for d in VARIABLE}
         concrete |= {let.dtype.name for let in self.program.lets if isinstance(let.dtype, DType)}
         return Page(
             name=self.kernel_name,
@@ -440,9 +469,9 @@ class Render:
 
     def bindings(self, variables: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], ...]:
         """Every choice of dtypes for some of the variables, as named in the source."""
-        only = {self.variables[v]: dtype for v, dtype in self.only.items()}
+        only = {self.variables[v]: dtypes for v, dtypes in self.only.items()}
         every = (tuple(zip(variables, (d.name for d in chosen), strict=True)) for chosen in product(VARIABLE, repeat=len(variables)))
-        return tuple(b for b in every if all(only.get(v, d) == d for v, d in b))
+        return tuple(b for b in every if all(d in only.get(v, (d,)) for v, d in b))
 
     def scalars(self, p: Map | Reduce) -> tuple[Argument, ...]:
         """The numbers that a pass takes: an argument as it stands, or an expression of arguments, computed before the launch."""

@@ -15,7 +15,7 @@ from kgen.backends.names import Names, bare
 from kgen.backends.text import Call, Text, fill, named, source
 from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Statement, Tensor
 from kgen.ir import Let, Store, exact
-from kgen.ops import OPS, RIDERS, call_of
+from kgen.ops import OPS, RIDERS
 from kgen.schedule import Phase, Reduce
 from kgen.types import FLOAT, DType
 
@@ -83,11 +83,10 @@ class Body:
             if fused is not None:
                 return fused
             form = ""
-        spell = row.spell(self.backend.name, form)
+        spell = self.backend.spell(row, form)
         kind = operands[1 if row.rule == "where" else 0].dtype.kind  # type: ignore[union-attr]
         last = operands[-1]
-        unsigned = "u64" if last.tensor_dtype.bits == 64 else "u32"
-        types = {"F": self.render.type_of(last), "U": unsigned, "B": self.render.storage(decides) if form else ""}
+        types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else ""}
         given = [self.text[o.name] for o in operands]
         if row.rule == "compare" and kind == "float":
             given = [self.backend.compared(x) for x in given]
@@ -104,10 +103,9 @@ class Body:
         a, b = (self.text[o.name] for o in operands[k].expr.operands)
         c = self.text[operands[1 - k].name]
         if let.expr.name == "sub":
-            minus = fill(OPS["neg"].spell(self.backend.name), "float", [c if k == 0 else a], {})
+            minus = fill(self.backend.spell(OPS["neg"]), "float", [c if k == 0 else a], {})
             a, c = (a, minus) if k == 0 else (minus, c)
-        call = call_of(self.backend.name, "fused", "{0}, {1}, {2}", "{3}")
-        return source(call, *(x.typed or x for x in (a, b, c)), decides)
+        return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
 
     def number(self, number: Let, let: Let) -> Text:
         text = number.expr.attrs[0]

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
-from kgen.backends.base import Backend, Render
+from kgen.backends.base import Backend, Only, Render
 from kgen.backends.names import Names
 from kgen.backends.text import Text, decimal, fill, named, numeral, rounds_alike, single_precision, source, wrapped
 from kgen.backends.units import Argument, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let, exact
 from kgen.ops import CALL, LOOSE, OPS
-from kgen.types import DTYPES, FLOAT, DType, Number, f32, f64, i64
+from kgen.types import DTYPES, FLOAT, NARROW, DType, Number, f32, f64, i64
 
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept const
@@ -87,7 +87,7 @@ class CFamily(Backend):
             return named("true" if value else "false")
         if dtype.is_int:
             return self._integer(int(value), dtype, type_name)
-        if dtype.bits == 16 or type_name in self.storage_names:
+        if dtype.narrow or type_name in self.storage_names:
             double, single = self.literal(value, f64, "double"), self.literal(value, f32, "float")
             if isinstance(value, str) or rounds_alike(value):
                 return source("to<{0}>({1})", type_name, double)
@@ -124,7 +124,7 @@ class CFamily(Backend):
             return x if given.kind == "bool" else source("{0} != 0", x.fit(LOOSE + 1), level=LOOSE)
         if target.is_int and given.is_float:
             return source("saturate<{0}>({1})", type_name, x)
-        if target.is_float and (target.bits == 16 or type_name in self.storage_names):
+        if target.is_float and (target.narrow or type_name in self.storage_names):
             x = x if given.is_float or given.name == "i64" else self.cast(x, given, i64, self.types["i64"])
             return source("to<{0}>({1})", type_name, x)
         return self.conversion(type_name, x)
@@ -136,11 +136,13 @@ class CFamily(Backend):
     #: Names under which a storage dtype (not what it is computed in) may appear: the kernel's dtype variables.
     storage_names: frozenset[str] = frozenset()
 
-    def render(self, kernel: Kernel, only: dict[str, str] | None = None) -> str:
-        """The source; `only` leaves entries for one choice of the dtype variables (`{"T": "bf16"}`), which compiles sooner."""
+    def render(self, kernel: Kernel, only: Only | None = None) -> str:
         mine = copy(self)
         mine.storage_names = frozenset(kernel.variables)
         return Render(mine, kernel, only).source()
+
+    def call(self, function: str, operands: str, dtype: str) -> str:
+        return f"{function}<{dtype}>({operands})"
 
     def statement(self, name: str, type_name: str, value: Text, is_declared: bool, note: str) -> Statement:
         return Statement((name,), "" if is_declared else type_name, value, note)
@@ -205,7 +207,7 @@ class CFamily(Backend):
         """Whether a double may be rounded to a 16-bit float: not where one dtype variable alone decides what is computed in."""
         named = {let.tensor_dtype.name for let in render.program.lets if not let.is_number and not let.generic}
         stored = {r.dtype for r in render.kernel.results}
-        narrow = bool((named | stored) & {"f16", "bf16"}) and bool(render.variables)  # which a variable that is f64 meets
+        narrow = bool((named | stored) & NARROW) and bool(render.variables)  # which a variable that is f64 meets
         return "f64" in named or len(render.variables) > 1 or narrow
 
     # ------------------------------------------------------------------ host numbers
@@ -237,7 +239,7 @@ class CFamily(Backend):
         row = OPS[n.expr.name]
         asks = row.rule == "compare" or row.rule == "test" and defs[n.expr.operands[0].name].dtype == FLOAT  # their result is a bool
         kind = "float" if asks else n.dtype.kind
-        return fill(row.spell("cpp"), kind, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
+        return fill(row.cpp, kind, args, {"F": self.number_types[n.dtype.kind], "U": "uint64_t"})
 
 
 __all__ = ["CALL", "CFamily"]

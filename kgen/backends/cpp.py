@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kgen.backends.base import Page, Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
-from kgen.backends.text import Text, called, functions, wrapped
+from kgen.backends.text import Text, called, wrapped
 from kgen.backends.units import RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.schedule import Plan
@@ -80,7 +80,7 @@ class Cpp(CFamily):
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
         calls += [c for v in views if isinstance(v, RowsView) for a in v.carried for c in a.combine.calls]
         calls += [c for v in views for text in v.rounded.values() for c in text.calls]
-        known = functions(self.template_folder(), calls)
+        known = self.functions(calls)
         calls += [c for f in known.values() for c in f.calls]
         return CppView(
             units=views,

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from kgen.backends.base import Page, Render, _spelled, resource
+from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.names import Names
-from kgen.backends.text import Text, called, functions, library, source, wrapped
+from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
+from kgen.ops import OPS
 from kgen.schedule import Scalar, Workspace
 from kgen.types import DTYPES, ELLIPSIS, INT, Dims
 
@@ -118,7 +119,7 @@ class RowLayout:
 
 def _stored(s: Scalar) -> bool:
     """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
-    return s.let.generic.startswith("=") or s.let.tensor_dtype.is_float and s.let.tensor_dtype.bits == 16
+    return s.let.generic.startswith("=") or s.let.tensor_dtype.narrow
 
 
 def _passed(s: Scalar, binding: dict[str, str]) -> str:
@@ -174,7 +175,7 @@ class Cuda(CFamily):
     def reserved(self) -> frozenset[str]:
         """The host part calls the C++ backend's functions, so their names are taken too."""
         host = frozenset(path.name.split(".")[0] for path in (resource("templates") / "cpp" / "functions").glob("*"))
-        found = super().reserved | host | _spelled("cpp") | self.integers.keys()
+        found = super().reserved | host | spelled(row.cpp for row in OPS.values()) | self.integers.keys()
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
     # ------------------------------------------------------------------ the source
@@ -182,12 +183,15 @@ class Cuda(CFamily):
     #: Whether a source stands alone, as the runtime's compiler takes it; else it includes the library beside it.
     standalone = True
 
-    def render(self, kernel: Kernel, only: dict[str, str] | None = None, standalone: bool = True) -> str:
-        """The source; `only` leaves entries for one choice of the dtype variables.  Where it does not stand alone it includes what
-        `beside` gives."""
+    def render(self, kernel: Kernel, only: Only | None = None, standalone: bool = True) -> str:
+        """As `Backend.render` has it; where the source does not stand alone it includes what `beside` gives."""
         mine = copy(self)
         mine.standalone = standalone
         return CFamily.render(mine, kernel, only)
+
+    def written(self, kernel: Kernel, only: Only | None = None, standalone: bool = False) -> dict[str, str]:
+        text = self.render(kernel, only, standalone)
+        return {self.file_name(kernel.name): text, **self.beside(text)}
 
     def beside(self, source: str) -> dict[str, str]:
         """The files of the library that a source includes, and those that they include, by name."""
@@ -202,7 +206,7 @@ class Cuda(CFamily):
         """A file of the library, whole."""
         if name != FUNCTIONS_FILE:
             return (self.template_folder() / "library" / name).read_text()
-        known = functions(self.template_folder(), sorted(library(self.template_folder())))
+        known = self.functions(sorted(library(self.template_folder()) | brought(self.columns())))
         return "\n".join([FUNCTIONS_HEAD, *known.values()])
 
     def included(self, render: Render, units: list[Unit | RowUnit], views: list[dict[str, Any]]) -> list[str]:
@@ -213,13 +217,14 @@ class Cuda(CFamily):
                 code += [*v["lines"], *(o.value for o in u.outputs), *v["arguments"]]
             else:
                 code += [*v["opening"], *(line for lines in v["phases"] for line in lines)]
-        used = functions(self.template_folder(), called("\n".join(code), self.comment))
+        used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind, of in (("maps", Unit), ("rows", RowUnit)) if any(isinstance(u, of) for u in units)]
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
         texts = [self.library_file("kgen_numbers.cuh"), "\n".join(used.values())]
         for name in parts:
-            texts += [text for f, text in {**self.beside(self.library_file(name)), name: self.library_file(name)}.items() if f not in NUMBERS]
+            own = {**self.beside(self.library_file(name)), name: self.library_file(name)}
+            texts += [text for f, text in own.items() if f not in NUMBERS]
         return [inlined(text) for text in texts if text]
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> Any:
@@ -233,7 +238,7 @@ class Cuda(CFamily):
             if v["over_rows"]:
                 self.pass_view(v)
         numbers = "\n".join(text for v in views for text in v["rounded"].values())
-        host = functions(resource("templates") / "cpp", called(numbers, self.comment))
+        host = functions(resource("templates") / "cpp", called(numbers, self.comment), (row.cpp for row in OPS.values()))
         about = "NVRTC builds the same text without the host's parts and without any header."
         context.update(
             library=self.included(render, units, views), host_functions=list(host.values()), over_rows=any(v["over_rows"] for v in views),
@@ -278,7 +283,7 @@ class Cuda(CFamily):
         reads, held = v["reductions"], v["held"] if v["clusters"] else "0"
         if not reads and not v["stores"]:
             vec, v["wide"] = "1", 0
-        v["pass_about"] = "operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits"
+        v["pass_about"] = "operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits"
         v["pass"] = ", ".join([
             str(len(v["operand_names"])), str(v["gather_count"]), str(v["main"]), vec, str(v["wide"]), str(reads), str(v["stores"]).lower(),
             str(v["words"]), held, str(v["splits"]).lower(),
@@ -569,7 +574,10 @@ class Cuda(CFamily):
             *method(f"merge_sums(const {kind}& more)", gathered, "  // the sums of a part with the same maximum"),
             *method(
                 f"add(const {kind}& more)",
-                [f"{kind} top = *this, other = more;", "top.merge_peaks(more);", "rescale(top);", "other.rescale(top);", "merge_sums(other);"],
+                [
+                    f"{kind} top = *this, other = more;", "top.merge_peaks(more);", "rescale(top);", "other.rescale(top);",
+                    "merge_sums(other);",
+                ],  # fmt: skip
             ),
         ]
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from string import Formatter
 
@@ -233,15 +233,32 @@ def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     return "\n".join(line.rstrip() for line in lines) + f"){tail}"
 
 
+def spelled(spells: Iterable[Spell]) -> frozenset[str]:
+    """Every identifier in some spellings."""
+    return _spelled(tuple(text for s in spells for text in (s.float, s.int, s.bool)))
+
+
+@lru_cache(maxsize=16)
+def _spelled(texts: tuple[str, ...]) -> frozenset[str]:
+    return identifiers(" ".join(texts))
+
+
 @cache
 def library(folder: Path) -> dict[str, Text]:
     """The sources of a target's helper functions, by name."""
     return {path.name.split(".")[0]: Text(tokens(path.read_text())) for path in sorted((folder / "functions").glob("*"))}
 
 
-def functions(folder: Path, calls: Iterable[str]) -> dict[str, Text]:
-    """The helper functions among `calls`, and those that they call, each after what it needs."""
-    known = library(folder)
+def brought(spells: Iterable[Spell]) -> dict[str, Text]:
+    """The sources of the helper functions that spellings bring along, by name: of the call that each begins with."""
+    first = {next(tokens(s.float or s.int), ""): s.source for s in spells if s.source}
+    return {name: Text(tokens(text.rstrip("\n") + "\n")) for name, text in first.items() if isinstance(name, Call)}
+
+
+def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) -> dict[str, Text]:
+    """The helper functions among `calls`, and those that they call, each after what it needs: those of a target's folder, and those that
+    its spellings bring along."""
+    known = library(folder) | brought(spells)
     found: dict[str, Text] = {}
     visiting: set[str] = set()
 
@@ -260,11 +277,6 @@ def called(code: str, mark: str) -> tuple[str, ...]:
     """The functions that a source calls; comments, which begin with a mark, call nothing."""
     lines = (line.partition(mark)[0] for line in code.split("\n"))
     return tuple(t for line in lines for t in tokens(line) if isinstance(t, Call))
-
-
-def function_sources(folder: Path, code: str) -> dict[str, Text]:
-    """The helper functions that a finished source calls, each after what it needs."""
-    return functions(folder, called(code, "#" if folder.name == "triton" else "//"))
 
 
 def decimal(value: Fraction | str, single: bool) -> str:

@@ -7,46 +7,31 @@ import keyword
 import math
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from kgen import host
-from kgen.backends.base import Backend, Page, Render
+from kgen.backends.base import Backend, Only, Page, Render
 from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
-from kgen.backends.text import Text, decimal, functions, joined, named, numeral, single_precision, source
+from kgen.backends.text import Text, decimal, fill, named, numeral, single_precision, source
 from kgen.backends.triton_maps import MapPrinter, TritonUnit
 from kgen.backends.triton_rows import Block, Node, RowPrinter
 from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, ResultDecl
 from kgen.ir import Let, exact
-from kgen.ops import CALL, LOOSE, OPS, PRODUCT, SUM, UNARY
+from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.schedule import Reduce
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, DType, Number, variable_of
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, DType, Number, variable_of
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
-INFIX = {"add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT), "eq": ("==", LOOSE), "ne": ("!=", LOOSE), "lt": ("<", LOOSE),
-         "le": ("<=", LOOSE), "gt": (">", LOOSE), "ge": (">=", LOOSE), "and": ("and", LOOSE), "or": ("or", LOOSE),
-         "bitand": ("&", LOOSE), "bitor": ("|", LOOSE)}  # fmt: skip
-ON_BOOLS = {"add": "or", "max": "or", "bitor": "or", "mul": "and", "min": "and", "bitand": "and", "bitnot": "not"}
-HOST_FLOAT = {
-    "div": "host_divide",
-    "pow": "host_power",
-    "abs": "abs",
-    "cbrt": "host_cube_root",
-    "fma": "host_fma",
-    "isnan": "host_is_nan",
-    "sign": "host_sign",
-}
-HOST_INT = {"floordiv": "host_floor_divide", "mod": "host_floor_mod", "pow": "host_integer_power", "shl": "host_shift_left",
-            "shr": "host_shift_right", "max": "max", "min": "min", "sign": "host_sign"}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class TritonView:
     """A file: its passes, the functions that it brings along, which modules and parts of the skeletons it needs, and the host function."""
 
     encoding: bool
+    floats: str
     units: list[TritonUnit]
     function_sources: list[Text]
     math: bool
@@ -90,17 +75,24 @@ class Triton(Backend):
     storage_names: frozenset[str] = frozenset()
     mixes = False
 
-    def render(self, kernel: Kernel) -> str:
+    def render(self, kernel: Kernel, only: Only | None = None) -> str:
         mine = copy(self)
         mine.storage_names = frozenset(kernel.variables)
         mine.mixes = mixes(kernel)
-        return Render(mine, kernel).source()
+        return Render(mine, kernel, only).source()
 
     def widen(self, element: Text, t: Tensor) -> Text:
         """An element as it is computed with."""
         if t.type == t.compute:
             return element
         return source("widened({0}, {1})" if self.mixes else "{0}.to({1})", element, t.compute)
+
+    def columns(self) -> list[Spell]:
+        """Triton's, and Python's for the host part."""
+        return [*super().columns(), *(row.python for row in OPS.values())]
+
+    def file_name(self, kernel: str) -> str:
+        return f"{kernel}_triton.py"
 
     # ------------------------------------------------------------------ values
 
@@ -125,7 +117,7 @@ class Triton(Backend):
 
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
         bare = self.bare(value, dtype, type_name)
-        if dtype.is_float and (dtype.bits == 16 or type_name in self.storage_names):  # Triton's own rounds twice, and makes small ones 0
+        if dtype.narrow or type_name in self.storage_names:  # Triton's own rounds twice, and makes small ones 0
             return source("round_to(tl.full([], {0}, tl.float64), {1})", bare, type_name)
         typed = source("tl.full([], {0}, {1})", bare, type_name)
         if dtype.kind == "bool" or dtype.is_int and abs(int(bare)) >= 2**31:
@@ -211,44 +203,16 @@ class Triton(Backend):
             return named(names.user(n.expr.attrs[0]))
         kinds = [defs[o.name].dtype for o in n.expr.operands]
         args = [done[o.name] for o in n.expr.operands]
-        if FLOAT in (n.dtype, *kinds) and op != "where" or op == "where" and n.dtype == FLOAT:
+        row, chooses = OPS[op], OPS[op].rule == "where"
+        if n.dtype == FLOAT or FLOAT in kinds and not chooses:
             for k, (o, kind) in enumerate(zip(n.expr.operands, kinds, strict=True)):
-                if kind != FLOAT and not (op == "where" and k == 0):
+                if kind != FLOAT and not (chooses and k == 0):
                     literal = defs[o.name].expr.name == "lit"
                     args[k] = _python(defs[o.name].expr.attrs[0], FLOAT) if literal else source("float({0})", args[k])
-            return self._float_number(op, args)
-        return self._int_number(op, args, n.dtype)  # type: ignore[arg-type]
-
-    def _float_number(self, op: str, args: list[Text]) -> Text:
-        if (plain := _plain(op, args)) is not None:
-            return plain
-        if op in HOST_FLOAT:
-            return source(f"{HOST_FLOAT[op]}({{0}})", joined(args))
-        return source(f"host_f64(torch.{op if callable(OPS[op].torch) else OPS[op].torch}, {{0}})", joined(args))
-
-    def _int_number(self, op: str, args: list[Text], kind: Number) -> Text:
-        """An operator on integers or bools, its result in 64 bits."""
-        if kind != INT and op in ON_BOOLS:
-            op = {"or": "or", "and": "and", "not": "not"}[ON_BOOLS[op]]
-        if op in ("isnan", "isinf", "isfinite"):
-            return named(str(op == "isfinite"))
-        if op == "signbit":
-            return source("{0} < 0", args[0].fit(LOOSE + 1), level=LOOSE)
-        if op in HOST_INT:
-            return source(f"{HOST_INT[op]}({{0}})", joined(args))
-        if op in ("floor", "ceil", "trunc", "round"):
-            return args[0]
-        if op == "relu":
-            return source("max({0}, 0)", args[0])
-        if op == "clamp":
-            return source("min(max({0}, {1}), {2})", *args)
-        if op == "abs":
-            return source("host_wrap(abs({0}))", args[0])
-        if op == "bitnot":
-            return source("~{0}", args[0].fit(CALL), level=UNARY)
-        plain = _plain(op, args)
-        assert plain is not None, op
-        return source("host_wrap({0})", plain) if kind == INT and op in ("add", "sub", "mul", "neg") else plain
+            return fill_python(row, "float", args)
+        made = fill_python(row, n.dtype.kind, args)
+        wraps = n.dtype == INT and row.rule in ("arith", "same") and row.python.infix not in (CALL, LOOSE)
+        return source("host_wrap({0})", made) if wraps else made
 
     # ------------------------------------------------------------------ what the template needs
 
@@ -259,17 +223,19 @@ class Triton(Backend):
             user(name)
         views = self.unit_views(render, units)
         calls = [c for v in views for c in v.calls] + [c for u in units for s in u.scalars for c in s.text.calls]
-        known = functions(self.template_folder(), calls)
+        known = self.functions(calls)
         words = frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))
         fresh = [r for r in kernel.results if not r.state]
         states = [f'"{r.state}"' for r in kernel.results if r.state]
         kept = [o for u in units for o in u.outputs if o.spec_name in render.kept]
         computed = {render.generics.get(o.dtype, "") for o in kept}.union(*(v.generics for v in views))
         variables = {name: v for v, name in render.variables.items()}
+        chosen = render.bindings(tuple(render.variables.values()))
         numbers = frozenset[str]().union(*(s.text.uses for u in units for s in u.scalars))
         sizes = [(a.name, a.spec_name) for a in render.givens() if a.kind == "size" and a.name in numbers]
         return TritonView(
             encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
+            floats=", ".join(f"torch.{d.torch}: {self.types[d.name]}" for d in VARIABLE if any(d.name in dict(b).values() for b in chosen)),
             units=views,
             function_sources=list(known.values()),
             math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
@@ -345,7 +311,7 @@ def mixes(kernel: Kernel) -> bool:
     """Whether both 16-bit floats may occur in one launch: as they are declared or cast to, or as two variables."""
     casts = {str(v.attr) for v in kernel.values if v.op == "cast"}
     declared = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results} | casts
-    return len(declared & {"f16", "bf16", *kernel.variables}) > 1
+    return len(declared & {*NARROW, *kernel.variables}) > 1
 
 
 def _to_f32(value: Fraction) -> float:
@@ -375,17 +341,7 @@ def _is_pythons(digits: str) -> bool:
     return plain and (not e or exponent[exponent[:1] in ("+", "-") :].isdecimal())
 
 
-def _plain(op: str, args: list[Text]) -> Text | None:
-    """What Python's own operators write, right for f64 as it stands."""
-    if op == "where":
-        c, a, b = (x.fit(LOOSE + 1) for x in args)
-        return source("{0} if {1} else {2}", a, c, b, level=LOOSE)
-    if op == "not":
-        return source("not {0}", args[0].fit(CALL), level=LOOSE)
-    if op == "neg":
-        return source("-{0}", args[0].fit(CALL), level=UNARY)
-    if op not in INFIX:
-        return None
-    sign, level = INFIX[op]
-    left, right = (args[0].fit(level), args[1].fit(level + 1)) if level != LOOSE else (x.fit(LOOSE + 1) for x in args)
-    return source(f"{{0}} {sign} {{1}}", left, right, level=level)
+def fill_python(row: Op, kind: str, args: list[Text]) -> Text:
+    """An operator on numbers as Python writes it, for a kind of operand."""
+    text = row.python_text(kind)
+    return args[0] if text == "{0}" else fill(replace(row.python, float=text, int=text, bool=text), kind, args, {})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from typing import Any
 
 from kgen import host
@@ -115,37 +116,17 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
 
 def _function(op: str) -> Any:
     """What a user writes for an operator: Python's own where it has a sign for it (it takes numbers too), else torch's."""
-    import operator
-
     import torch
 
-    signs = {
-        "add": "add",
-        "sub": "sub",
-        "mul": "mul",
-        "div": "truediv",
-        "pow": "pow",
-        "neg": "neg",
-        "lt": "lt",
-        "le": "le",
-        "gt": "gt",
-        "ge": "ge",
-        "eq": "eq",
-        "ne": "ne",
-        "abs": "abs",
-        "floordiv": "floordiv",
-        "mod": "mod",
-    }
-    if op in signs:
-        return getattr(operator, signs[op])
-    if op == "where":
+    row = OPS[op]
+    if row.notation.python:
+        return getattr(operator, row.notation.python)
+    if row.rule == "where":
         return _select
     if op in ("max", "min"):
         return torch.clamp_min if op == "max" else torch.clamp_max
-    reference = OPS[op].reference(torch)
-    if OPS[op].rule != "float" or OPS[op].arity > 1:
-        return reference
-    return _Either(op, reference)
+    reference = row.reference(torch)
+    return reference if row.rule != "float" or row.arity > 1 else _Either(op, reference)
 
 
 def _select(condition: Any, a: Any, b: Any) -> Any:

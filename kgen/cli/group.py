@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kgen.backends import TARGETS
 from kgen.errors import KgenError
 from kgen.version import __version__
 
 if TYPE_CHECKING:
     from kgen.check import Kernel
 
-TARGETS = ("triton", "cuda", "cpp")
 INTERRUPTED = 130  # the exit code of what Ctrl-C ended: 128 and SIGINT's number
 
 spec_argument = click.argument("specs", nargs=-1, required=True, metavar="SPEC...")

@@ -14,13 +14,15 @@ from kgen.errors import KgenError, printed
 
 STAGES = (
     "spec", "syntax", "math", "lowered", "program", "expanded", "schedule", "precision", "units", "source", "ptx", "sass", "asm",
-)  # fmt: skip
+)
 
 
 @main.command("show")
 @click.argument("spec")
 @click.option("--stage", type=click.Choice(STAGES), default="program", show_default=True, help="What to show.")
-@click.option("--target", type=click.Choice(TARGETS), default="triton", show_default=True, help="Whose schedule, source, PTX or assembly.")
+@click.option(
+    "--target", type=click.Choice([*TARGETS]), default="triton", show_default=True, help="Whose schedule, source, PTX or assembly."
+)
 @click.option("--dtype", "dtypes", multiple=True, metavar="T=bf16", help="What a dtype variable stands for (default: f32).")
 @click.option("--arch", default="sm_90", show_default=True, help="GPU architecture for ptx and sass.")
 @click.option("--backward", is_flag=True, help="Show its backward.")

@@ -188,12 +188,10 @@ class Evaluator:
             return self.divide(row.name, *tensors)
         if row.name == "sub" and self.mode == "eager":  # which refuses bools beside floats
             tensors = [t.to(torch.uint8) if t.dtype == torch.bool else t for t in tensors]
-        if row.name in ("mod", "sqrt", "lgamma") and self.mode == "kernel" and tensors[0].dtype == torch.float32:
-            # torch's remainder is NaN where the quotient overflows, its root may be rounded the wrong way, its lgamma is tens of units off
-            # near zeros: by way of f64 they are right
+        if row.eager.widen and self.mode == "kernel" and tensors[0].dtype == torch.float32:
             return row.reference(torch)(*(t.double() for t in tensors)).to(torch.float32)
         found = row.reference(torch)(*tensors)
-        return _better(row.name, tensors[0], found) if self.mode == "exact" and row.name in _POOR else found
+        return row.eager.exact(torch, tensors[0], found) if self.mode == "exact" and row.eager.exact is not None else found
 
     def divide(self, name: str, x, y):
         """Integer // and %: by zero 0 and x (torch raises), and the least by -1 wraps (the processor traps)."""
@@ -296,37 +294,6 @@ class Evaluator:
         index = index.to(torch.int64)
         inside = (index >= 0) & (index < size)
         return torch.where(inside, torch.gather(wide, dim, torch.where(inside, index, 0).expand(shape)), outside)
-
-
-#: Functions of which torch's own of float64 is far off somewhere.
-_POOR = ("lgamma", "digamma", "sinh", "cosh")
-
-
-def _better(name: str, x: Any, y: Any) -> Any:
-    """A function of float64 where torch's own `y` is not what it should be.
-
-    Its sinh and cosh overflow where exp(x) does, a factor 2 too early: there they are exp(x / 2)^2 / 2.  Its lgamma and digamma are
-    thousands of units off near the zeros at negative x, where mpmath's is taken; its digamma takes the tangent of pi x as rounded, and
-    that of x's distance from a whole number is the same.
-    """
-    if name in ("sinh", "cosh"):
-        root = (x.abs() / 2).exp()
-        large = root / 2 * root
-        return y.where(x.abs() < 700, large.copysign(x) if name == "sinh" else large).where(~x.isnan(), y)
-    if name == "digamma":
-        apart = x - x.round()
-        y = y.where((x >= 0) | (apart == 0) | ~x.isfinite(), (1 - x).digamma() - math.pi / (math.pi * apart).tan())
-    near = (y.abs() < 0.25) & (x < 0)
-    if not bool(near.any()):
-        return y
-    import mpmath
-
-    function = (lambda v: mpmath.log(abs(mpmath.gamma(v)))) if name == "lgamma" else mpmath.digamma
-    with mpmath.workprec(120):
-        better = [float(function(mpmath.mpf(v))) for v in x[near].tolist()]
-    y = y.clone()
-    y[near] = y.new_tensor(better)
-    return y
 
 
 def _tree_sum(x: Any, dims: list[int]) -> Any:

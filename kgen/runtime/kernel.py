@@ -346,27 +346,30 @@ class Kernel:
 
     def _launcher(self, target: str | None, device: Any, elements: int = 0) -> Any:
         """What launches on a device (`elements`: of the largest tensor).  Raises `KgenError` where the target does not run there."""
+        from kgen.backends import TARGETS, launcher
+
         chosen = target or self._preferred(device, elements)
-        runs_on = {"triton": "cuda", "cuda": "cuda", "cpp": "cpu"}
+        runs_on = {name: row.device for name, row in TARGETS.items()}
         if chosen not in (*runs_on, "torch"):
+            on = {device: " and ".join(t for t, d in runs_on.items() if d == device) for device in ("cuda", "cpu")}
             raise KgenError(
                 f"{self.name}: there is no target {chosen}",
-                help="targets are triton and cuda (CUDA tensors), cpp (CPU tensors), torch (any)",
+                help=f"targets are {on['cuda']} (CUDA tensors), {on['cpu']} (CPU tensors), torch (any)",
             )
         if runs_on.get(chosen, device.type) != device.type:
             raise KgenError(f"{self.name}: the target {chosen} does not run on {device}", help=f"it runs on {runs_on[chosen]} tensors")
         if chosen not in self._launchers:
-            from kgen.runtime.launchers import LAUNCHERS
+            from kgen.runtime.launchers import Torch
 
             try:
-                self._launchers[chosen] = LAUNCHERS[chosen](self.kernel)
+                self._launchers[chosen] = (Torch if chosen == "torch" else launcher(chosen))(self.kernel)
             except KgenError as error:
                 from kgen.runtime.build import NoCompiler
 
                 if target is not None or not isinstance(error, NoCompiler):
                     raise
                 warnings.warn(f"kgen evaluates with torch, operator by operator: {error}", stacklevel=6)
-                self._launchers[chosen] = LAUNCHERS["torch"](self.kernel)
+                self._launchers[chosen] = Torch(self.kernel)
         return self._launchers[chosen]
 
 

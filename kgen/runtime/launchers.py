@@ -169,7 +169,3 @@ class Cuda:
         from kgen.runtime.fast import cuda_lesson
 
         return cuda_lesson(self.launcher, plan, call)
-
-
-#: By the name of the target.
-LAUNCHERS = {"triton": Triton, "cuda": Cuda, "cpp": Cpp, "torch": Torch}

@@ -53,7 +53,14 @@ def own() -> str:
 def possible() -> bool:
     """Whether there may be anything to recall: where a GPU is in use, and the extension allowed."""
     torch = sys.modules.get("torch")
-    return torch is not None and "cuda" in DEVICES and torch.cuda.is_initialized() and os.environ.get("KGEN_FASTCALL", "1") != "0"
+    usable = torch is not None and "cuda" in DEVICES and torch.cuda.is_initialized()
+    return usable and not _extended() and os.environ.get("KGEN_FASTCALL", "1") != "0"
+
+
+def _extended() -> bool:
+    """Whether operators were registered: a text may mean something else in another process."""
+    ops = sys.modules.get("kgen.ops")
+    return ops is not None and bool(ops.REGISTERED)
 
 
 def _entry(*parts: str) -> str:
@@ -129,7 +136,7 @@ def keep(kernel: Any, plan: Any, args: tuple, keywords: dict[str, Any], results:
     """Write down what a call left behind, for processes to come; not of launches that depend on a call's numbers.  `marked` are the
     tensors to mark as written."""
     text = kernel._text
-    if text is None or plan.device.type not in DEVICES or kernel._recipes >= RECIPES:
+    if text is None or _extended() or plan.device.type not in DEVICES or kernel._recipes >= RECIPES:
         return
     if taught.derive or taught.compared or not taught.binaries:
         return

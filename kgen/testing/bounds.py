@@ -6,7 +6,7 @@ result adds its rounding.  A comparison whose interval holds a tie, or a value t
 no bound: infinity.
 
 A reduction's bound holds for every order of its terms in which none passes through more than `tree_depth(n)` operations
-(`ops.py`), so the same bound serves every target and schedule.  With u the unit roundoff of f32 (of f64, doubled, since
+(`kgen.ops`), so the same bound serves every target and schedule.  With u the unit roundoff of f32 (of f64, doubled, since
 the exact reading is rounded too), d the depth and e_i the error of the term x_i:
 
     sum       sum(e_i) + gamma(d) * sum(|x_i| + e_i), gamma(d) = (1 + u)^d - 1; none where the terms of one sign overflow
@@ -39,27 +39,21 @@ from itertools import product
 from typing import Any
 
 from kgen import pipeline
+from kgen.backends import backend
 from kgen.check import Kernel, Value
 from kgen.ir import exact
-from kgen.ops import OPS, REDUCTIONS, tree_depth
+from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import ties
-from kgen.types import DType, Float, Number, f32, f64, is_float, resolve
+from kgen.types import DTYPES, NARROW, DType, Float, Number, f32, f64, is_float, resolve
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 _FALL = 2.0
-#: Operators that choose or are exact: nothing is rounded that was not.
-EXACT = ("where", "max", "min", "clamp", "relu", "abs", "neg", "pos", "sign", "floor", "ceil", "round", "trunc", "copysign", "stop")
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
 #: digits after the leading one, least exponent of a normal number, largest finite value
-FORMATS = {
-    "f16": (10, -14, 65504.0),
-    "bf16": (7, -126, 3.3895313892515355e38),
-    "f32": (23, -126, 3.4028234663852886e38),
-    "f64": (52, -1022, 1.7976931348623157e308),
-}
+FORMATS = {d.name: (d.digits, d.least, d.largest) for d in DTYPES.values() if d.is_float}
 
 
 def ulp(x: Any, dtype: str) -> Any:
@@ -100,7 +94,7 @@ def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple
     defs, made = plan.program.by_name, {}
     for name, (form, decides) in pipeline.forms(kernel, dict(binding)).items():
         dtype = named.get(decides, decides)
-        if form != "fused" and dtype in ("f16", "bf16"):
+        if form != "fused" and dtype in NARROW:
             made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"
     return made
 
@@ -119,7 +113,7 @@ class Analysis(Evaluator):
     def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str):
         super().__init__(kernel, arguments, "exact")
         self.target = target
-        self.forms = _forms(kernel, tuple(self.binding.items())) if target in ("cuda", "triton") else {}
+        self.forms = _forms(kernel, tuple(self.binding.items())) if backend(target).has_forms else {}
         self.floors: list[float] = []
         self.steps: tuple[list, Any] | None = None  # of the value that was just looked at: its operands' errors, and its own rounding
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
@@ -170,7 +164,7 @@ class Analysis(Evaluator):
         """A number below which the value as a target computes it cannot lie (-inf where none is known; NaN is beside the
         point).  Roundings keep it: each is monotone, and 0 and a constant's neighbour below are representable."""
         low = [self.floors[a] for a in v.args]
-        below = 1 - 2.0**-20  # roundings of numbers, and of sums of them
+        below = 1 - 2.0**-20  # roundings of numbers
         if isinstance(v.type, Number):
             number = float(self.value(v, args))
             if not math.isfinite(number):
@@ -178,21 +172,17 @@ class Analysis(Evaluator):
             return max(0.0, number * below - 2.0**-149) if number >= 0 else number / below - 2.0**-149
         if not isinstance(v.type, Float):
             return -math.inf
-        if v.op in ("exp", "exp2", "sqrt", "rsqrt", "abs", "relu", "sigmoid", "erfc", "cosh", "hypot"):
-            return 0.0
         if v.op == "mul" and v.args[0] == v.args[1] or v.op == "pow" and self.kernel.values[v.args[1]].op == "lit" and args[1] % 2 == 0:
             return 0.0
-        if v.op in ("max", "clamp") and not v.attr:
-            return max(low[:2]) if v.op == "max" else min(max(low[:2]), low[2])
-        if v.op in ("min", "where") and not v.attr:
-            return min(low[-2:])
-        if not low or min(low if v.op != "pick" else low[:1]) < 0:
-            return -math.inf
-        if v.op in ("max", "min", "pick", "pos", "stop"):
-            return low[0]
-        if v.op == "add":
-            return (low[0] + low[1]) * below
-        return 0.0 if v.op in ("mul", "div", "sum", "mean", "prod", "cast", "floor", "round", "trunc", "ceil") else -math.inf
+        if v.op in ("cast", "pick"):
+            return (low[0] if v.op == "pick" else 0.0) if low[0] >= 0 else -math.inf
+        row = self.row(v)
+        return row.sign.floor(*low) if row is not None else -math.inf
+
+    @staticmethod
+    def row(v: Value) -> Op | Reduction | None:
+        """A value's row in the tables, if it has one."""
+        return REDUCTIONS.get(v.op) if v.attr else OPS.get(v.op)
 
     def compute(self, v: Value) -> str:
         """The float dtype in which a value is computed."""
@@ -237,35 +227,40 @@ class Analysis(Evaluator):
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
         if v.op == "cast":
-            digits = resolve(str(v.attr), self.binding).name
-            if digits in ("f16", "bf16") or self.keeps(v):
+            into = resolve(str(v.attr), self.binding)
+            if into.narrow or self.keeps(v):
                 self.steps = entering, torch.zeros((), dtype=torch.float64)
                 return moved  # the ends of the interval were rounded too, or nothing is
-            return moved + (0.5 * ulp(self.size_of(x, moved), format_) if digits == "f32" else 0)
-        own = row.spell(self.target).ulp[0 if format_ == "f32" else 1] if row is not None else 0.5
-        if v.op == "pow":  # small powers are written as products (`rewrite.py`)
-            power = self.literal(v.args[1])
-            own = 2 * own if power is None else SMALL_POWERS.get(power, 2 * own)
-        slack = 2.0 if format_ == "f64" else 1.0  # the exact reading rounds as well
-        local = 0 if v.op in EXACT else slack * own * ulp(self.size_of(x, moved), format_)
-        if v.op not in EXACT:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
-            zero_for_sure = torch.full((), v.op in ("add", "sub", "mul", "div", "sqrt"))
-            if v.op == "pow":
-                zero_for_sure = torch.as_tensor(args[0]) == 0
-            for a in args:
-                zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
-            local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
-        if (form := self.forms.get((v.op, v.span))) and format_ == "f32":
-            rough = BRIEF if form == "brief" else ROUGH
-            local = torch.maximum(local, rough * self.size_of(x, moved) + 2.0**-148)
-        if v.op == "digamma" and format_ == "f64":  # its bound is relative to what it subtracts: see ops.py
-            terms = torch.maximum(torch.digamma(1 - args[0]).abs(), (torch.pi / torch.tan(torch.pi * args[0])).abs())
-            terms = torch.where((args[0] < 0) & torch.isfinite(terms), terms, 1.0).clamp(min=1)
-            local = slack * own * ulp(torch.maximum(x.abs(), terms), format_)
+            return moved + (0.5 * ulp(self.size_of(x, moved), format_) if into is f32 else 0)
+        assert row is not None
+        local = self.local(v, row, x, args, moved, format_)
         self.steps = entering, local
         total = moved + local
         biggest = FORMATS[format_][2]
         return torch.where(torch.isfinite(x) & (x.abs() + total > biggest), torch.inf, total)
+
+    def local(self, v: Value, row: Op, x: Any, args: list, moved: Any, format_: str) -> Any:
+        """What an operator adds of its own to a float result `x`, which its operands' errors have `moved`."""
+        torch = self.torch
+        if row.errors.exact:
+            return torch.zeros((), dtype=torch.float64)
+        own = backend(self.target).spell(row).ulp[0 if format_ == "f32" else 1]
+        zero_for_sure = torch.full((), row.errors.zeros)
+        if v.op == "pow":  # small powers are written as products (`rewrite.py`)
+            power = self.literal(v.args[1])
+            own = 2 * own if power is None else SMALL_POWERS.get(power, 2 * own)
+            zero_for_sure = torch.as_tensor(args[0]) == 0
+        slack = 2.0 if format_ == "f64" else 1.0  # the exact reading rounds as well
+        if row.errors.scale is not None and format_ == "f64":
+            return slack * own * ulp(torch.maximum(x.abs(), row.errors.scale(Move(torch, x, args, ()))), format_)
+        local = slack * own * ulp(self.size_of(x, moved), format_)
+        for a in args:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
+            zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
+        local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
+        if (form := self.forms.get((v.op, v.span))) and format_ == "f32":
+            rough = BRIEF if form == "brief" else ROUGH
+            local = torch.maximum(local, rough * self.size_of(x, moved) + 2.0**-148)
+        return local
 
     def literal(self, k: int) -> float | None:
         """The number that a value of the kernel is written as, else None."""
@@ -325,33 +320,12 @@ class Analysis(Evaluator):
         torch = self.torch
         zero = torch.zeros((), dtype=torch.float64)
         carrying = [k for k, e in enumerate(errors) if bool((e != 0).any())]
-        if v.op == "signbit":  # whose sign a NaN has is not said
-            a = args[0].double()
-            return torch.where(torch.isnan(a) | (errors[0] != 0) & ~(a.abs() > errors[0]), torch.inf, 0.0)
-        if v.op == "copysign":  # whose sign a NaN has is not said; one whose interval holds 0 may have either
-            a, b = (torch.as_tensor(t, dtype=torch.float64) for t in args)
-            either = torch.isnan(b) | (errors[1] != 0) & ~(b.abs() > errors[1])
-            return torch.where(either, 2 * a.abs() + errors[0], errors[0])
-        if not carrying:
+        rules = OPS[v.op].errors if v.op in OPS else Errors()
+        move = Move(torch, x, args, errors, [self.floors[a] for a in v.args])
+        if not carrying and not rules.reads_sign:
             return zero
-        if v.op == "where":
-            a, b = (t if isinstance(t, torch.Tensor) else torch.tensor(float(t), dtype=torch.float64) for t in args[1:])
-            c = args[0] if isinstance(args[0], torch.Tensor) else torch.tensor(args[0])
-            chosen = torch.where(c, errors[1], errors[2])
-            either = (a.double() - b.double()).abs() + errors[1] + errors[2]
-            return torch.where(errors[0] != 0, either, chosen)
-        if v.op in ("eq", "ne", "lt", "le", "gt", "ge"):  # a tie may lie anywhere within the intervals
-            a, b = (t.double() if isinstance(t, torch.Tensor) else torch.tensor(float(t), dtype=torch.float64) for t in args)
-            reach = errors[0] + errors[1]
-            return torch.where((reach != 0) & ~((a - b).abs() > reach) | torch.isnan(reach), torch.inf, 0.0)
-        if v.op in ("sin", "cos"):  # their slope is at most 1, and they come back between the ends of an interval
-            return torch.where(torch.isinf(errors[0]), torch.nan, errors[0].clamp(max=2.0))  # of an infinity they are NaN
-        if v.op == "tan":  # |tan(x + e) - tan(x)| = tan(e) (1 + t^2) / (1 - t tan(e)), up to the pole that is atan2(1, |t|) away
-            t, step = x.double().abs(), torch.tan(errors[0])
-            known = torch.where(errors[0] < torch.atan2(torch.ones_like(t), t), step * (1 + t * t) / (1 - t * step), torch.inf)
-            return torch.where(errors[0] == 0, 0.0, torch.where(torch.isfinite(errors[0]), known, torch.nan))
-        if v.op == "mod" and x.dtype.is_floating_point:
-            return self.moved_mod(x, args, errors)
+        if rules.moved is not None and (found := rules.moved(move)) is not None:
+            return found
         # errors near the end of float64 would vanish in the sums below: move further, and scale back (but not where it jumps)
         far, back = torch.ones((), dtype=torch.float64), 1.0
         if self.compute(v) == "f64":
@@ -380,42 +354,7 @@ class Analysis(Evaluator):
         for k in carrying:  # a NaN that may be a number, or the other way round
             base = torch.as_tensor(args[k])
             worst = torch.where(torch.isnan(errors[k]) | torch.isnan(base) & torch.isinf(errors[k]), torch.nan, worst)
-        pole = self.pole(v, args, errors, far)
-        worst = torch.where(pole & ~torch.isnan(worst), torch.inf, worst)  # NaN stays: what comes of 0 / 0 may be NaN
-        if v.op == "pow" and 1 in carrying:  # of a number below 0 it is NaN, but where the exponent is whole; of NaN 1 where that is 0
-            a, b = (torch.as_tensor(t, dtype=torch.float64) for t in args)
-            whole = (a - errors[0] < 0) & ((b - b.round()).abs() <= errors[1]) | torch.isnan(a) & (b.abs() <= errors[1])
-            worst = torch.where((errors[1] != 0) & whole, torch.nan, worst)
-        if v.op == "atan2":  # it jumps where its first operand changes sign beside a negative second one
-            cut = (torch.as_tensor(args[0]).abs() <= errors[0]) & (torch.as_tensor(args[1]) - errors[1] <= 0)
-            worst = torch.where(cut & (errors[0] + errors[1] != 0) & ~torch.isnan(worst), 2 * torch.pi, worst)
-        return worst
-
-    def pole(self, v: Value, args: list, errors: list, far: Any) -> Any:
-        """Whether a pole lies between the ends of the operands' intervals, where evaluating at the ends does not show it."""
-        torch = self.torch
-        a, b = (torch.as_tensor(args[k] if k < len(args) else 0.0, dtype=torch.float64) for k in (0, 1))
-        if v.op == "div" and self.floors[v.args[1]] < 0:
-            return b.abs() < errors[1]
-        if v.op == "floordiv":
-            return (b.abs() <= errors[1]) & (errors[1] != 0)
-        if v.op == "pow":
-            return (a.abs() <= errors[0]) & (errors[0] != 0) & (b - errors[1] < 0)
-        if v.op in ("lgamma", "digamma"):
-            low = a - far * errors[0]
-            return (errors[0] != 0) & (low <= 0) & (torch.ceil(low) <= a + far * errors[0])
-        return torch.zeros((), dtype=torch.bool)
-
-    def moved_mod(self, x: Any, args: list, errors: list) -> Any:
-        """`moved` for a remainder of floats: x = a - b floor(a / b) moves by the error of a and that of b times the quotient,
-        and by a whole |b| where that may pass a multiple of b (NaN where b may be 0)."""
-        torch = self.torch
-        a, b = (torch.as_tensor(t, dtype=torch.float64) for t in args)
-        drift = errors[0] + torch.where(errors[1] != 0, ((a / b).abs() + 1) * errors[1], 0.0)
-        jumps = ~((x.abs() > drift) & (x.abs() + drift < b.abs()))
-        moved = torch.where(jumps, b.abs() + errors[1], drift)
-        unknown = (b.abs() <= errors[1]) | ~torch.isfinite(drift)
-        return torch.where(drift == 0, 0.0, torch.where(unknown, torch.nan, moved))
+        return rules.between(move._replace(far=far), worst) if rules.between is not None else worst
 
     # ------------------------------------------------------------------------------------------------ reductions
 
@@ -484,7 +423,7 @@ class Analysis(Evaluator):
         unit, biggest = self.unit(v), FORMATS[self.compute(v)][2]
         finite = torch.where(torch.isfinite(terms), terms, 0.0)
         gamma = math.expm1(tree_depth(count) * math.log1p(unit))
-        if (rides := self.of_softmax(v)) and self.target == "cuda":
+        if (rides := self.of_softmax(v)) and backend(self.target).rides:
             if rides == "exp":
                 gap = torch.where(finite > 0, -torch.log(finite), 0.0).clamp(min=0)
                 e = e + finite * unit * (2 * gap + (1 + tree_depth(count)) * (1 + 2 * _FALL)) + 2.0**-126

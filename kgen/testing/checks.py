@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kgen.backends import TARGETS
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import TARGETS
 from kgen.testing.cases import Draw, Limits, plain
 from kgen.types import ELLIPSIS, TORCH, f32, is_variable, resolve
 
@@ -182,7 +182,7 @@ def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
                 prove()
             except NoCompiler:
                 why = "there is no C++ compiler"
-        elif not torch.cuda.is_available():
+        elif TARGETS[target].device == "cuda" and not torch.cuda.is_available():
             why = "there is no CUDA device"
         elif target == "triton":
             why = "" if importlib.util.find_spec("triton") else "triton is not installed"
@@ -287,7 +287,7 @@ class Trial:
 
     @property
     def device(self) -> str:
-        return "cpu" if self.target in ("cpp", "torch") else "cuda"
+        return "cpu" if self.target == "torch" else TARGETS[self.target].device
 
     def drawn(self, seed: int, number: int, limits: Limits | None, report: Report) -> tuple[list[Finding], dict[str, Any]]:
         """Judge a case; one that the torch function refuses is drawn once more without special values, then set aside."""

@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kgen.check import Kernel, Value
+from kgen.ops import OPS, Move, intervals
+from kgen.ops.intervals import Slopes
 from kgen.testing.bounds import Analysis
 
 
@@ -92,72 +94,28 @@ class Correlated(Analysis):
             return alone
         errors, own = self.steps
         terms = [self.sums[a] if e is c and self.sums[a] else _Sum({}, e) for a, e, c in zip(v.args, errors, carried, strict=True)]
-        a, b = ([torch.as_tensor(t, dtype=torch.float64) for t in args] + [None, None])[:2]
-        coefficients, rest = self.slopes(v, x.double(), a, b, errors)
-        if coefficients is None:
+        slopes = self.slopes(v, x, args, errors)
+        if slopes is None:
             return alone
-        moved = _Sum({}, rest if rest is not None else torch.zeros((), dtype=torch.float64))
+        coefficients = slopes.by
+        moved = _Sum({}, slopes.rest if slopes.rest is not None else torch.zeros((), dtype=torch.float64))
         for c, term in zip(coefficients, terms if len(coefficients) == len(terms) else terms[-len(coefficients) :], strict=True):
             assert term is not None
             moved.rest = moved.rest + c.abs() * term.rest
             for k, of in term.parts.items():
                 moved.parts[k] = moved.parts[k] + c * of if k in moved.parts else c * of
-        if v.op == "div":
-            t = errors[1] / b.abs()
+        if (t := slopes.growth) is not None:
             moved.rest = moved.rest + torch.where(t < 1, self.size(moved) * t / (1 - t), torch.inf)
         return moved, torch.as_tensor(own, dtype=torch.float64)
 
-    def slopes(self, v: Value, x: Any, a: Any, b: Any, errors: list) -> tuple[Any, Any]:
-        """The derivatives of a value by its operands (by the last two of `where`), and a bound on what they leave out; None where
-        there is no rule."""
-        torch = self.torch
-        one = torch.ones((), dtype=torch.float64)
-        e = errors[0]
-        match v.op:
-            case "add":
-                return (one, one), None
-            case "sub":
-                return (one, -one), None
-            case "neg":
-                return (-one,), None
-            case "pos" | "stop":
-                return (one,), None
-            case "cast":
-                return ((one,), None) if self.keeps(v) else (None, None)
-            case "mul":
-                return (b, a), e * errors[1]
-            case "pow" if self.literal(v.args[1]) == 2:
-                return (2 * a, torch.zeros_like(one)), e * e
-            case "div":
-                return (1 / b, -x / b), None
-            case "exp" | "expm1":
-                y = torch.exp(a)
-                return (y,), y * torch.exp(e) * e * e / 2
-            case "log" | "log1p":
-                base = a if v.op == "log" else 1 + a
-                t = e / base
-                return (1 / base,), torch.where((t >= 0) & (t < 1), t * t / (2 * (1 - t) ** 2), torch.inf)
-            case "sqrt":
-                t = e / a
-                return (0.5 / x,), torch.where((t >= 0) & (t < 1), x * t * t / (8 * (1 - t) ** 1.5), torch.inf)
-            case "rsqrt":
-                t = e / a
-                return (-0.5 * x / a,), torch.where((t >= 0) & (t < 1), x * t * t * 3 / (8 * (1 - t) ** 2.5), torch.inf)
-            case "tanh":
-                return (1 - x * x,), 0.385 * e * e
-            case "sigmoid":
-                return (x * (1 - x),), 0.0482 * e * e
-            case "erf" | "erfc":
-                slope = 2 / math.sqrt(math.pi) * torch.exp(-a * a)
-                return (slope if v.op == "erf" else -slope,), 0.484 * e * e
-            case "abs" | "relu":
-                sure = a.abs() > e
-                slope = torch.sign(a) if v.op == "abs" else (a > 0).double()
-                return (torch.where(sure, slope, 0.0),), torch.where(sure, 0.0, e)
-            case "where" if not bool((e != 0).any()):
-                chosen = (a != 0).double()
-                return (chosen, 1 - chosen), None
-        return None, None
+    def slopes(self, v: Value, x: Any, args: list, errors: list) -> Slopes | None:
+        """The derivatives of a value by its operands; None where there is no rule."""
+        if v.op == "cast":
+            return intervals.linear(1)(Move(self.torch, x, args, errors)) if self.keeps(v) else None
+        if v.op == "pow" and self.literal(v.args[1]) == 2:
+            return intervals.square(Move(self.torch, x, args, errors))
+        rule = OPS[v.op].errors.slopes if v.op in OPS else None
+        return rule(Move(self.torch, x, args, errors)) if rule is not None else None
 
     def added(self, v: Value, args: list, carried: list, total: Any) -> tuple[_Sum, Any]:
         """`split` for a sum or a mean."""

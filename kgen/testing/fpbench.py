@@ -26,8 +26,8 @@ from typing import Any
 
 import click
 
+from kgen.backends import TARGETS
 from kgen.errors import KgenError
-from kgen.ops import TARGETS
 from kgen.testing.fpcore import COMPARE, NUMBER, Conversion, Node, constant_value, convert, fraction_of, multiprecision
 
 HEADS = ("name", "dtype", "target", "cases", "unbounded", "worst ulp", "bound ulp", "of bound", "eager ulp")

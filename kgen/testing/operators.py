@@ -11,7 +11,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from kgen.backends import TARGETS, backend
 from kgen.ops import OPS, Op
+from kgen.syntax import Num
+from kgen.testing.trees import NOWHERE, applied, word
+from kgen.typeset import format_expr
 
 HEADS = ("operator", "target", "f16 ulp", "bf16 ulp", "f32 ulp", "f32 bound")
 FORMATS = ("f16", "bf16", "f32")
@@ -70,34 +74,13 @@ def groups() -> Iterator[tuple[int, list[Op]]]:
 def spec(arity: int, rows: list[Op]) -> str:
     """A spec with a result for each operator of a group."""
     names = ("a", "b", "c")[:arity]
-    infix = {
-        "add": "+",
-        "sub": "-",
-        "mul": "*",
-        "div": "/",
-        "floordiv": "//",
-        "mod": "%",
-        "pow": "^",
-        "eq": "==",
-        "ne": "!=",
-        "lt": "<",
-        "le": "<=",
-        "gt": ">",
-        "ge": ">=",
-    }
     results, lines = [], []
     for op in rows:
         boolean = op.rule in ("test", "compare")
         results.append(f"r_{op.name}: {'bool' if boolean else 'T'}[...]")
-        if op.name in infix:
-            text = f"a {infix[op.name]} b"
-        elif op.name in ("neg", "pos"):
-            text = ("-" if op.name == "neg" else "+") + "a"
-        elif op.name == "where":
-            text = "b if a > 0 else c"
-        else:
-            text = f"{op.name}({', '.join(names)})"
-        lines.append(f"r_{op.name} = {text}")
+        a, *others = map(word, names)
+        first = applied("gt", a, Num("0", NOWHERE)) if op.rule == "where" else a
+        lines.append(f"r_{op.name} = {format_expr(applied(op.name, first, *others))}")
     params = ", ".join(f"{n}: T[...]" for n in names)
     return f"sweep({params}) -> ({', '.join(results)})\n" + "\n".join(lines)
 
@@ -180,7 +163,7 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
                 operands = inputs(dtype, arity)
                 exact = {op.name: reference(op, operands, dtype) for op in rows}
                 for target in targets:
-                    device = "cpu" if target == "cpp" else "cuda"
+                    device = TARGETS[target].device
                     got = kernel(*(x.to(device) for x in operands), target=target)
                     nan = torch.isnan(operands[0])
                     for op, y in zip(rows, got if isinstance(got, tuple) else (got,), strict=True):
@@ -189,13 +172,12 @@ def table(targets: list[str], progress: bool = False, formats: tuple[str, ...] =
                             y = torch.where(nan, exact[op.name][0], y)
                         worst, why = measure(op, y, *exact[op.name], dtype)
                         found.setdefault((op.name, target), {})[dtype] = worst
-                        limit = op.spell(target).ulp[0] if dtype == "f32" else 1.0
+                        limit = backend(target).spell(op).ulp[0] if dtype == "f32" else 1.0
                         if why or worst > limit:
                             failed.append(f"{op.name} on {target}, {dtype}: {why or f'{worst:.2f} ulp, over {limit}'}")
                     advance()
     table_rows = []
     for (name, target), by_dtype in found.items():
-        table_rows.append(
-            (name, target, *(f"{by_dtype[d]:.2f}" if d in by_dtype else "-" for d in FORMATS), f"{OPS[name].spell(target).ulp[0]:g}")
-        )
+        bound = backend(target).spell(OPS[name]).ulp[0]
+        table_rows.append((name, target, *(f"{by_dtype[d]:.2f}" if d in by_dtype else "-" for d in FORMATS), f"{bound:g}"))
     return table_rows, failed

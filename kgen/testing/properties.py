@@ -26,9 +26,10 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from kgen.backends import TARGETS, backend
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import OPS, REDUCTIONS, TARGETS
+from kgen.ops import OPS, REDUCTIONS
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import checks
 from kgen.testing.cases import Limits
@@ -133,7 +134,7 @@ def is_exact(kernel: Kernel) -> bool:
                 return False
         elif v.op in OPS:
             row = OPS[v.op]
-            rounded = all(row.spell(target).ulp == (0.5, 0.5) for target in TARGETS)
+            rounded = all(backend(target).spell(row).ulp == (0.5, 0.5) for target in TARGETS)
             if v.op in ("fma", "rsqrt", "sqrt") or is_float(v.type) and not rounded:
                 return False
     return True
@@ -180,7 +181,7 @@ def results_of(
     """
     import torch
 
-    device = "cpu" if target in ("cpp", "torch") else "cuda"
+    device = "cpu" if target == "torch" else TARGETS[target].device
     written = {*(r.state for r in kernel.results if r.state), *(into or {}).values()}
     given = {k: checks._same_layout(a, device, k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     try:
@@ -242,7 +243,7 @@ def rows_alone(kernel: Kernel, target: str = "torch", seed: int = 0, number: int
     if evaluated or not leading or not whole or ELLIPSIS in over or any(v.op == "size" and v.attr == ELLIPSIS for v in kernel.values):
         return report
     runnable = runnable or Runnable(kernel)
-    device = "cpu" if target in ("cpp", "torch") else "cuda"
+    device = "cpu" if target == "torch" else TARGETS[target].device
     rnd = random.Random(f"rows {seed} {number}")
     generator = torch.Generator().manual_seed(rnd.getrandbits(60))
     bindings = kernel.bindings()

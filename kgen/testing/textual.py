@@ -13,9 +13,10 @@ from typing import Any
 
 from kgen import check as checker
 from kgen import syntax, typeset
+from kgen.backends import TARGETS
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import CONSTANTS, TARGETS
+from kgen.ops import CONSTANTS
 from kgen.syntax import KEYWORDS, Apply, Equation, Expr, Header, Helper, Name
 from kgen.testing.checks import Report
 from kgen.testing.holding import Violation, hold
@@ -118,7 +119,7 @@ def renames(kernel: Kernel, seed: int = 0) -> Report:
     hold(structure(other, {new: old for old, new in names.items()}) == structure(kernel),
          f"renaming changes the values, with {names}:\n{other.file.source.text}")  # fmt: skip
     one, two = (renamed(kernel, letters)[0] for letters in ("vN", "uM"))
-    for target in random.Random(f"target {seed}").sample(TARGETS, 1):
+    for target in random.Random(f"target {seed}").sample(list(TARGETS), 1):
         source = backend(target).render(one)
         difference = _renamed_tokens(*(_tokens(text, target) for text in (source, backend(target).render(two))))
         hold(not difference, f"renaming changes the {target} source: {difference}\n{one.file.source.text}")

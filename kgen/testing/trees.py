@@ -13,11 +13,10 @@ from functools import cached_property
 from kgen import check as checker
 from kgen import syntax, typeset
 from kgen.errors import Span
-from kgen.syntax import INFIX, Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
 from kgen.types import ELLIPSIS, is_variable, variable_of
 
 NOWHERE = Span(0, 0)
-_SYMBOLS = {op for op, _ in INFIX.values()}
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,7 @@ def word(text: str) -> Name:
 
 def applied(op: str, *args: Expr, dims: Iterable[str] | None = None) -> Apply:
     """An operator, or with dims a reduction, as a node."""
-    written = "call" if dims is not None or op not in _SYMBOLS else "infix"
-    if len(args) == 1 and dims is None and op in ("neg", "pos", "not", "bitnot"):
-        written = "prefix"
-    if op == "where":
-        written = "where"
+    written = "call" if dims is not None else syntax.WRITTEN.get(op, "call")
     named = None if dims is None else tuple(word(d) for d in dims)
     return Apply(op, tuple(args), NOWHERE, NOWHERE, written, named)
 

@@ -7,6 +7,7 @@ import builtins
 import inspect
 import math
 import numbers
+import operator
 import sys
 from dataclasses import replace
 from types import FunctionType, ModuleType
@@ -202,12 +203,8 @@ class Expressions(Calls):
             raise self.refuse(f"`{ast.unparse(node)}` cannot be traced", node, "a kernel computes with numbers and tensors")
         if op == "pow" and (abs(a) > 1e6 or abs(b) > 400) and isinstance(a, int) and isinstance(b, int) or op == "shl" and abs(b) > 62:
             raise self.refuse("this number is too large", node)
-        table = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__", "floordiv": "__floordiv__", "mod": "__mod__",
-                 "pow": "__pow__", "bitand": "__and__", "bitor": "__or__", "shl": "__lshift__", "shr": "__rshift__"}  # fmt: skip
         try:
-            import operator
-
-            value = getattr(operator, table[op])(a, b)
+            value = getattr(operator, OPS[op].notation.python)(a, b)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise self.refuse(f"`{ast.unparse(node)}`: {error}", node) from None
         if isinstance(value, complex):
@@ -230,7 +227,7 @@ class Expressions(Calls):
                 return Const(not operand.value)
             if not isinstance(operand.value, (int, float)) or op == "bitnot" and not isinstance(operand.value, int):
                 raise self.refuse(f"`{ast.unparse(node)}` cannot be traced", node)
-            value = {"neg": lambda v: -v, "pos": lambda v: +v, "bitnot": lambda v: ~v}[op](operand.value)
+            value = getattr(operator, OPS[op].notation.python)(operand.value)
             inner = self.number(operand.value, node.operand, operand.expr).expr
             return Const(value, Apply(op, (inner,), self.span(node), self.span(node), "prefix", parens=self.bracketed(node)))
         x = self.lift(operand, node.operand)

@@ -130,7 +130,7 @@ def test_a_statement_reads_what_stands_in_it(target: str) -> None:
 def test_every_spelling_is_taken_apart(target: str) -> None:
     """A spelling's tokens are its text, and each of its operands comes where it stands."""
     for op in OPS.values():
-        spell = op.spell(target)
+        spell = backend(target).spell(op)
         for pattern in {spell.text(kind) for kind in ("float", "int", "uint", "bool")} - {""}:
             holes, rest = parsed(pattern)
             text = "".join("".join(h.before) + f"{{{h.field}}}" for h in holes) + "".join(rest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import stat
 import subprocess
@@ -307,3 +308,28 @@ def test_an_interrupted_campaign_keeps_what_it_found_and_exits_with_130(monkeypa
     Path("taken").write_text("a file")
     done = kgen("fuzz", "--target", "torch", "--keep", "taken/here")
     assert done.exit_code == 1 and "cannot write taken/here/seed-0-torch.json" in done.stderr
+
+
+def test_a_cuda_source_has_its_library_beside_it_or_stands_alone(tmp_path: Path) -> None:
+    done = kgen("compile", "softmax", "gelu", "--target", "cuda", "-o", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    for name, most in (("softmax", 150), ("gelu", 90)):
+        source = (tmp_path / name / f"{name}.cu").read_text()
+        assert source.count("\n") <= most
+        included = {p.name: p.read_text() for p in (tmp_path / name).glob("*.cuh")}
+        needed = set(re.findall(r'#include "(.*)"', "".join([source, *included.values()])))
+        assert needed == set(included) and "kgen_numbers.cuh" in needed
+    assert kgen("compile", "softmax", "--target", "cuda", "--standalone", "-o", str(tmp_path / "alone")).exit_code == 0
+    assert [p.name for p in (tmp_path / "alone" / "softmax").iterdir()] == ["softmax.cu"]
+    assert '#include "' not in (tmp_path / "alone" / "softmax" / "softmax.cu").read_text()
+
+
+def test_dtypes_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
+    assert kgen("compile", "softmax", "--dtype", "bf16,f32", "-o", str(tmp_path)).exit_code == 0
+    for name in ("softmax.cu", "softmax.cpp"):
+        assert set(re.findall(r"softmax_(\w*\d\d)\(", (tmp_path / "softmax" / name).read_text())) == {"bf16", "f32"}
+    floats = re.search(r"^FLOATS = (.*)$", (tmp_path / "softmax" / "softmax_triton.py").read_text(), re.M)
+    assert floats and set(re.findall(r"torch\.(\w+)", floats.group(1))) == {"bfloat16", "float32"}
+    for wrong in ("bf8", "U=bf16", "T=", "T=bf16,f31"):
+        done = kgen("compile", "softmax", "--dtype", wrong, "-o", str(tmp_path / "no"))
+        assert done.exit_code == 1 and "chooses nothing" in done.output and not (tmp_path / "no").exists()

@@ -296,6 +296,6 @@ def test_the_host_part_gives_results_the_memory_that_there_is(tmp_path: Path) ->
         held.append(f"static_assert({found}::side() == {side} && {found}::clustered() == {str(clustered).lower()});")
     path = tmp_path / "held.cu"
     text = '#include "kgen_rows.cuh"\nusing host::Pass;\n' + "\n".join(held) + "\n"
-    for name, text in {path.name: text, **backend("cuda").beside(text)}.items():
-        (tmp_path / name).write_text(text)
+    for name, written in {path.name: text, **backend("cuda").beside(text)}.items():
+        (tmp_path / name).write_text(written)
     assert nvcc(path, "-arch=sm_90", "-c", "-o", str(tmp_path / "held.o")) == ""

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -145,13 +144,9 @@ def test_tricky_specs_compile(tmp_path):
     for n in made.keys() - {"widths", "row_scale"}:  # bf16 takes the way of f16
         made[n] = fewer_variants(re.sub(r'extern "C" cudaError_t \w+_f16\w*\(.*?\n\}\n', "", made[n], flags=re.S))
 
-    def build(part: int) -> str:
-        path = tmp_path / f"{part}.cu"
-        path.write_text(together({n: x for k, (n, x) in enumerate(made.items()) if k % 2 == part}))
-        return nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(path.with_suffix(".o")))
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(build, (0, 1))) == ["", ""]
+    path = tmp_path / "every second one.cu"  # NVRTC compiles the kernels of all, and the host's part is the library's
+    path.write_text(together(dict([*made.items()][::2])))
+    assert nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(path.with_suffix(".o"))) == ""
 
 
 def together(texts: dict[str, str]) -> str:

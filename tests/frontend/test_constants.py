@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kgen
-from kgen import host
 from kgen.check import check
 from kgen.errors import KgenError
 from kgen.ir import exact
@@ -51,7 +50,7 @@ def test_what_no_dtype_holds_is_refused_at_its_place(body: str, place: str) -> N
 
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32"])
 def test_a_constant_that_meets_a_narrow_tensor_fits_it(dtype: str) -> None:
-    low, high = host.limits(DTYPES[dtype])
+    low, high = DTYPES[dtype].limits
     for body in ("x + {}", "max(x, {})", "{} if x > 0 else x", "clamp(x, 0, {})", "i32(x > {})", "x ^ {}", "x << {}", "{}"):
         result = "i32" if "i32" in body else dtype
         text = f"f(x: {dtype}[N]) -> y: {result}[N]\n\ny = "

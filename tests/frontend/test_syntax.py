@@ -243,7 +243,7 @@ def no_collector():
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize("what", BIG)
+@pytest.mark.parametrize("what", [pytest.param(w, marks=pytest.mark.slow if k % 3 == 2 else ()) for k, w in enumerate(BIG)])
 def test_64_kilobytes_of_anything_take_less_than_a_second(what):
     """Parsed and checked, or refused with a short error; and formatted, where it parses."""
     text = (HEADER + BIG[what])[: syntax.MAX_BYTES]

@@ -18,7 +18,7 @@ from kgen.backends import TARGETS, backend
 from kgen.check import Kernel, check
 from kgen.errors import KgenError
 from kgen.ir import exact
-from kgen.ops import OPS, Op
+from kgen.ops import OPS, Move, Op
 from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import INFIX, PREFIX, parse
 from kgen.testing import operators
@@ -199,6 +199,40 @@ def test_a_gradient_is_proved_by_sympy(op: Op, k: int) -> None:
 NUMERIC = ()
 
 
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.arity == 1 and op.rule == "float" and op.sympy], ids=lambda op: op.name)
+def test_what_a_row_says_of_relative_errors_holds_of_its_formula(op: Op) -> None:
+    """Where it is calm, |x f'(x) / f(x)| is at most 1."""
+    x = sympy.Symbol("x")
+    f = formula(op, [x])
+    gain = sympy.lambdify(x, x * sympy.diff(f, x) / f, "mpmath")
+    for sign, size in itertools.product((1, -1), (1e-3, 0.3, 0.9, 1.5, 4.0, 20.0)):
+        if op.errors.calm(0, sign):
+            assert abs(gain(mpmath.mpf(sign * size))) <= 1 + 1e-12, sign * size
+
+
+SLOPES = [op for op in OPS.values() if op.errors.slopes is not None and op.sympy]
+
+
+@pytest.mark.parametrize("op", SLOPES, ids=lambda op: op.name)
+def test_slopes_are_the_derivatives_of_the_formula_and_say_what_they_leave_out(op: Op) -> None:
+    symbols = sympy.symbols(op.args)
+    f = formula(op, list(symbols))
+    value = sympy.lambdify(symbols, f, "mpmath")
+    partial = [sympy.lambdify(symbols, sympy.diff(f, s), "mpmath") for s in symbols]
+    for at in itertools.product((0.2, 0.7, 1.9), repeat=op.arity):
+        args = [torch.tensor(a, dtype=torch.float64) for a in at]
+        for e in (0.0, 1e-3, 0.1):
+            errors = [torch.tensor(e, dtype=torch.float64)] * op.arity
+            slopes = op.errors.slopes(Move(torch, op.reference(torch)(*args), args, errors))
+            linear = 0.0
+            for got, d in zip(slopes.by, partial, strict=True):
+                assert math.isclose(float(got), float(d(*at)), rel_tol=1e-13)
+                linear += float(got) * e
+            left = abs(float(value(*(mpmath.mpf(a) + e for a in at)) - value(*at)) - linear)
+            grows = 0.0 if slopes.growth is None else float(slopes.growth / (1 - slopes.growth)) * sum(abs(float(s)) * e for s in slopes.by)
+            assert left <= (0.0 if slopes.rest is None else float(slopes.rest)) + grows + 1e-14, (at, e)
+
+
 # ---------------------------------------------------------------------- (c) f64 against mpmath
 
 SPECIAL_POINTS = [
@@ -343,7 +377,7 @@ def test_an_f64_result_lies_within_its_rows_bound(op: Op, in_f64: dict[str, list
             if isinstance(want, mpmath.mpc):  # outside the function's domain
                 want = mpmath.nan
             off = units(got, mpmath.mpf(want))
-            if op.name == "digamma" and xs[0] < 0 and math.isfinite(off):  # what its reflection subtracts, as ops.py's docstring says
+            if op.name == "digamma" and xs[0] < 0 and math.isfinite(off):  # what its reflection subtracts, as the docstring of kgen.ops says
                 terms = mpmath.digamma(1 - mpmath.mpf(xs[0])), mpmath.pi / mpmath.tan(mpmath.pi * mpmath.mpf(xs[0]))
                 off *= float(abs(want) / max(1, *map(abs, terms)))
             worst.append((off, xs, got, float(want)))

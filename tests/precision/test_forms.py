@@ -12,8 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from kgen.backends import text as pieces  # noqa: E402
 from kgen.backends.base import resource  # noqa: E402
-from kgen.backends.text import function_sources  # noqa: E402
 from kgen.ops import OPS  # noqa: E402
 from kgen.precision import BRIEF  # noqa: E402
 from tests.cuda.emulated import ASM, SHIM  # noqa: E402
@@ -28,7 +28,7 @@ def functions(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forms")
     named = [f"brief_{name}" for name, row in OPS.items() if row.brief]
     own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below"]
-    sources = function_sources(resource("templates") / "cuda", "\n".join(f"{name}(" for name in [*named, *own]))
+    sources = pieces.functions(resource("templates") / "cuda", [*named, *own])
     text = "\n".join(sources.values())
     for pattern, made in ASM:
         text = re.sub(pattern, made, text, flags=re.S)

@@ -20,9 +20,10 @@ LENGTHS = (1, 3, 33, 63, 64, 65, 100, 511, 513, 4096, 5000, 65_537)
 KERNELS = ("softmax", "layernorm", "logsumexp", "variance", "argmax")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if k % 2 else ()) for k, n in enumerate(PROGRAMS)])
 def test_programs_stay_within_the_derived_bound(name: str, built_quickly: None) -> None:
-    """In one choice of dtypes: each takes the compiler a second; at -O3 three, as those of every dtype are built."""
+    """Each second one by default (the emulator, NVRTC and Triton have the others), in one choice of dtypes: each takes the compiler a
+    second; at -O3 three, as those of every dtype are built."""
     text = PROGRAMS[name].replace("T32", "f32").replace("T[", "f32[").replace("U[", "bf16[").replace("T(", "f32(")
     report = checks.check(kgen.loads(text).kernel, "cpp", examples=12)
     assert not report.failures, report.failures[0]

@@ -172,8 +172,9 @@ def spec_or_skip(path: Path, folder: Path):
         raise
 
 
-@pytest.mark.parametrize("name", [n for n in TRICKY if n not in SLOW_ON_DEFAULT])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW_ON_DEFAULT or k % 2 else ()) for k, n in enumerate(TRICKY)])
 def test_tricky_specs_compile(name, tmp_path):
+    """Each second one by default."""
     module = emit(TRICKY[name], tmp_path, name)
     assert kernels(module)
     for kernel in kernels(module):

@@ -84,7 +84,7 @@ cudaError_t layernorm_run(
         {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto way) { return layernorm_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<4, 1, 0, 16 / int(sizeof(T)), 15, 2, true, 2, int(sizeof(T)), true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, w, b, y, F(N), F(eps));
 }

@@ -257,7 +257,7 @@ cudaError_t loss_l_run(
         {l_kept, l_kept_stride, int(sizeof(F)), false},
     };
     const auto kernel = [](auto way) { return loss_l_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<8, 3, 0, 16 / int(sizeof(T)), 1, 1, false, 4, 0, true>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, t, x, weight, class_, l, of, l_kept, i64(V), i64(ignore));
@@ -280,7 +280,7 @@ cudaError_t loss_scaled_run(
         {beside, beside_stride, int(sizeof(float)), true},
     };
     const auto kernel = [](auto way) { return loss_scaled_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<6, 1, 0, 16 / 4, 49, 1, true, 4, int(sizeof(float)), true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, weight, best, weight, scaled, beside, i64(V));
 }
@@ -295,7 +295,7 @@ cudaError_t loss_sum_D_kept_run(
         {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false},
     };
     const auto kernel = [](auto way) { return loss_sum_D_kept_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<2, 1, 0, 16 / int(sizeof(T)), 1, 1, false, 4, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, table, sum_D_kept);
 }
@@ -310,7 +310,7 @@ cudaError_t loss_m_run(
         {m, m_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return loss_m_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<2, 1, 0, 16 / int(sizeof(F)), 1, 1, false, 4, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, l_kept, m, F(leading));
 }
@@ -325,7 +325,7 @@ cudaError_t loss_e_run(
         {e, e_stride, int(sizeof(bf16)), false},
     };
     const auto kernel = [](auto way) { return loss_e_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<3, 1, 0, 1, 0, 0, false, 4, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, t, table, e, i64(V));
 }
@@ -339,7 +339,7 @@ cudaError_t loss_column_run(
         {column, column_stride, int(sizeof(i32)), false},
     };
     const auto kernel = [](auto way) { return loss_column_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<3, 1, 0, 1, 0, 0, false, 4, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, other_, class_, column);
 }
@@ -358,7 +358,7 @@ cudaError_t loss_share_run(
         {share, share_stride, int(sizeof(T)), false},
     };
     const auto kernel = [](auto way) { return loss_share_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<5, 1, 0, 1, 0, 0, false, 4, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, table, other_, sum_D_kept, table, share, i64(V));
 }

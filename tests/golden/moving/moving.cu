@@ -148,7 +148,7 @@ cudaError_t moving_run_run(
         {high, high_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return moving_run_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<4, 1, 0, 16 / 4, 1, 3, false, 2, int(sizeof(float)), true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, run, last, high);
 }
@@ -161,7 +161,7 @@ cudaError_t moving_moving_kernel_run(
         {moving_kernel, moving_kernel_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return moving_moving_kernel_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<2, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, moving_kernel);
 }

@@ -235,7 +235,7 @@ cudaError_t places_i_run(
         {spread, spread_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return places_i_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<17, 1, 0, 16 / int(sizeof(T)), 15, 2, false, 30, int(sizeof(T)), true>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, k, h, flag, i, j, at, least_, most, deep, every, some, total,
@@ -257,7 +257,7 @@ cudaError_t places_first_run(
         {first_, first_stride, int(sizeof(i64)), false},
     };
     const auto kernel = [](auto way) { return places_first_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<4, 1, 0, 16 / int(sizeof(T)), 1, 1, false, 30, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, first_, i64(N));
 }

@@ -82,7 +82,7 @@ cudaError_t softmax_run(
         {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto way) { return softmax_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<2, 1, 0, 16 / int(sizeof(T)), 3, 1, true, 4, int(sizeof(T)), true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, y);
 }

@@ -106,7 +106,7 @@ cudaError_t steps_run(
         {n, n_stride, int(sizeof(U)), false},
     };
     const auto kernel = [](auto way) { return steps_kernel<T, U, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<7, 1, 0, 16 / wider(int(sizeof(T)), int(sizeof(U))), 3, 1, true, 2, int(sizeof(U)), false>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, p, g, s, seen, n, G(N), float(lr), lr, F(decay), decay);

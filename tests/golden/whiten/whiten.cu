@@ -180,7 +180,7 @@ cudaError_t whiten_y_run(
         {y, y_stride, int(sizeof(float)), true},
     };
     const auto kernel = [](auto way) { return whiten_y_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<6, 1, 0, 16 / 4, 33, 2, true, 2, int(sizeof(float)), false>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, run, scale, mu_kept, inv_kept, y, s0, float(eps), s1,
@@ -198,7 +198,7 @@ cudaError_t whiten_sum_S_kept_run(
         {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return whiten_sum_S_kept_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<4, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, mu_kept, inv_kept, sum_S_kept);
 }
@@ -212,7 +212,7 @@ cudaError_t whiten_far_run(
         {far_kept, far_kept_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return whiten_far_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, sum_S_kept, far_, far_kept);
 }
@@ -226,7 +226,7 @@ cudaError_t whiten_kinds_run(
         {kinds, kinds_stride, int(sizeof(i64)), false},
     };
     const auto kernel = [](auto way) { return whiten_kinds_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words of a result, bytes held, splits
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
     using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, far_kept, kinds);
 }
