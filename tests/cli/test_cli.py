@@ -311,6 +311,7 @@ def test_an_interrupted_campaign_keeps_what_it_found_and_exits_with_130(monkeypa
 
 
 def test_a_cuda_source_has_its_library_beside_it_or_stands_alone(tmp_path: Path) -> None:
+    tmp_path /= "build"
     done = kgen("compile", "softmax", "gelu", "--target", "cuda", "-o", str(tmp_path))
     assert done.exit_code == 0, done.output
     for name, most in (("softmax", 150), ("gelu", 90)):
@@ -325,6 +326,7 @@ def test_a_cuda_source_has_its_library_beside_it_or_stands_alone(tmp_path: Path)
 
 
 def test_dtypes_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
+    tmp_path /= "build"
     assert kgen("compile", "softmax", "--dtype", "bf16,f32", "-o", str(tmp_path)).exit_code == 0
     for name in ("softmax.cu", "softmax.cpp"):
         assert set(re.findall(r"softmax_(\w*\d\d)\(", (tmp_path / "softmax" / name).read_text())) == {"bf16", "f32"}

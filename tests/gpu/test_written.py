@@ -27,6 +27,7 @@ pytestmark = [
 def built(name: str, folder: Path) -> ctypes.CDLL:
     """The library that the written source of a spec says how to build, for bf16 alone."""
     from click.testing import CliRunner
+
     from kgen.cli import main
 
     done = CliRunner().invoke(main, ["compile", name, "--target", "cuda", "--dtype", "bf16", "-o", str(folder)])
