@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ FORMULAS = {
 }
 
 
+@cache
 def kernel(text: str, name: str = "<text>") -> Kernel:
     return check.check(syntax.parse(text, name))
 

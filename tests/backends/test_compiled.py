@@ -142,6 +142,10 @@ ROWS = {
 }
 
 
+#: Where Triton's three kernels over rows are launched, and across them.
+TRITONS = ("a warp", "a loop", "split", "across")
+
+
 @pytest.mark.parametrize("way", ROWS)
 @pytest.mark.parametrize(
     ("name", "dtype"), [("softmax", "bf16"), *(pytest.param(n, d, marks=pytest.mark.slow) for n in ("softmax", "layernorm", "logsumexp") for d in DTYPES)]
@@ -150,7 +154,7 @@ def test_every_way_to_walk_rows_compiles(name: str, dtype: str, way: str) -> Non
     length, count = ROWS[way]
     k = kernel(SPECS[name])
     given = memory(k, dtype, {"N": length}, (count,), way == "across")
-    build(k, given)
+    build(k, given, TARGETS if way in TRITONS or (name, dtype) != ("softmax", "bf16") else ("cuda",))
     if (name, dtype) == ("softmax", "bf16"):
         walk = [e[e.index("Walk<") + 5 : -1].split(", ") for e in planned(kgen.Kernel(k), given)]  # threads, blocks, team, across, vectors, ..., keep, cluster, step
         across, segments, keep, cluster, step = ([w[at] for w in walk] for at in (3, 9, 10, 11, 12))

@@ -31,7 +31,10 @@ SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 
 
 #: Specs whose passes over rows are those of another in this folder: to build them at -O3 as well is left to `-m slow`.
-ALIKE = ("add_rmsnorm", "cosine_similarity", "huber", "kl_div", "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin")
+ALIKE = (
+    "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "groupnorm", "huber", "jsd", "kl_div", "l2_normalize",
+    "log_softmax", "mse", "rmsnorm", "triplet_margin",
+)  # fmt: skip
 
 
 def built_as_its_like(spec: str, request: pytest.FixtureRequest) -> None:
