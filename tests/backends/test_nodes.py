@@ -32,9 +32,7 @@ FOLDER = ROOT / "kgen" / "backends"
 #: headers take; of `base`, the lists of names in templates; of `text`, the words of a pattern or of a library's source.
 EXPRESSIONS = {"names.py": 3, "c_family.py": 1, "base.py": 1, "text.py": 1}
 MOST_LINES = 60
-#: Being rewritten.
-LATER = {"cuda.py"}
-PRINTERS = {p.name: ast.parse(p.read_text()) for p in sorted(FOLDER.glob("*.py")) if p.name not in LATER}
+PRINTERS = {p.name: ast.parse(p.read_text()) for p in sorted(FOLDER.glob("*.py"))}
 
 
 @pytest.mark.parametrize("name", PRINTERS)

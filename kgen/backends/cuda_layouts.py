@@ -1,0 +1,113 @@
+"""What a launcher must know of a CUDA kernel: its operands in their order, its numbers, and its name as NVRTC takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgen.ir import Let
+from kgen.schedule import Scalar
+from kgen.types import INT, Dims
+
+#: Operands that a SPLAT mask can hold.
+SPLATS = 63
+#: CUDA C++'s names for dtypes.
+TYPES = {
+    "f16": "f16", "bf16": "bf16", "f32": "float", "f64": "double", "i8": "i8", "u8": "u8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "bool": "bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a kernel walks through, by its name in the spec: "input", "state" (written in place), "result", or "index",
+    which has no memory: `name` is its dim, its stride is 1 along it and 0 elsewhere."""
+
+    name: str
+    dtype: str
+    dims: Dims
+    role: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one unit (a pass) of a kernel is launched.
+
+    Operands are in the order of the kernel's strides; their pointers, without those of "index" operands, are the kernel's
+    arguments in that order, and the scalars follow.  The last operand is always written.
+    """
+
+    kernel: str  # the name of the kernel's template
+    dims: Dims
+    variables: tuple[str, ...]  # the dtype variables that it is a template over, as named in the spec
+    operands: tuple[Operand, ...]
+    scalars: tuple[Scalar, ...]
+    numbers: tuple[Let, ...]  # what the scalars' numbers are computed from, in order
+
+    def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
+        """The dtype in which each scalar is passed, for dtype variables bound by name (`{"T": "bf16"}`)."""
+        return tuple(passed(s, binding) for s in self.scalars)
+
+    def expression(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int) -> str:
+        """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`."""
+        types = "".join(f"{TYPES[binding[v]]}, " for v in self.variables)
+        return f"{self.kernel}<{types}{rank}, {vec}, {'u64' if wide else 'unsigned'}, {splat}>"
+
+
+@dataclass(frozen=True)
+class RowOperand:
+    """What a kernel over rows walks through: as `Operand`, or a "gather" from `name` along `dim`; `element` if it has elements
+    along a row, `kept` if several readings need it."""
+
+    name: str
+    dtype: str
+    dims: Dims
+    role: str
+    element: bool
+    kept: bool = False
+    dim: str = ""
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How a pass over rows is launched: its operands are in the order of the kernel's strides, and all but indices have a pointer.
+
+    `reductions` counts the readings that reduce, `stores` says whether one more stores elements; `words` is the room that a
+    segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one.
+    """
+
+    kernel: str
+    rows: Dims
+    inner: Dims
+    variables: tuple[str, ...]
+    operands: tuple[RowOperand, ...]
+    scalars: tuple[Scalar, ...]
+    numbers: tuple[Let, ...]
+    reductions: int
+    stores: bool
+    words: int
+    rereads: bool
+
+    @property
+    def dims(self) -> Dims:
+        return (*self.rows, *self.inner)
+
+    def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
+        return tuple(passed(s, binding) for s in self.scalars)
+
+    def expression(self, binding: dict[str, str], walk: str) -> str:
+        """The kernel's C++ name for a way of walking, as NVRTC takes it."""
+        types = "".join(f"{TYPES[binding[v]]}, " for v in self.variables)
+        return f"{self.kernel}<{types}{walk}>"
+
+
+def stored(s: Scalar) -> bool:
+    """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
+    return s.let.generic.startswith("=") or s.let.tensor_dtype.narrow
+
+
+def passed(s: Scalar, binding: dict[str, str]) -> str:
+    if stored(s):
+        return "i64" if s.number.dtype == INT else "f64"
+    if s.let.generic:
+        return "f64" if any(binding[v] == "f64" for v in s.let.generic.split("+")) else "f32"
+    return s.let.tensor_dtype.name

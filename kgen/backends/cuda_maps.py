@@ -1,0 +1,141 @@
+"""CUDA C++: a map as the text of its kernel, and of the host function that launches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kgen.backends import cuda_host as host
+from kgen.backends.base import Render
+from kgen.backends.c_family import CFamily, MapView
+from kgen.backends.cuda_layouts import SPLATS
+from kgen.backends.names import Names
+from kgen.backends.text import wrapped
+from kgen.backends.units import Tensor, Unit
+from kgen.schedule import Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaMap(host.HostView):
+    """What the templates see of a map: its element function, that of a vector, its kernel and its host function."""
+
+    over_rows: ClassVar[bool] = False
+    element_template: str
+    element_head: str
+    lines: list[str]
+    single: bool
+    outputs: tuple[Tensor, ...]
+    operand_names: list[str]
+    vector_head: str
+    kernel_aliases: dict[str, list[str]]
+    loads: list[tuple[str, str, str, str]]
+    stores: list[tuple[str, str, str, str]]
+    body: list[str]
+    kernel_head: str
+    vector_call: str
+    tail_call: str
+    index_strides: list[tuple[str, str, int]]
+    code: list[str]
+
+
+class MapPrinter:
+    """The texts of one map."""
+
+    def __init__(self, backend: CFamily, render: Render, unit: Unit, given: tuple[Scalar, ...]):
+        self.backend, self.render, self.unit = backend, render, unit
+        self.base: MapView = backend.map_view(render, unit)
+        self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
+        self.numbers = host.numbers(backend, unit, given)
+        self.lanes = {t.name: self.names.fresh(f"{t.name}s") for t in (*unit.inputs, *unit.outputs)}
+        self.at = {t.name: f"at[{i}]" for i, t in enumerate(self.base.operands)}
+        self.memory = [t for t in self.base.operands if t not in unit.indices]
+        self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
+
+    def const(self, t: Tensor) -> str:
+        return "" if t.name in self.base.writable else "const "
+
+    def element_arguments(self) -> list[str]:
+        """What the element function is given, of the k-th elements of vectors."""
+        values = [f"{t.compute}(element({self.lanes[t.name]}, k))" for t in self.unit.inputs]
+        values += [f"i64({self.at[x.name]} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indices]
+        return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
+
+    def body(self) -> list[str]:
+        """The lines that make the k-th elements of what is stored."""
+        outputs = self.unit.outputs
+        call = wrapped(self.base.element_call, [*self.element_arguments(), *self.results], "", 100)
+        made = [*(f"{o.compute} {r};" for o, r in zip(outputs, self.results, strict=True)), f"{call};"] if self.results else []
+        for o, value in zip(outputs, self.results or [call], strict=True):
+            made.append(f"{self.lanes[o.name]}.at[k] = {value if o.compute == o.type else f'{o.type}({value})'};")
+        return [line for text in made for line in text.split("\n")]
+
+    @staticmethod
+    def splat(position: int) -> str:
+        return f"SPLAT & {1 << position}{'u' if position == 31 else 'ull' if position > 31 else ''}" if position < SPLATS else "0"
+
+    def view(self) -> CudaMap:
+        """What the templates take."""
+        unit, base, render = self.unit, self.base, self.render
+        pointers = [f"{self.const(t)}{host.spelled_out(render, t.type)}* {t.name}" for t in self.memory]
+        scalars = [f"{host.spelled_out(render, n.passed)} {n.argument.name}" for n in self.numbers]
+        vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
+        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars)]
+        chosen = "".join(f"{v}, " for v in unit.variables)
+        stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.at[base.pointer[o.name]]) for o in unit.outputs]
+        types = {*(t.compute for t in (*unit.inputs, *unit.outputs)), *(o.type for o in unit.outputs)}
+        types |= {n.argument.type for n in self.numbers if n.converted} | unit.uses
+        return CudaMap(
+            **vars(self.launch(chosen)),
+            element_template=base.element_template,
+            element_head="__device__ " + base.element_head,
+            lines=self.backend.printed(unit.lines),
+            single=unit.single,
+            outputs=unit.outputs,
+            operand_names=[f"index[{t.spec_name}]" if t in unit.indices else t.name for t in base.operands],
+            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
+            kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
+            loads=[(self.lanes[t.name], t.name, self.at[t.name], self.splat(base.position[t.name])) for t in unit.inputs],
+            stores=stores,
+            body=self.body(),
+            kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
+            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT>", passing, ";", 110), 8),
+            tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT>", passing, ";", 90), 8),
+            index_strides=self.index_strides,
+            code=[*self.backend.printed(unit.lines), *(o.value for o in unit.outputs), *self.element_arguments()],
+        )
+
+    def launch(self, chosen: str) -> host.HostView:
+        """The host function."""
+        unit, base, render = self.unit, self.base, self.render
+        strides = {t.name: self.names.fresh(f"{t.name}_stride") for t in base.tensors}
+        given = [f"{a.type} {a.name}" for a in base.numbers]
+
+        def params(bound: dict[str, str]) -> list[str]:
+            types = [host.element_type(render, t.type, bound) for t in base.tensors]
+            typed = [f"{self.const(t)}{of}* {t.name}, const i64* {strides[t.name]}" for t, of in zip(base.tensors, types, strict=True)]
+            return ["int rank", "const i64* size", *typed, *given, "cudaStream_t stream"]
+
+        run = self.names.fresh(f"{unit.name}_run")
+        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *(a.name for a in base.numbers), "stream"]
+        self.index_strides = [(self.names.fresh(f"{x.name}_stride"), x.name, base.rank_of[x.name]) for x in unit.indices]
+        every = strides | {name: stride for stride, name, _ in self.index_strides}
+        read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]
+        widest = host.widest([(t.dtype, t.type) for t in (*unit.inputs, *unit.outputs)])
+        launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
+        head = f"return run_map<16 / {widest}, {sum(1 << i for i, still in enumerate(read) if still)}>"
+        uses = {t.type for t in self.memory}.union(*(n.uses for n in self.numbers))
+        return host.HostView(
+            kernel=f"{unit.name}_kernel",
+            typename=", ".join(f"typename {v}" for v in unit.variables),
+            chosen=chosen,
+            run_head=wrapped(f"cudaError_t {run}", params({}), " {"),
+            entries=host.entries(unit, run, params, arguments),
+            computed=host.computed(self.numbers),
+            host_aliases={a: of for a, of in base.aliases.items() if a in uses},
+            host_operands=[host.HostOperand(t.name if t in self.memory else "", every[t.name], t.type) for t in base.operands],
+            launch=host.indented(wrapped(head, launch, ";", 120), 4),
+            rounded=[n.rounded for n in self.numbers],
+        )
+
+
+__all__ = ["CudaMap", "MapPrinter"]

@@ -1,0 +1,298 @@
+"""CUDA C++: a pass over rows as the text of its kernel, and of the host function that launches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kgen.backends import cuda_host as host
+from kgen.backends import cuda_partials as partials
+from kgen.backends.base import Render
+from kgen.backends.c_family import CFamily
+from kgen.backends.cuda_layouts import RowOperand
+from kgen.backends.names import Names
+from kgen.backends.text import wrapped
+from kgen.backends.units import Code, Gather, RowUnit
+from kgen.schedule import Scalar
+from kgen.types import ELLIPSIS
+
+#: The readings of a kernel that may share a row among a cluster's blocks.
+MOST_READINGS = 16
+FIELDS = "operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits"
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What a kernel walks through: the name of its value in the code, that of its pointer ("" for an index), and its type."""
+
+    name: str
+    pointer: str
+    type: str
+    record: RowOperand
+
+    @property
+    def has_memory(self) -> bool:
+        return self.record.role != "index"
+
+    @property
+    def is_written(self) -> bool:
+        return self.record.role in ("state", "result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaRows(host.HostView):
+    """What the templates see of a pass over rows: its kernel, phase by phase, and its host function."""
+
+    over_rows: ClassVar[bool] = True
+    about: str
+    operand_names: list[str]
+    kernel_head: str
+    kernel_aliases: dict[str, list[str]]
+    opening: list[str]
+    phases: list[list[str]]
+    index_strides: list[tuple[str, bool, str, str]]
+    parameters: str
+    parameters_about: str = FIELDS
+    code: list[str]
+
+
+def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str, str]]:
+    """The operands of a pass over rows in the order of its strides, and each output's pointer."""
+    readings = [c for c in unit.codes if c.element]
+    pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in unit.outputs}
+    written = set(pointers.values())
+    found: list[Walked] = []
+    for t in sorted(unit.inputs, key=unit.is_row):
+        role = "state" if t.name in written else "input"
+        kept = sum(t in c.inputs for c in readings) > 1
+        found.append(Walked(t.name, t.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, role, not unit.is_row(t), kept)))
+    for t in unit.indices:
+        found.append(Walked(t.name, "", t.type, RowOperand(t.spec_name, t.dtype, t.dims, "index", not unit.is_row(t))))
+    for g in unit.gathers:
+        t = g.tensor
+        found.append(Walked(g.name, g.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, "gather", False, False, g.dim)))
+    for o in unit.outputs:
+        if pointers[o.name] not in {w.pointer for w in found}:
+            role = "state" if o.state else "result"
+            found.append(Walked(o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, not unit.is_row(o))))
+    return found, pointers
+
+
+def counts(unit: RowUnit) -> tuple[int, bool]:
+    """How many readings reduce, and whether one more stores elements."""
+    return sum(bool(c.accumulators) for c in unit.codes), any(c.element and c.outputs for c in unit.codes)
+
+
+class RowPrinter:
+    """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces."""
+
+    def __init__(self, backend: CFamily, render: Render, unit: RowUnit, given: tuple[Scalar, ...], words: int):
+        self.backend, self.render, self.unit, self.words = backend, render, unit, words
+        self.operands, self.pointers = row_operands(render, unit)
+        self.position = {w.pointer or w.name: k for k, w in enumerate(self.operands)}
+        self.numbers = host.numbers(backend, unit, given)
+        self.reductions, self.stores = counts(unit)
+        self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
+        self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
+        self.is_kept = any(w.record.kept for w in self.operands)
+
+    # ------------------------------------------------------------------ the kernel
+
+    def opening(self) -> list[str]:
+        """The lines before the phases: numbers, what is gathered from, values and operands of a row."""
+        made = []
+        if self.reductions <= MOST_READINGS and self.is_kept:
+            made.append(f"walk.template start<{self.reductions}>();")
+        for n in self.numbers:
+            if n.converted:
+                made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
+        gathers = [*self.gathers]
+        for k, w in enumerate(self.operands):
+            if w.name in self.gathers:
+                call = f"walk.template gathered<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
+                made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
+        for w in self.operands:
+            if not w.has_memory and not w.record.element:
+                made.append(f"const i64 {w.name} = walk.template row_index<{self.position[w.name]}>();")
+        read = {t.name for c in self.unit.codes for t in c.inputs}
+        for t in self.unit.inputs:
+            if self.unit.is_row(t) and t.name in read:
+                made.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{self.position[t.name]}>({t.name}_ptr));")
+        for w in self.operands:
+            if w.record.element and not w.has_memory:
+                made.append(f"auto {w.name}_row = walk.template position<{self.position[w.name]}>();")
+            elif w.record.element and w.pointer in read:
+                kind = "keep" if w.record.kept else "input"
+                made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
+        return made
+
+    def phases(self) -> list[list[str]]:
+        """The lines of each phase; what is a row's own stands behind the reading before it."""
+        made: list[list[str]] = []
+        declared: set[str] = set()
+        reading = 0
+        for k, c in enumerate(self.unit.codes):
+            if c.element:
+                if reading:  # a launch of a split row that was for the readings before this one ends here
+                    made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
+                later = frozenset[str]().union(*(x.uses for x in self.unit.codes[k + 1 :]))
+                made.append(partials.reading(self.backend, c, reading, later) if c.accumulators else self.storing(c))
+                reading += bool(c.accumulators)
+                continue
+            lines = [*self.backend.printed(c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
+            lines = [line for line in lines if line not in declared]  # a constant that two phases use: both are one scope
+            declared.update(lines)
+            lines += self.row_stores(c)
+            if made and reading and lines:
+                made[-1] += lines
+            elif lines:
+                made.append(lines)
+        return made
+
+    def row_stores(self, c: Code) -> list[str]:
+        """What one thread of a row stores."""
+        stores = []
+        for o in c.outputs:
+            value = o.value if o.compute == o.type else f"{o.type}({o.value})"
+            pointer = self.pointers[o.name]
+            stores.append(f"*walk.template at<{self.position[pointer]}>({pointer}_ptr) = {value};")
+        if len(stores) < 2:
+            return [f"if (walk.leader()) {text}" for text in stores]
+        return ["if (walk.leader()) {", *(f"    {text}" for text in stores), "}"]
+
+    def storing(self, c: Code) -> list[str]:
+        """The reading that stores elements."""
+        params, operands = partials.taken(c)
+        made = []
+        for o in c.outputs:
+            pointer = self.pointers[o.name]
+            made.append(f"auto {o.name}_out_row = walk.template output<{self.position[pointer]}>({pointer}_ptr);")
+        params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *params]
+        made.append(f"walk.each([&]({', '.join(params)}) {{")
+        made += [f"    {line}" for line in self.backend.printed(c.lines)]
+        made += [f"    {o.name}_element = {o.value if o.compute == o.type else f'{o.type}({o.value})'};" for o in c.outputs]
+        made.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *operands])});")
+        return made
+
+    def types(self) -> frozenset[str]:
+        """The types that the kernel's lines name."""
+        u = self.unit
+        found = {t.compute for t in u.inputs} | {t for o in u.outputs for t in (o.compute, o.type)} | {g.tensor.compute for g in u.gathers}
+        return u.uses | found | {n.argument.type for n in self.numbers if n.converted}
+
+    def view(self) -> CudaRows:
+        """What the templates take."""
+        memory = [w for w in self.operands if w.has_memory]
+        params = [f"{'' if w.is_written else 'const '}{host.spelled_out(self.render, w.type)}* {w.pointer}_ptr" for w in memory]
+        for n in self.numbers:
+            params.append(f"{host.spelled_out(self.render, n.passed)} {n.argument.name}{'_given_k' if n.converted else ''}")
+        opening, phases = self.opening(), self.phases()
+        types = self.types()
+        return CudaRows(
+            **vars(self.launch()),
+            about=about(self.reductions, self.stores),
+            operand_names=[w.pointer if w.has_memory else f"index[{w.record.name}]" for w in self.operands],
+            kernel_head=wrapped(f"{self.unit.name}_kernel", ["const __grid_constant__ typename Walk::Layout rows", *params], " {"),
+            kernel_aliases={a: of for a, of in self.render.computed_of.items() if a in types},
+            opening=opening,
+            phases=phases,
+            index_strides=self.index_strides,
+            parameters=self.parameters(),
+            code=[*opening, *(line for lines in phases for line in lines)],
+        )
+
+    # ------------------------------------------------------------------ the host function
+
+    def parameters(self) -> str:
+        """The arguments of the library's `Pass`."""
+        unit, operands = self.unit, self.operands
+        element = [k for k, w in enumerate(operands) if w.record.element and w.has_memory]
+        inside = [k for k in element if set(unit.inner[-1:]) & set(operands[k].record.dims)]
+
+        def leads(k: int) -> tuple[bool, int, int]:
+            o = operands[k].record
+            return o.role != "result", len(set(o.dims) & set(unit.inner)), -k
+
+        walks = bool(self.reductions or self.stores)
+        moving = [(operands[k].record.dtype, operands[k].type) for k in inside]
+        held = [f"int(sizeof({w.type}))" for w in operands if w.record.kept] if self.reductions <= MOST_READINGS else []
+        rows = {w.record.name for w in operands if w.record.role == "state" and not w.record.element}
+        rereads = bool(rows & {t.spec_name for t in unit.inputs})
+        return ", ".join([
+            str(len(operands)), str(max(1, len(self.gathers))), str(max(element, key=leads, default=0)),
+            f"16 / {host.widest(moving) if moving else '4'}" if walks else "1", str(sum(1 << k for k in inside) if walks else 0),
+            str(self.reductions), str(self.stores).lower(), str(self.words), " + ".join(held) or "0",
+            str(not (rereads and self.stores)).lower(),
+        ])  # fmt: skip
+
+    def tensor(self, w: Walked) -> str:
+        """The name of an operand's tensor in the host function; "" of an index."""
+        return self.gathers[w.name].tensor.name if w.name in self.gathers else w.pointer
+
+    def launch(self) -> host.HostView:
+        """The host function."""
+        unit, render = self.unit, self.render
+        own = {w.pointer for w in self.operands if w.record.role not in ("index", "gather")}
+        order = [render.global_names.user(p.name) for p in render.kernel.params]
+        memory: dict[str, Walked] = {}
+        for w in self.operands:
+            if w.has_memory:
+                memory.setdefault(self.tensor(w), w)
+        tensors = sorted(memory, key=lambda t: order.index(t) if t in order else len(order))
+        stride = {t: self.names.fresh(f"{t}_stride") for t in tensors}
+        gather_stride = {g: self.names.fresh(f"{g}_stride") for g in self.gathers}
+
+        def params(bound: dict[str, str]) -> list[str]:
+            made = ["int rank", "int outer", "const i64* size"]
+            for t in tensors:
+                const, type_name = "" if memory[t].is_written else "const ", host.element_type(render, memory[t].type, bound)
+                made.append(f"{const}{type_name}* {t}" + (f", const i64* {stride[t]}" if t in own else ""))
+            made += [f"const i64* {gather_stride[g.name]}, i64 {g.stride}" for g in unit.gathers]
+            return [*made, *(f"{a.type} {a.name}" for a in unit.numbers), "cudaStream_t stream"]
+
+        passing = ["rank", "outer", "size", *(f"{t}, {stride[t]}" if t in own else t for t in tensors)]
+        passing += [f"{gather_stride[g.name]}, {g.stride}" for g in unit.gathers] + [a.name for a in unit.numbers] + ["stream"]
+        run = self.names.fresh(f"{unit.name}_run")
+        launched = ["pass()", "rank", "outer", "size", "operands", "stream", "kernel"]
+        launched += [*(self.tensor(w) for w in self.operands if w.has_memory), *(n.given for n in self.numbers)]
+        uses = {w.type for w in memory.values()}.union(*(n.uses for n in self.numbers))
+        index = {w.name: self.names.fresh(f"{w.name}_stride") for w in self.operands if not w.has_memory}
+        self.index_strides = [self.index_stride(w, index[w.name]) for w in self.operands if not w.has_memory]
+        return host.HostView(
+            kernel=f"{unit.name}_kernel",
+            typename=", ".join(f"typename {v}" for v in unit.variables),
+            chosen="".join(f"{v}, " for v in unit.variables),
+            run_head=wrapped(f"cudaError_t {run}", params({}), " {"),
+            entries=host.entries(unit, run, params, passing),
+            computed=host.computed(self.numbers),
+            host_aliases={a: of for a, of in render.computed_of.items() if a in uses},
+            host_operands=[self.host_operand(w, index | gather_stride | stride) for w in self.operands],
+            launch=host.indented(wrapped("return run_rows", launched, ";", 120), 4),
+            rounded=[n.rounded for n in self.numbers],
+        )
+
+    def host_operand(self, w: Walked, strides: dict[str, str]) -> host.HostOperand:
+        """An operand as the library takes it; `strides` has the names of its strides, by operand or tensor."""
+        g = self.gathers.get(w.name)
+        steps = strides[w.name] if g or not w.has_memory else strides[w.pointer]
+        tail = f", {g.size}, {g.stride}" if g else ""
+        return host.HostOperand(self.tensor(w) if w.has_memory else "", steps, w.type, str(w.record.element).lower(), tail)
+
+    def index_stride(self, w: Walked, name: str) -> tuple[str, bool, str, str]:
+        """How the host function makes the strides of a position: along leading dims from one dim to another, or along one."""
+        dims, end = (self.unit.inner, "rank") if w.record.element else (self.unit.rows, "outer")
+        named = [d for d in dims if d != ELLIPSIS]
+        if w.record.name == ELLIPSIS:
+            return name, True, "outer" if w.record.element else "0", f"{end} - {len(named)}"
+        return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
+
+
+def about(reductions: int, stores: bool) -> str:
+    """How often a kernel reads a row."""
+    times = ("not read", "read once", "read twice")[reductions] if reductions < 3 else f"read {reductions} times"
+    if not reductions:
+        return "One element for each row."
+    return f"A row is {times} to reduce it" + (", and once more to store what follows." if stores else ".")
+
+
+__all__ = ["CudaRows", "RowPrinter", "Walked", "counts", "row_operands"]
