@@ -330,10 +330,11 @@ def layout_type(row_rank: int, rank: int, operands: int, gathers: int, index64: 
     """The kernel's `Rows<RR, RI, K, G, Index>`."""
     index = ctypes.c_uint64 if index64 else ctypes.c_uint32
     fields = [
-        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index), ("slot", index),
+        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index),
         ("row_size", index * row_rank), ("size", index * rank),
         ("row_stride", index * row_rank * operands), ("stride", index * rank * operands),
-        ("gather_size", ctypes.c_int64 * gathers), ("gather_stride", ctypes.c_int64 * gathers), ("work", ctypes.c_void_p),
+        ("gather_size", ctypes.c_int64 * gathers), ("gather_stride", ctypes.c_int64 * gathers),
+        ("work", ctypes.c_void_p), ("slot", index),
     ]  # fmt: skip
     return type("Rows", (ctypes.Structure,), {"_fields_": fields})
 

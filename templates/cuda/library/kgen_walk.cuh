@@ -5,10 +5,11 @@
 // Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
 // A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row.
 template <int RR, int RI, int K, int G, typename Index> struct Rows {
-    Index rows, n, segments, span, misaligned, slot;
+    Index rows, n, segments, span, misaligned;
     Index row_size[RR], size[RI], row_stride[K][RR], stride[K][RI];
     i64 gather_size[G], gather_stride[G];
     unsigned* work;
+    Index slot;
 };
 
 // The 32-bit words of a value, as they go from thread to thread.
