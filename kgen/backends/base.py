@@ -44,6 +44,7 @@ class Page:
     dtypes: set[str]
     source_name: str
 
+
 #: Dtypes of variables: one of each, or several.
 Only = Mapping[str, str | Sequence[str]]
 
@@ -221,15 +222,11 @@ def _environment(folder: Path):
     return env
 
 
-#: The names that a template uses where the writer's names stand too.
-_LISTED = re.compile(r"\{#\s*names:(.*?)#\}", re.S)
-
-
 @cache
 def _listed(folder: Path) -> dict[str, frozenset[str]]:
     """The names that each of a target's templates uses where the writer's names stand too, as their `{# names: ... #}` list them."""
-    paths = sorted(folder.glob("*.jinja"))
-    return {path.name: frozenset(name for names in _LISTED.findall(path.read_text()) for name in names.split()) for path in paths}
+    lists = {path.name: path.read_text().split("{# names:")[1:] for path in sorted(folder.glob("*.jinja"))}
+    return {file: frozenset(name for names in found for name in names.partition("#}")[0].split()) for file, found in lists.items()}
 
 
 @cache

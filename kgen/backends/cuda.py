@@ -21,7 +21,7 @@ from kgen.ops import OPS
 from kgen.schedule import Workspace
 
 FUNCTIONS_FILE = "kgen_functions.cuh"
-NUMBERS = ("kgen_numbers.cuh",)
+NUMBERS_FILE = "kgen_numbers.cuh"
 FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
 #pragma once
 #include "kgen_numbers.cuh"
@@ -49,15 +49,6 @@ class Cuda(CFamily):
     name = "cuda"
     suffix = ".cu"
     types = TYPES
-    integers = {
-        "i8": "signed char",
-        "u8": "unsigned char",
-        "i16": "short",
-        "i32": "int",
-        "i64": "long long",
-        "u32": "unsigned",
-        "u64": "unsigned long long",
-    }
     #: What CUDA's headers declare at global scope, where a kernel's entry may not have the same name.
     keywords = (
         KEYWORDS
@@ -80,7 +71,7 @@ class Cuda(CFamily):
     def reserved(self) -> frozenset[str]:
         """The host part calls the C++ backend's functions, so their names are taken too."""
         host = frozenset(path.name.split(".")[0] for path in (resource("templates") / "cpp" / "functions").glob("*"))
-        found = super().reserved | host | spelled(row.cpp for row in OPS.values()) | self.integers.keys()
+        found = super().reserved | host | spelled(row.cpp for row in OPS.values())
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
 
     # ------------------------------------------------------------------ the source
@@ -121,10 +112,10 @@ class Cuda(CFamily):
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
-        texts = [self.library_file("kgen_numbers.cuh"), "\n".join(used.values())]
+        texts = [self.library_file(NUMBERS_FILE), "\n".join(used.values())]
         for name in parts:
             own = {**self.beside(self.library_file(name)), name: self.library_file(name)}
-            texts += [text for f, text in own.items() if f not in NUMBERS]
+            texts += [text for f, text in own.items() if f != NUMBERS_FILE]
         return [inlined(text) for text in texts if text]
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CudaView:
