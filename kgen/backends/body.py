@@ -73,7 +73,7 @@ class Body:
             x = operands[0]
             if x.is_number:
                 return self.number(x, let)
-            return self.backend.cast(self.text[x.name], x.dtype, let.dtype, self.render.type_of(let))  # type: ignore[arg-type]
+            return self.backend.cast(self.text[x.name], x.tensor_dtype, let.tensor_dtype, self.render.type_of(let))
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = OPS[let.expr.name]
@@ -84,7 +84,7 @@ class Body:
                 return fused
             form = ""
         spell = self.backend.spell(row, form)
-        kind = operands[1 if row.rule == "where" else 0].dtype.kind  # type: ignore[union-attr]
+        kind = operands[1 if row.rule == "where" else 0].tensor_dtype.kind
         last = operands[-1]
         types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else ""}
         given = [self.text[o.name] for o in operands]
@@ -210,7 +210,7 @@ class RowNames:
         self.rows[let.name] = Given(name, own)
         peak = self.rows[place.pop().name].name if let.expr.name in RIDERS else ""
         at = text[place[0].name] if place else NOTHING
-        return Accumulator(name, let.expr.name, own, let.dtype, text[value.name], of, value.dtype, at, peak)  # type: ignore[arg-type]
+        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak)
 
 
 class _RowBody(Body):

@@ -198,7 +198,8 @@ class Triton(Backend):
         """Python's numbers, with IEEE's special values where Python would raise."""
         op = n.expr.name
         if op == "lit":
-            return _python(n.expr.attrs[0], n.dtype)  # type: ignore[arg-type]
+            assert isinstance(n.dtype, Number)
+            return _python(n.expr.attrs[0], n.dtype)
         if op in ("arg", "size"):
             return named(names.user(n.expr.attrs[0]))
         kinds = [defs[o.name].dtype for o in n.expr.operands]

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 
 MAX_LINES = 600
-MAX_IGNORES = 10
+MAX_IGNORES = 0
 #: A function of so many lines need not say what goes in and out.
 UNSAID = 15
 #: Files that are longer for now.
