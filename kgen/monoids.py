@@ -43,7 +43,7 @@ class Drift(NamedTuple):
     dims: list[int]
     unit: float
     depth: int
-    count: int
+    number: int
     falls: Any = 0.0
     peak: Any = 0.0
 
@@ -51,7 +51,7 @@ class Drift(NamedTuple):
 def fallen(power: Any, gap: Any, unit: float, depth: int) -> Any:
     """The error of exp(-gap), `power`, as a product of a first exponential and of one for each time the peak rose: there are no more than
     `depth`, each with its own rounding, that of the product and that of its argument; the arguments add up to `gap`."""
-    return power * unit * (2 * gap + (1 + depth) * (1 + 2 * FALL)) + FLUSHED
+    return power * unit * (2 * gap + (1 + depth) * (1 + 2 * FALL)) + (FLUSHED if unit > 2.0**-30 else 2.0**-1022)
 
 
 def exponentials(d: Drift) -> Any:
@@ -83,10 +83,10 @@ def squares(d: Drift) -> Any:
     gamma = (d.depth + 3) * d.unit / (1 - (d.depth + 3) * d.unit)
     whole = d.terms.clamp(min=0).sum(d.dims, keepdim=True)
     off = gamma * (d.peak.abs() + d.terms.clamp(min=0).amax(d.dims, keepdim=True).sqrt())
-    spread = torch.full((), float(d.count * d.depth), dtype=torch.float64).sqrt()
+    spread = torch.full((), float(d.number * d.depth), dtype=torch.float64).sqrt()
     left = 2 * off * spread * (whole.sqrt() + 2 * off * spread)
-    mean = d.count * off**2
-    return (left + mean + 8 * d.unit * (whole + left + mean) + gamma * (left + mean)) / d.count
+    mean = d.number * off**2
+    return (left + mean + 8 * d.unit * (whole + left + mean) + gamma * (left + mean)) / d.number
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Monoid:
 
 _BELOW = "{x} - finite_or_zero({top})"
 _RISE = "finite_or_zero({peak}) - finite_or_zero({top})"
-_FALL = "fall({peak}, {top})"
+_FALL, _DESCENT = "fall({peak}, {top})", "descent({peak}, {top})"
 
 MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("sum", "add", (Field(),)),
@@ -150,9 +150,14 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("argmax", "first", (Field("part", "least"), Field("", "last", "{place}"))),
     Monoid("argmin", "first", (Field("part", "greatest"), Field("", "last", "{place}"))),
     Monoid("expsum", "add", (Field(share=f"exp_below({_BELOW})"),), "max", ("exp",), moves=(Move("", "*=", _FALL),), sign=1,
-           error=exponentials),
+           cost=(4, 1), error=exponentials),
     Monoid("offsum", "add", (Field(share=_BELOW), Field("count", share="1")), "max", ("apart",),
-           moves=(Move("", "+=", f"{{count}} * ({_RISE})"),), error=offsets),
+           moves=(Move("", "+=", f"{{count}} * ({_RISE})"),), cost=(3, 0), error=offsets),
+    Monoid("expdot", "add", (Field(share=f"exp_below({_BELOW}) * {{v}}"),), "max", ("exp",), weighted=True,
+           moves=(Move("", "*=", _DESCENT),), cost=(5, 1), error=exponentials),
+    Monoid("expoff", "add", (Field("mass", share=f"exp_below({_BELOW})"), Field(share=f"{{part.mass}} * ({_BELOW})")), "max",
+           ("exp", "apart"), cost=(6, 1), error=offset_exponentials,
+           moves=(Move("", "+=", "carried({mass}, {peak}, {top})"), Move("", "*=", _DESCENT), Move("mass", "*=", _DESCENT))),
 )}  # fmt: skip
 
 #: Sums about a peak: their operands are x, the peak (its maximum, or its sum) and the weights.
