@@ -22,6 +22,7 @@ Where the peak is infinite, exponentials are of x itself (`finite_or_zero`): the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,19 +34,18 @@ FLUSHED = 2.0**-126
 
 
 class Drift(NamedTuple):
-    """A sum whose error beyond that of its formula is asked for: torch, the sum `x`, its finite `terms` and the dims that it is over, the
-    unit roundoff, the depth of the tree of additions, how many terms there are; `peak` is the exact mean of a sum about one.  `falls`
-    has of each term the error that rescaled exponentials leave there: see `fallen`."""
+    """A sum whose error beyond that of its formula is asked for: torch, its finite `terms` and the dims that it is over, the unit roundoff,
+    the depth of the tree of additions, how many terms there are.  `falls` has of each term the error that rescaled exponentials leave
+    there (see `fallen`), `centre` how large the mean of a sum about one may be."""
 
     torch: Any
-    x: Any
     terms: Any
     dims: list[int]
     unit: float
     depth: int
     number: int
     falls: Any = 0.0
-    peak: Any = 0.0
+    centre: Any = 0.0
 
 
 def fallen(power: Any, gap: Any, unit: float, depth: int) -> Any:
@@ -73,20 +73,21 @@ def offsets(d: Drift) -> Any:
 def squares(d: Drift) -> Any:
     """Of sums of squares about a mean, M, of n terms, spread over them.
 
-    A partial P has a computed mean c with an error of at most `off` = gamma(depth + 3) * max|x|.  To move it from c to b the exact sum
-    would need n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c); the second part is left out.  By Cauchy and Schwarz all moves together leave
-    out at most 2 off * root(sum n_P) * root(sum n_P (c - b)^2), where sum n_P <= n * depth, for an element moves no more often, and
-    sum n_P (c - b)^2 is a part of M but for the errors of the means: root(M) + 2 off * root(n * depth) bounds its root.  The last
-    mean's error adds n * off^2, as in a second reading; squares, counts and products are rounded 8 times more.
+    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 3).  To move it
+    from c to b takes n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than
+    `depth` times, and the sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz,
+    twice, with t = g * root(depth * sum(x^2)), the moves leave out at most 2 t (root(M) + 2 t) together: relatively about
+    g * root(depth) times the condition number root(sum(x^2) / M) of Chan, Golub and LeVeque.  The last mean's error adds
+    g^2 * sum(x^2), as after a second reading; squares, counts and products are rounded 8 times more.
     """
     torch = d.torch
-    gamma = (d.depth + 3) * d.unit / (1 - (d.depth + 3) * d.unit)
+    counts = d.depth * (d.number > 2**24)  # roundings of a count, which is kept in the dtype that is computed in
+    gamma = (d.depth + counts + 3) * d.unit / (1 - (d.depth + counts + 3) * d.unit)
     whole = d.terms.clamp(min=0).sum(d.dims, keepdim=True)
-    off = gamma * (d.peak.abs() + d.terms.clamp(min=0).amax(d.dims, keepdim=True).sqrt())
-    spread = torch.full((), float(d.number * d.depth), dtype=torch.float64).sqrt()
-    left = 2 * off * spread * (whole.sqrt() + 2 * off * spread)
-    mean = d.number * off**2
-    return (left + mean + 8 * d.unit * (whole + left + mean) + gamma * (left + mean)) / d.number
+    size = gamma * (whole + d.number * d.centre**2).sqrt()
+    moves = math.sqrt(d.depth) * size
+    left = 2 * moves * (whole.sqrt() + 2 * moves) + size**2
+    return (left + (8 + counts) * d.unit * (whole + left) + gamma * left) / d.number + d.depth * 2.0**-148
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,9 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("expoff", "add", (Field("mass", share=f"exp_below({_BELOW})"), Field(share=f"{{part.mass}} * ({_BELOW})")), "max",
            ("exp", "apart"), cost=(6, 1), error=offset_exponentials,
            moves=(Move("", "+=", "carried({mass}, {peak}, {top})"), Move("", "*=", _DESCENT), Move("mass", "*=", _DESCENT))),
+    Monoid("sqsum", "add", (Field("count", share="1", early=True), Field(share="squared({x} - centre({top}, {top.count}))")), "mean",
+           ("apart", "apart"), again=True, sign=1, cost=(4, 0), error=squares,
+           moves=(Move("", "+=", "spread({count}, {peak}, {top.count}, {top})"),)),
 )}  # fmt: skip
 
 #: Sums about a peak: their operands are x, the peak (its maximum, or its sum) and the weights.

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 from sympy.core.symbol import Str
@@ -47,7 +48,13 @@ class Graph(Protocol):
         """The dims of a reduction; none for anything else."""
         ...
 
-    def is_zero(self, node: Any) -> bool: ...
+    def literal(self, node: Any) -> Fraction | None:
+        """The number that a value is written as."""
+        ...
+
+    def is_count(self, node: Any, dims: Dims) -> bool:
+        """Whether a value is how many elements some dims have."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,27 @@ def _apart(graph: Graph, node: Any, dims: Dims) -> tuple[Any, Any, Any] | None:
     m = k
     if graph.name(k) == "where":
         test, m, zero = graph.operands(k)
-        if graph.name(test) != "isfinite" or graph.operands(test)[0] != m or not graph.is_zero(zero):
+        if graph.name(test) != "isfinite" or graph.operands(test)[0] != m or graph.literal(zero) != 0:
             return None
     return (x, k, m) if graph.name(m) == "max" and graph.over(m) == dims and graph.operands(m)[0] == x else None
+
+
+def squares(graph: Graph, term: Any, dims: Dims) -> About | None:
+    """What the sum of a term over some dims is, if it is one of squares about the terms' mean."""
+    if graph.name(term) == "mul" and len({*graph.operands(term)}) == 1 or graph.name(term) == "pow":
+        base, *power = graph.operands(term)
+        if graph.name(term) == "pow" and graph.literal(power[0]) != 2 or graph.name(base) != "sub":
+            return None
+        x, mean = graph.operands(base)
+        total = mean
+        if graph.name(mean) == "div":
+            total, n = graph.operands(mean)
+            if graph.name(total) != "sum" or not graph.is_count(n, dims):
+                return None
+        monoid = row("mean", ("apart", "apart"), False)
+        if monoid and graph.name(total) in ("sum", "mean") and graph.over(total) == dims and graph.operands(total)[0] == x:
+            return About(monoid, x, mean, total) if total != mean or graph.name(mean) == "mean" else None
+    return None
 
 
 class Lets:
@@ -121,8 +146,20 @@ class Lets:
         let = self.defs[node]
         return let.expr.attrs if is_reduction(let) else ()
 
-    def is_zero(self, node: str) -> bool:
-        return literal_of(self.defs[node], self.defs) == 0
+    def literal(self, node: str) -> Fraction | None:
+        return literal_of(self.defs[node], self.defs)
+
+    def is_count(self, node: str, dims: Dims) -> bool:
+        let = self.defs[node]
+        todo = list(let.expr.operands) if let.expr.name == "cast" else []
+        sizes = []
+        while todo:
+            n = self.defs[todo.pop().name]
+            if n.expr.name == "mul":
+                todo += n.expr.operands
+            else:
+                sizes.append(n.expr.attrs[0] if n.expr.name == "size" else "")
+        return sorted(sizes) == sorted(dims)
 
 
 def online(program: Program) -> Program:
@@ -141,6 +178,20 @@ def online(program: Program) -> Program:
                 needs[made.name] |= needs[moved[o.name]]
     stores = tuple(replace(s, ref=moved[s.ref]) for s in program.stores)
     return verify(renumber(replace(program, lets=live(build.lets, stores), stores=stores)))
+
+
+def at_once(lets: Sequence[Let], defs: dict[str, Let]) -> dict[str, Let]:
+    """The sums among some lets that can be made in the reading of the mean that they are about, by name, with that in place of theirs: the
+    same value, to be had in fewer readings where each is of memory."""
+    made = {}
+    for let in lets:
+        if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
+            continue
+        sum_ = squares(Lets(defs), let.expr.operands[0].name, let.expr.attrs)
+        if sum_ is not None:
+            operands = (ref(str(name)) for name in (sum_.x, sum_.peak))
+            made[let.name] = replace(let, expr=Op(sum_.row.name, *map(Str, let.expr.attrs), *operands))
+    return made
 
 
 def _riding(let: Let, build: Builder, needs: dict[str, int]) -> Let | None:

@@ -83,7 +83,7 @@ def expanded(kernel: Kernel, binding: Binding, rides: bool) -> Program:
 @_pass
 def plan(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
     """The passes over memory.  Raises `KgenError` where they have too many operations."""
-    return schedule.planned(expanded(kernel, binding, rides))
+    return schedule.planned(expanded(kernel, binding, rides), rides)
 
 
 @_pass

@@ -18,7 +18,7 @@ from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, live, too_long
 from kgen.monoids import elements as entering
-from kgen.online import online
+from kgen.online import at_once, online
 from kgen.ops import OPS
 from kgen.types import Dims
 
@@ -86,7 +86,8 @@ class Phase:
 class Reduce:
     """A pass over the rows of `dims`: `rows` are the dims that stay, `inner` those that are reduced (none where every row is one
     element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
-    second reading, and so on; the last reading, if there is one, stores elements.
+    second reading, and so on; the last reading, if there is one, stores elements.  `long` are those of a row that does not stay on the
+    chip, where fewer readings will do there (none: the same).
     """
 
     rows: Dims
@@ -97,6 +98,7 @@ class Reduce:
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
     phases: tuple[Phase, ...]
+    long: tuple[Phase, ...] = ()
 
     @property
     def dims(self) -> Dims:
@@ -106,6 +108,11 @@ class Reduce:
     def readings(self) -> int:
         """How often a row is gone through: each time feeds the next."""
         return sum(1 for p in self.phases if p.element)
+
+    @property
+    def long_readings(self) -> int:
+        """The same, of a row that does not stay on the chip."""
+        return sum(1 for p in self.long or self.phases if p.element)
 
     @property
     def gathers(self) -> tuple[Let, ...]:
@@ -139,17 +146,18 @@ def expanded(program: Program, riding: bool = False) -> Program:
     return online(expand(program)) if riding else expand(program)
 
 
-def planned(program: Program) -> Plan:
+def planned(program: Program, riding: bool = False) -> Plan:
     """The passes of an expanded program, as few as what feeds what and the dims allow; results in place are written when all have read.
+    With `riding`, those of rows that do not stay on the chip have phases of their own where that saves a reading.
 
     Raises `KgenError` at the operation with which the passes together have more than `MAX_OPERATIONS`.
     """
-    return _Scheduler(program).plan()
+    return _Scheduler(program, riding).plan()
 
 
 def schedule(program: Program, riding: bool = False) -> Plan:
     """`planned` of a program that is expanded on the way."""
-    return planned(expanded(program, riding))
+    return planned(expanded(program, riding), riding)
 
 
 def verified(plan: Plan) -> Plan:
@@ -200,9 +208,9 @@ def _bits(members: int) -> Iterator[int]:
 
 
 class _Scheduler:
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, riding: bool = False):
         """`program` is expanded; its lets are counted once, and nothing is placed yet."""
-        self.program = program
+        self.program, self.riding = program, riding
         self.defs = program.by_name
         self.states = {s.state for s in program.stores if s.state}
         self.stages: list[_Stage] = []
@@ -473,7 +481,20 @@ class _Scheduler:
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
-        return Reduce(rows, inner, *common, _phases(frozenset(inner), values, tuple(writes), defs, self.spend))
+        phases = _phases(frozenset(inner), values, tuple(writes), defs, self.spend)
+        made = Reduce(rows, inner, *common, phases)
+        other = replace(made, long=self.long(made, defs)) if self.riding and inner else made
+        return other if other.long_readings < made.readings else made
+
+    def long(self, p: Reduce, defs: dict[str, Let]) -> tuple[Phase, ...]:
+        """The phases of a pass with sums about a mean made in that one's reading: each byte of a row that does not stay on the chip is read
+        once less, and as much is computed; of one that stays a second reading costs none, and is more exact."""
+        sums = at_once([let for let in p.lets if is_reduction(let)], defs)
+        if not sums:
+            return ()
+        lets = tuple(live([sums.get(let.name, let) for let in (*defs.values(),)], list(p.stores)))
+        values = tuple(let for let in lets if not let.is_number)
+        return _phases(frozenset(p.inner), values, p.stores, {let.name: let for let in lets}, lambda made: None)
 
     def along(self, stage: _Stage) -> Dims:
         """The reduced dims in the order in which an operand has them."""

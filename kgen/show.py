@@ -133,6 +133,8 @@ def schedules(kernel: Kernel, bound: Binding, rides: bool) -> str:
         if isinstance(p, Reduce):
             for n, phase in enumerate(f for f in p.phases if f.element):
                 lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]
+            for n, phase in enumerate(f for f in p.long if f.element):
+                lines += [f"  reading {n + 1} of a row that does not stay on the chip: {r.expr}" for r in phase.reductions]
         for s in p.stores:
             lines.append(f"  write  {kept.get(s.result, s.result)}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else ""))
         if isinstance(p, Reduce):

@@ -410,8 +410,8 @@ class Render:
             gathers[let.name] = same or Gather(
                 fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
             )
-        names = RowNames(self, p, {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers)
-        codes = tuple(names.code(phase) for phase in p.phases)
+        given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
+        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, *given), f) for f in (p.phases, p.long)))
         outputs = tuple(o for c in codes for o in c.outputs)
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
         variables = self.variables_of(uses)
@@ -419,8 +419,8 @@ class Render:
         numbers = tuple(a for a in self.givens() if a.name in words)
         made = tuple(dict.fromkeys(gathers.values()))
         return RowUnit(
-            name, p.rows, p.inner, inputs, indices, made, outputs, scalars, codes, variables, self.bindings(variables), numbers,
-            self.declared(variables),
+            name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
+            self.declared(variables), tuple(long),
         )  # fmt: skip
 
     def unit(self, p: Map) -> Unit:

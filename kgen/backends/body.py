@@ -140,7 +140,7 @@ class RowNames:
     ):  # fmt: skip
         """`inputs` and `indices` go by their names in the spec, `gathers` by their lets; all have names in the source."""
         self.render, self.p, self.inputs, self.indices, self.gathers = render, p, inputs, indices, gathers
-        self.defs = {let.name: let for let in p.lets}
+        self.defs = {let.name: let for let in p.lets}  # of one name a phase's own, as `Reduce.long` has them, is the same value
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
         self.fixed = {s.spec_name: named(s.name) for s in scalars}
         self.rows: dict[str, Given] = {}  # the row's values so far, by let

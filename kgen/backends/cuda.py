@@ -146,9 +146,12 @@ class Cuda(CFamily):
     # ------------------------------------------------------------------ for the runtime
 
     @staticmethod
-    def words(units: list[Unit | RowUnit]) -> int:
-        """The most that a reading's partial takes, in 32-bit words, of all passes over rows of a source: they share one workspace."""
-        return max((partials.words(c) for u in units if isinstance(u, RowUnit) for c in u.codes), default=0)
+    def words(units: list[Unit | RowUnit]) -> tuple[int, int]:
+        """The most that a reading's partial takes, in 32-bit words, of all passes over rows of a source, which share one workspace: of rows
+        that stay on the chip, and of others."""
+        rows = [u for u in units if isinstance(u, RowUnit)]
+        short, long = ([partials.words(c) for u in rows for c in codes(u)] for codes in (lambda u: u.codes, lambda u: u.long or u.codes))
+        return max(short, default=0), max(long, default=0)
 
     def layout(self, kernel: Kernel) -> tuple[Layout | RowLayout, ...]:
         """How each unit of a kernel is launched, in the order of its passes.
@@ -165,9 +168,9 @@ class Cuda(CFamily):
             if isinstance(unit, RowUnit):
                 found = tuple(w.record for w in row_operands(render, unit)[0])
                 rereads = {o.name for o in found if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
-                reads = counts(unit)
+                reads, long = counts(unit.codes), (counts(unit.long or unit.codes)[0], words[1])
                 made.append(
-                    RowLayout(name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads))
+                    RowLayout(name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words[0], bool(rereads), long)
                 )  # fmt: skip
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])

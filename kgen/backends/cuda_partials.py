@@ -141,17 +141,19 @@ def adding(kind: str, every: list[Partial]) -> list[str]:
 
 def rescaling(kind: str, every: list[Partial]) -> list[str]:
     """The methods of a partial with sums about a peak."""
+    abouts = {m.row.about for m in every if m.row.about}
+    peak = {"max": "maximum"}.get(*abouts, "mean") if len(abouts) == 1 else "peak"
     taken_over = [f"{n} = top.{n};" for m in every for n in m.names(True)]
     return [
-        *method(f"merge_peaks(const {kind}& more)", [x for m in every for x in m.joins(True)], "  // all but the sums about a maximum"),
+        *method(f"merge_peaks(const {kind}& more)", [x for m in every for x in m.joins(True)], f"  // all but the sums about a {peak}"),
         *method(
             f"rescale(const {kind}& top)", [*(line for m in every for line in m.rescale()), *taken_over],
-            "  // those sums about another's maximum, and all else from there",
+            f"  // those sums about another's {peak}, and all else from there",
         ),
         *method(
             f"merge_sums(const {kind}& more)",
             [x for m in every if m.row.about for x in m.joins(False)],
-            "  // the sums of a part with the same maximum",
+            f"  // the sums of a part with the same {peak}",
         ),
         *method(
             f"add(const {kind}& more)",

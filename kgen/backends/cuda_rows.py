@@ -78,20 +78,22 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
     return found, pointers
 
 
-def counts(unit: RowUnit) -> tuple[int, bool]:
+def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
     """How many readings reduce, and whether one more stores elements."""
-    return sum(bool(c.accumulators) for c in unit.codes), any(c.element and c.outputs for c in unit.codes)
+    return sum(bool(c.accumulators) for c in codes), any(c.element and c.outputs for c in codes)
 
 
 class RowPrinter:
-    """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces."""
+    """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces, of rows that stay on the chip
+    and of others."""
 
-    def __init__(self, backend: CFamily, render: Render, unit: RowUnit, given: tuple[Scalar, ...], words: int):
+    def __init__(self, backend: CFamily, render: Render, unit: RowUnit, given: tuple[Scalar, ...], words: tuple[int, int]):
         self.backend, self.render, self.unit, self.words = backend, render, unit, words
         self.operands, self.pointers = row_operands(render, unit)
         self.position = {w.pointer or w.name: k for k, w in enumerate(self.operands)}
         self.numbers = host.numbers(backend, unit, given)
-        self.reductions, self.stores = counts(unit)
+        self.reductions, self.stores = counts(unit.codes)
+        self.long_reductions = counts(unit.long or unit.codes)[0]
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.is_kept = any(w.record.kept for w in self.operands)
@@ -127,15 +129,22 @@ class RowPrinter:
         return made
 
     def phases(self) -> list[list[str]]:
-        """The lines of each phase; what is a row's own stands behind the reading before it."""
+        """The lines of each phase; those of rows that stay on the chip and of others one after the other, where they differ."""
+        short, long = self.phases_of(self.unit.codes), self.phases_of(self.unit.long)
+        if not long:
+            return short
+        return [["if constexpr (Walk::STAYS) {", *indented(short), "} else {", *indented(long), "}"]]
+
+    def phases_of(self, codes: tuple[Code, ...]) -> list[list[str]]:
+        """The lines of each phase of some code; what is a row's own stands behind the reading before it."""
         made: list[list[str]] = []
         declared: set[str] = set()
         reading = 0
-        for k, c in enumerate(self.unit.codes):
+        for k, c in enumerate(codes):
             if c.element:
                 if reading:  # a launch of a split row that was for the readings before this one ends here
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
-                later = frozenset[str]().union(*(x.uses for x in self.unit.codes[k + 1 :]))
+                later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
                 made.append(partials.reading(self.backend, c, reading, later) if c.accumulators else self.storing(c))
                 reading += bool(c.accumulators)
                 continue
@@ -190,7 +199,7 @@ class RowPrinter:
         types = self.types()
         return CudaRows(
             **vars(self.launch()),
-            about=about(self.reductions, self.stores),
+            about=about(self.reductions, self.stores, self.long_reductions),
             operand_names=[w.pointer if w.has_memory else f"index[{w.record.name}]" for w in self.operands],
             kernel_head=wrapped(f"{self.unit.name}_kernel", ["const __grid_constant__ typename Walk::Layout rows", *params], " {"),
             kernel_aliases={a: of for a, of in self.render.computed_of.items() if a in types},
@@ -218,11 +227,12 @@ class RowPrinter:
         held = [f"int(sizeof({w.type}))" for w in operands if w.record.kept] if self.reductions <= MOST_READINGS else []
         rows = {w.record.name for w in operands if w.record.role == "state" and not w.record.element}
         rereads = bool(rows & {t.spec_name for t in unit.inputs})
+        own = self.long_reductions, self.words[1]
         return ", ".join([
             str(len(operands)), str(max(1, len(self.gathers))), str(max(element, key=leads, default=0)),
             f"16 / {host.widest(moving) if moving else '4'}" if walks else "1", str(sum(1 << k for k in inside) if walks else 0),
-            str(self.reductions), str(self.stores).lower(), str(self.words), " + ".join(held) or "0",
-            str(not (rereads and self.stores)).lower(),
+            str(self.reductions), str(self.stores).lower(), str(self.words[0]), " + ".join(held) or "0",
+            str(not (rereads and self.stores)).lower(), *([] if own == (self.reductions, self.words[0]) else map(str, own)),
         ])  # fmt: skip
 
     def tensor(self, w: Walked) -> str:
@@ -287,8 +297,19 @@ class RowPrinter:
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
 
 
-def about(reductions: int, stores: bool) -> str:
-    """How often a kernel reads a row."""
+def indented(phases: list[list[str]]) -> list[str]:
+    """The lines of some phases within a block, an empty one between phases."""
+    made: list[str] = []
+    for lines in phases:
+        made += [*([""] if made else []), *(f"    {line}" if line else "" for line in lines)]
+    return made
+
+
+def about(reductions: int, stores: bool, long: int) -> str:
+    """How often a kernel reads a row; `long` is how many of the readings that reduce it there are where a row does not stay on the chip."""
+    if long < reductions:
+        times = "once" if long == 1 else "twice" if long == 2 else f"{long} times"
+        return f"{about(reductions, stores, reductions)} One that does not stay on the chip is read {times} to reduce it."
     times = ("not read", "read once", "read twice")[reductions] if reductions < 3 else f"read {reductions} times"
     if not reductions:
         return "One element for each row."

@@ -178,7 +178,8 @@ class Code:
 
 @dataclass(frozen=True)
 class RowUnit:
-    """One pass over rows, ready for a template.  Of the tensors, those without an inner dim have one element a row."""
+    """One pass over rows, ready for a template.  Of the tensors, those without an inner dim have one element a row.  `long` is the code of
+    rows that do not stay on the chip, where it is another."""
 
     name: str
     rows: Dims
@@ -193,6 +194,7 @@ class RowUnit:
     bindings: tuple[tuple[tuple[str, str], ...], ...] = ()
     numbers: tuple[Argument, ...] = ()
     dtype_variables: tuple[str, ...] = ()
+    long: tuple[Code, ...] = ()
 
     @property
     def dims(self) -> Dims:
@@ -201,12 +203,12 @@ class RowUnit:
     @property
     def uses(self) -> frozenset[str]:
         """The names that its code reads."""
-        return frozenset[str]().union(*(c.uses for c in self.codes))
+        return frozenset[str]().union(*(c.uses for c in (*self.codes, *self.long)))
 
     @property
     def calls(self) -> tuple[str, ...]:
         """The functions that its code calls, in their order."""
-        return tuple(c for code in self.codes for text in code.made for c in text.calls)
+        return tuple(c for code in (*self.codes, *self.long) for text in code.made for c in text.calls)
 
     def is_row(self, t: Tensor) -> bool:
         """Whether a tensor has one element a row."""

@@ -241,7 +241,7 @@ class CudaLauncher:
         planned = rows.cached(
             row_sizes, inner_sizes, places, len(gathers), unit.reductions, unit.stores, unit.words,
             limits(arch) if unit.reductions <= 16 else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
-            tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions),
+            tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions), unit.long,
         )  # fmt: skip
         if planned is None:
             return None

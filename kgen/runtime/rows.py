@@ -140,11 +140,13 @@ def plan(
     limits: Limits,
     splits: bool,
     ladder: tuple[Step, ...] = (),
+    long: tuple[int, int] | None = None,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
-    for the device (`tuned.py`), none where it was not.
+    for the device (`tuned.py`), none where it was not.  `long` has the readings that reduce and the words of their results for a row
+    that does not stay on the chip (None: the same `reductions` and `words`).
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -169,11 +171,16 @@ def plan(
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
     known = ladder if vec > 1 and len(held) <= 1 and (held or len(read) == 1) and rowed else ()
     size, most = vec * sum(held), limits.cluster if reductions else 0
+    long = long or (reductions, words)
     teams = _across(n, held) if apart else _along(known, chunks, vec, edges, held, read, most)
+
+    def own(team: Team) -> int:
+        """The kernel's own shared memory."""
+        return team.static(words, reductions) if team.keep else team.static(long[1], long[0])
 
     def fits(team: Team) -> bool:
         """Whether the device has the memory and the clusters that a team asks for."""
-        static, dynamic = team.static(words, reductions), team.dynamic(size)
+        static, dynamic = own(team), team.dynamic(size)
         allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
         return allowed and (not team.cluster or 2 <= team.cluster <= most)
 
@@ -197,12 +204,13 @@ def plan(
     if team.cluster:
         steps = [(walk, groups * segments)]
     elif segments > 1 and groups < FEW_ROWS and reductions and splits:
-        steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * reductions + stores)]
-        work = 4 * words * rows * (segments + reductions)
+        steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long[0] + stores)]
+        work = 4 * long[1] * rows * (segments + long[0])
     made = RowPlan(
-        tuple(steps), rows, n, segments, span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
+        tuple(steps), rows, n, segments, span, misaligned, long[1], outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size),
+        work,
     )  # fmt: skip
-    verify_rows(made, operands, team.static(words, reductions), limits, reductions, stores, splits)
+    verify_rows(made, operands, own(team), limits, long[0], stores, splits)
     return made
 
 

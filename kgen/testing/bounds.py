@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -42,7 +43,7 @@ from kgen.backends import backend
 from kgen.check import Kernel, Value
 from kgen.ir import exact
 from kgen.monoids import Drift, fallen
-from kgen.online import About, found
+from kgen.online import About, found, squares
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
@@ -127,16 +128,19 @@ class Values:
         v = self.values[node]
         return tuple(v.attr) if v.op in REDUCTIONS and v.attr else ()
 
-    def is_zero(self, node: int) -> bool:
+    def literal(self, node: int) -> Fraction | None:
         v = self.values[node]
-        return v.op == "lit" and float(exact(str(v.attr))) == 0
+        return exact(str(v.attr)) if v.op == "lit" else None
+
+    def is_count(self, node: int, dims: Dims) -> bool:
+        return isinstance(self.values[node].type, Number)  # at worst a looser bound
 
 
 def sums_about(kernel: Kernel) -> dict[int, About]:
-    """The sums and means of a kernel about their terms' maximum, by number."""
+    """The sums and means of a kernel about their terms' maximum, or of squares about their mean, by number."""
     graph = Values(kernel)
-    every = ((k, graph.over(k)) for k, v in enumerate(kernel.values) if v.op in ("sum", "mean") and v.attr)
-    return {k: a for k, dims in every if (a := found(graph, graph.operands(k)[0], dims)) is not None}
+    every = [(k, graph.operands(k)[0], graph.over(k)) for k, v in enumerate(kernel.values) if v.op in ("sum", "mean") and v.attr]
+    return {k: a for k, term, dims in every if (a := found(graph, term, dims) or squares(graph, term, dims)) is not None}
 
 
 class Analysis(Evaluator):
@@ -151,6 +155,7 @@ class Analysis(Evaluator):
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
         #: of an exponential below a peak, and of products with it: what rescaling adds to its error, and how large its weights are
         self.falls: dict[Any, tuple[Any, Any]] = {}
+        self.centres: dict[Any, Any] = {a.shift: 0.0 for a in self.about.values() if a.row.about == "mean"}  # how large each mean may be
         self.products = {node for a in self.about.values() for node in a.path[1:]}
         self.steps: tuple[list, Any] | None = None  # of the value that was just looked at: its operands' errors, and its own rounding
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
@@ -192,6 +197,8 @@ class Analysis(Evaluator):
             if isinstance(v.type, Number):
                 self.noise[k] = self.number_noise(v, x, args)
             errors.append(_fitted(self.error(v, x, args, [errors[a] for a in v.args]), x))
+            if k in self.centres:
+                self.centres[k] = self.size_of(x, errors[k])
             for a in v.args:
                 if last[a] == k:
                     values[a] = errors[a] = None
@@ -464,7 +471,9 @@ class Analysis(Evaluator):
         lost = torch.zeros((), dtype=torch.bool)
         if (about := self.about.get(self.at)) is not None and about.row.error is not None:
             falls, weights = self.falls.get(about.path[-1] if about.path else None, (0.0, None))
-            more = about.row.error(Drift(torch, x, finite, dims, unit, tree_depth(count), count, falls))
+            centre = self.centres.get(about.shift, 0.0)
+            shares = finite + e if about.row.about == "mean" else finite
+            more = about.row.error(Drift(torch, shares, dims, unit, tree_depth(count), count, falls, centre))
             lost = self.any_of(~torch.isfinite(more), dims) > 0
             if weights is not None:
                 lost = lost | ((weights + torch.zeros_like(finite)).sum(dims, keepdim=True) * (1 + gamma) > biggest)

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
+from kgen.backends import backend  # noqa: E402
 from kgen.expand import expand  # noqa: E402
 from kgen.lower import lower  # noqa: E402
 from kgen.monoids import RIDERS  # noqa: E402
@@ -165,3 +166,70 @@ def test_weighted_sums_stay_within_their_bounds(tmp_path):
                     assert bool((alike | unknown).all()), (r.name, x.shape, special, into is x, got, want)
                     if special is None:
                         assert not unknown[:2].any(), (r.name, x.shape)
+
+
+SPREAD = """f(x: f32[..., N], w: f32[N]) -> (s: f32[...], q: f32[...], y: f32[..., N])
+
+mu = mean[N](x)
+s = mean[N]((x - mu)^2)
+c = x * w - mean[N](x * w)
+q = sum[N](c^2)
+y = (x - mu) / sqrt(s + 1e-5) * w
+"""
+
+
+def test_a_mean_and_its_squares_take_one_reading_of_a_row_that_does_not_stay():
+    """Of layernorm: two readings that reduce and one that stores, or one and one."""
+    for name, readings in (("layernorm", (3, 2)), ("variance", (2, 1)), ("rmsnorm", (2, 2)), ("softmax", (2, 2))):
+        kernel = kgen.load(name).kernel
+        (p,) = pipeline.plan(kernel, kernel.bindings()[0], True).passes
+        assert (p.readings, p.long_readings) == readings, name
+        layout = backend("cuda").layout(kernel)[0]
+        assert layout.long[0] + layout.stores == p.long_readings and layout.reductions + layout.stores == p.readings
+        (p,) = pipeline.plan(kernel, kernel.bindings()[0], False).passes
+        assert not p.long
+
+
+@pytest.mark.parametrize("equations, saved", [
+    ("y = sum[N]((x - mean[N](x))^2)", True),
+    ("y = sum[N]((x - sum[N](x) / N)^2)", True),
+    ("c = x - mean[N](x)\ny = sum[N](c * c) / (N - 1)", True),
+    ("y = sum[N]((x - mean[N](2 * x))^2)", False),
+    ("y = sum[N]((x - sum[N](x) / M)^2)", False),
+    ("y = sum[N]((x - sum[N](x))^2)", False),
+    ("y = sum[N]((x - mean[N](x))^3)", False),
+    ("c = x - mean[N](x)\ny = sum[N](c^2) + sum[N](abs(c))", False),  # the second reading is needed all the same
+])  # fmt: skip
+def test_which_squares_are_summed_with_their_mean(equations, saved):
+    kernel = kgen.loads(f"f(x: f32[M, N]) -> y: f32[M]\n{equations}").kernel
+    p = pipeline.plan(kernel, kernel.bindings()[0], True).passes[0]
+    assert (p.long_readings < p.readings) == saved
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_squares_about_a_mean_stay_within_their_bound(tmp_path):
+    """Rows of all lengths and layouts, of equal elements, far from 0, with infinities and NaN."""
+    torch.manual_seed(0)
+    shapes = [(6, 1), (9, 5), (4, 33), (3, 2048), (3, 20000), (3, 40001), (40, 70), (550, 40)]
+    given = [(torch.randn(s) * 3, torch.randn(s[-1])) for s in shapes]
+    given[-2:] = [(x.T.contiguous().T, w) for x, w in given[-2:]]
+    kernel = Emulated(SPREAD, tmp_path, *given, (torch.empty(3, 0), torch.empty(0)))
+    for x, w in given:
+        x[0] = x[0].sort().values
+        x[1] = x[1] + 1e4
+        x[2] = 0.1
+        for special in (None, INF, float("nan")):
+            if special is not None:
+                x[2, ::3] = special
+            results = kernel(x, w)
+            again = kernel(x, w) if special is None else results
+            wanted = Analysis(kernel.kernel, {"x": x, "w": w}, "cuda").results()
+            for r, want in zip(kernel.kernel.results, wanted, strict=True):
+                got = results[r.name].double()
+                assert torch.equal(results[r.name].nan_to_num(7.25), again[r.name].nan_to_num(7.25))
+                alike = (got == want.exact) | (got.isnan() & want.exact.isnan()) | ((got - want.exact).abs() <= want.bound)
+                assert bool((alike | ~want.bound.isfinite()).all()), (r.name, x.shape, special, got, want)
+                if special is None:
+                    assert bool(want.bound.isfinite().all()), (r.name, x.shape)
+    empty = kernel(torch.empty(3, 0), torch.empty(0))
+    assert empty["s"].isnan().all() and (empty["q"] == 0).all()

@@ -128,10 +128,13 @@ cudaError_t launch_rows(void (*kernel)(Rows<RR, RI, K, G, Index>, P...), const R
 
 // What is known of a pass beside its operands: how many there are, and gathers; the operand whose layout leads; the elements of a vector;
 // the operands that have the last dim of a row, as bits; the readings that reduce, and whether one more stores; the words of a result;
-// the bytes of an element that stay on the chip; whether launches may share a row.
-template <int OPERANDS_, int GATHERS_, int MAIN_, int VEC_, u64 WIDE_, int READINGS_, bool STORES_, int WORDS_, int HELD_, bool SPLITS_>
+// the bytes of an element that stay on the chip; whether launches may share a row; the readings that reduce and the words of a result where
+// a row does not stay on the chip.
+template <int OPERANDS_, int GATHERS_, int MAIN_, int VEC_, u64 WIDE_, int READINGS_, bool STORES_, int WORDS_, int HELD_, bool SPLITS_,
+          int LONG_READINGS_ = READINGS_, int LONG_WORDS_ = WORDS_>
 struct Pass {
     static constexpr int OPERANDS = OPERANDS_, GATHERS = GATHERS_, MAIN = MAIN_, VEC = VEC_, READINGS = READINGS_, WORDS = WORDS_, HELD = HELD_;
+    static constexpr int LONG_READINGS = LONG_READINGS_, LONG_WORDS = LONG_WORDS_;
     static constexpr u64 WIDE = WIDE_;
     static constexpr bool STORES = STORES_, SPLITS = SPLITS_;
 
@@ -141,28 +144,28 @@ struct Pass {
     using Walked = Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, V, EDGES, W, M, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, OPERANDS, GATHERS, Index>;
 
     // The bytes at most of a kernel's own shared memory.
-    static constexpr int declared(int threads, int team, bool across, bool cluster) {
+    static constexpr int declared(int threads, int team, bool across, bool cluster, int words, int readings) {
         int size = 0, slots = 2;
         while (slots * 32 < threads) slots *= 2;
         if (across) slots = threads;
-        const int one = slots * WORDS, both = 2 * one < 4096 ? 2 * one : 4096;
+        const int one = slots * words, both = 2 * one < 4096 ? 2 * one : 4096;
         if (across ? team > 1 : team <= 0 || team > 32) size += wider(one, both);
-        if (cluster) size += 16 * (threads / 32) * WORDS;
-        return 4 * size * READINGS + (cluster ? 128 : 0);
+        if (cluster) size += 16 * (threads / 32) * words;
+        return 4 * size * readings + (cluster ? 128 : 0);
     }
     // The rows that lie side by side in a block, a team of eight threads each; 1 where their results take more memory than there is.
     static constexpr int side() {
         for (int rows = 32; rows >= 4; rows /= 2) {
-            if (declared(8 * rows, 8, true, false) <= 48 * 1024) return rows;
+            if (declared(8 * rows, 8, true, false, LONG_WORDS, LONG_READINGS) <= 48 * 1024) return rows;
         }
         return 1;
     }
-    static constexpr bool clustered() { return HELD > 0 && READINGS > 0 && READINGS <= 16 && declared(256, 256, false, true) <= 48 * 1024; }
+    static constexpr bool clustered() { return HELD > 0 && READINGS > 0 && READINGS <= 16 && declared(256, 256, false, true, WORDS, READINGS) <= 48 * 1024; }
 };
 
 // A launch for the segments of each reading, and one to combine their results, from number STEP on.
 template <typename P, int STEP, typename Run> cudaError_t run_steps(const Run& run, i64 rows, i64 segments) {
-    if constexpr (STEP < 2 * P::READINGS + P::STORES) {
+    if constexpr (STEP < 2 * P::LONG_READINGS + P::STORES) {
         using Step = typename P::template Walked<256, 3, 256, false, 4, P::VEC, true, P::WIDE, P::MAIN, true, 0, false, STEP, 1, 1, unsigned>;
         const cudaError_t error = run(Way<Step>(), P::VEC, STEP % 2 ? rows : rows * segments, 256, 1, 0);
         return error == cudaSuccess ? run_steps<P, STEP + 1>(run, rows, segments) : error;
@@ -181,7 +184,7 @@ cudaError_t run_rows(P, int rank, int outer, const i64* size, const RowOperand (
     if (plan.rank[0] > 8 || plan.rank[1] > 8) return cudaErrorInvalidValue;
     unsigned* work = nullptr;
     const auto run = [&](auto way, int vec, i64 blocks, int threads, int cluster, int shared) {
-        return launch_rows<typename decltype(way)::Walk>(kernel(way), plan, P::MAIN, vec, P::WORDS, blocks, threads, cluster, shared, work, stream,
+        return launch_rows<typename decltype(way)::Walk>(kernel(way), plan, P::MAIN, vec, P::LONG_WORDS, blocks, threads, cluster, shared, work, stream,
                                                          arguments...);
     };
     const i64 rows = plan.count[0];
@@ -214,7 +217,7 @@ cudaError_t run_rows(P, int rank, int outer, const i64* size, const RowOperand (
             plan.segments = (vectors + plan.span - 1) / plan.span;
             if constexpr (P::SPLITS && P::READINGS > 0) {
                 if (rows < 528 && plan.segments > 1 && rows * plan.segments < INT_MAX) {  // few rows, which blocks share
-                    const size_t bytes = size_t(rows * (plan.segments + P::READINGS)) * P::WORDS * 4;
+                    const size_t bytes = size_t(rows * (plan.segments + P::LONG_READINGS)) * P::LONG_WORDS * 4;
                     cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&work), bytes, stream);
                     if (error == cudaSuccess) error = run_steps<P, 0>(run, rows, plan.segments);
                     if (work) cudaFreeAsync(work, stream);

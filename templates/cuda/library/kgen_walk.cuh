@@ -42,6 +42,7 @@ struct Walk {
     using Layout = Rows<RR, RI, K, G, Index>;
     using Place = Index;  // of an element in a row
     static constexpr Place LAST = Place(-1);
+    static constexpr bool STAYS = KEEP > 0;  // whether a row is read once from memory, however often it is gone through
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
