@@ -80,7 +80,6 @@ def squares(d: Drift) -> Any:
     g * root(depth) times the condition number root(sum(x^2) / M) of Chan, Golub and LeVeque.  The last mean's error adds
     g^2 * sum(x^2), as after a second reading; squares, counts and products are rounded 8 times more.
     """
-    torch = d.torch
     counts = d.depth * (d.number > 2**24)  # roundings of a count, which is kept in the dtype that is computed in
     gamma = (d.depth + counts + 3) * d.unit / (1 - (d.depth + counts + 3) * d.unit)
     whole = d.terms.clamp(min=0).sum(d.dims, keepdim=True)

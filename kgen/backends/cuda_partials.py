@@ -142,7 +142,7 @@ def adding(kind: str, every: list[Partial]) -> list[str]:
 def rescaling(kind: str, every: list[Partial]) -> list[str]:
     """The methods of a partial with sums about a peak."""
     abouts = {m.row.about for m in every if m.row.about}
-    peak = {"max": "maximum"}.get(*abouts, "mean") if len(abouts) == 1 else "peak"
+    peak = "peak" if len(abouts) > 1 else "mean" if "mean" in abouts else "maximum"
     taken_over = [f"{n} = top.{n};" for m in every for n in m.names(True)]
     return [
         *method(f"merge_peaks(const {kind}& more)", [x for m in every for x in m.joins(True)], f"  // all but the sums about a {peak}"),

@@ -19,6 +19,7 @@ from kgen.types import ELLIPSIS
 #: The readings of a kernel that may share a row among a cluster's blocks.
 MOST_READINGS = 16
 FIELDS = "operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits"
+LONG_FIELDS = "readings and words of a row that does not stay"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class CudaRows(host.HostView):
     phases: list[list[str]]
     index_strides: list[tuple[str, bool, str, str]]
     parameters: str
-    parameters_about: str = FIELDS
+    parameters_about: str
     code: list[str]
 
 
@@ -93,7 +94,7 @@ class RowPrinter:
         self.position = {w.pointer or w.name: k for k, w in enumerate(self.operands)}
         self.numbers = host.numbers(backend, unit, given)
         self.reductions, self.stores = counts(unit.codes)
-        self.long_reductions = counts(unit.long or unit.codes)[0]
+        self.own = counts(unit.long or unit.codes)[0], words[1]  # readings and words of a row that does not stay on the chip
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.is_kept = any(w.record.kept for w in self.operands)
@@ -199,7 +200,7 @@ class RowPrinter:
         types = self.types()
         return CudaRows(
             **vars(self.launch()),
-            about=about(self.reductions, self.stores, self.long_reductions),
+            about=about(self.reductions, self.stores, self.own[0]),
             operand_names=[w.pointer if w.has_memory else f"index[{w.record.name}]" for w in self.operands],
             kernel_head=wrapped(f"{self.unit.name}_kernel", ["const __grid_constant__ typename Walk::Layout rows", *params], " {"),
             kernel_aliases={a: of for a, of in self.render.computed_of.items() if a in types},
@@ -207,6 +208,7 @@ class RowPrinter:
             phases=phases,
             index_strides=self.index_strides,
             parameters=self.parameters(),
+            parameters_about=f"{FIELDS}, {LONG_FIELDS}" if self.own != (self.reductions, self.words[0]) else FIELDS,
             code=[*opening, *(line for lines in phases for line in lines)],
         )
 
@@ -227,12 +229,11 @@ class RowPrinter:
         held = [f"int(sizeof({w.type}))" for w in operands if w.record.kept] if self.reductions <= MOST_READINGS else []
         rows = {w.record.name for w in operands if w.record.role == "state" and not w.record.element}
         rereads = bool(rows & {t.spec_name for t in unit.inputs})
-        own = self.long_reductions, self.words[1]
         return ", ".join([
             str(len(operands)), str(max(1, len(self.gathers))), str(max(element, key=leads, default=0)),
             f"16 / {host.widest(moving) if moving else '4'}" if walks else "1", str(sum(1 << k for k in inside) if walks else 0),
             str(self.reductions), str(self.stores).lower(), str(self.words[0]), " + ".join(held) or "0",
-            str(not (rereads and self.stores)).lower(), *([] if own == (self.reductions, self.words[0]) else map(str, own)),
+            str(not (rereads and self.stores)).lower(), *([] if self.own == (self.reductions, self.words[0]) else map(str, self.own)),
         ])  # fmt: skip
 
     def tensor(self, w: Walked) -> str:

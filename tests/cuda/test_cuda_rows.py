@@ -65,10 +65,13 @@ def test_every_pass_has_the_room_for_results_that_the_walk_uses():
         k = kernel(spec)
         for made in (k, *([backward(k).kernel] if name == "layernorm" else [])):
             found = backend("cuda").render(made)
-            rooms = [unit.words for unit in backend("cuda").layout(made) if isinstance(unit, RowLayout)]
+            units = [unit for unit in backend("cuda").layout(made) if isinstance(unit, RowLayout)]
+            rooms = [unit.long[1] for unit in units]
             passes = re.findall(r"using pass = Pass<(.*)>;", found)
             assert rooms and len(set(rooms)) == 1 and len(passes) == len(rooms)
-            assert {p.split(", ")[-3] for p in passes} == {str(rooms[0])}
+            own = [re.search(r"(\d+), (?:true|false), (\d+), [^,]*, (?:true|false)(?:, (\d+), (\d+))?$", p) for p in passes]
+            assert [(int(m[3] or m[1]), int(m[4] or m[2])) for m in own if m] == [unit.long for unit in units]
+            assert [(int(m[1]), int(m[2])) for m in own if m] == [(unit.reductions, unit.words) for unit in units]
 
 
 @needs_nvcc

@@ -144,7 +144,7 @@ struct Pass {
     using Walked = Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, V, EDGES, W, M, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, OPERANDS, GATHERS, Index>;
 
     // The bytes at most of a kernel's own shared memory.
-    static constexpr int declared(int threads, int team, bool across, bool cluster, int words, int readings) {
+    static constexpr int declared(int threads, int team, bool across, bool cluster, int words = WORDS, int readings = READINGS) {
         int size = 0, slots = 2;
         while (slots * 32 < threads) slots *= 2;
         if (across) slots = threads;
@@ -160,7 +160,7 @@ struct Pass {
         }
         return 1;
     }
-    static constexpr bool clustered() { return HELD > 0 && READINGS > 0 && READINGS <= 16 && declared(256, 256, false, true, WORDS, READINGS) <= 48 * 1024; }
+    static constexpr bool clustered() { return HELD > 0 && READINGS > 0 && READINGS <= 16 && declared(256, 256, false, true) <= 48 * 1024; }
 };
 
 // A launch for the segments of each reading, and one to combine their results, from number STEP on.
