@@ -42,5 +42,13 @@ PROGRAMS = {
         "cd(x: T[..., N], r: T32[...], d: T[..., N], w: T32[N]) -> (dx: T[..., N], dw: T32[N], n: T32[...], w': T32[N])\n\n"
         "g = d * r\ndx = g - x * mean[N](g * x)\ndw = sum[...](x * g)\nn = T32(sum[N](x * d)) / size[...](x)\nw' = w * 0.5 + max[...](x)"
     ),
+    "weighted sums about a maximum": (
+        "wm(x: T[..., N], v: T[..., N], w: T[N]) -> (a: T[...], h: T32[...], q: T32[...])\n\n"
+        "z = x - max[N](x)\ne = exp(z)\ns = sum[N](e)\na = sum[N](e * v) / s\nh = log(s) - sum[N](e * z) / s\nq = sum[N](e * v * w)"
+    ),
+    "squares about two means": (
+        "sm(x: T[..., N], w: T[N]) -> (s: T[...], y: T[..., N])\n\n"
+        "c = x - mean[N](x)\nd = x * w - mean[N](x * w)\ns = sum[N](c^2) / (N - 1)\ny = c * rsqrt(mean[N](d^2) + 0.001)"
+    ),
     "all and each": "ae(x: T[...], y: T[...]) -> (d: T[...], m: f32[])\n\nd = (x - y)^2\nm = mean[...](d)",
 }

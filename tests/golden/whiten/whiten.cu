@@ -17,7 +17,7 @@
 #include "kgen_rows.cuh"
 #include "kgen_functions.cuh"
 
-// A row is read twice to reduce it, and once more to store what follows.
+// A row is read twice to reduce it, and once more to store what follows. One that does not stay on the chip is read once to reduce it.
 // Operands: x, run, scale, mu_kept, inv_kept, y.
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
@@ -30,53 +30,114 @@ whiten_y_kernel(
     const float scale = float(*walk.template at<2>(scale_ptr));
     auto x_row = walk.template keep<0>(x_ptr);
 
-    const float mul_row = run * s1;
+    if constexpr (Walk::STAYS) {
+        const float mul_row = run * s1;
 
-    struct First {
-        float sum_B_S = 0.0f;
+        struct First {
+            float sum_B_S = 0.0f;
 
-        __device__ void add(const First& more) { sum_B_S = sum_B_S + more.sum_B_S; }
-    };
-    const First first = walk.template reduce<0, First>([&](float x) {
-        return First{x};
-    }, x_row);
-    if (walk.stops(0)) return;
-    const float sum_B_S = first.sum_B_S;
-    // mu = mean[B, S](x)
-    const float mu = sum_B_S / s0;
-    // run' = run * (1 - rate) + mu * rate
-    const float run_next = mul_row + mu * rate;
-    if (walk.stops(1)) return;
+            __device__ void add(const First& more) { sum_B_S = sum_B_S + more.sum_B_S; }
+        };
+        const First first = walk.template reduce<0, First>([&](float x) {
+            return First{x};
+        }, x_row);
+        if (walk.stops(0)) return;
+        const float sum_B_S = first.sum_B_S;
+        // mu = mean[B, S](x)
+        const float mu = sum_B_S / s0;
+        // run' = run * (1 - rate) + mu * rate
+        const float run_next = mul_row + mu * rate;
+        if (walk.stops(1)) return;
 
-    struct Second {
-        float sum_B_S_ = 0.0f;
+        struct Second {
+            float sum_B_S_ = 0.0f;
 
-        __device__ void add(const Second& more) { sum_B_S_ = sum_B_S_ + more.sum_B_S_; }
-    };
-    const Second second = walk.template reduce<1, Second>([&](float x) {
-        // c = x - mu
-        const float c = x - mu;
-        return Second{c * c};
-    }, x_row);
-    if (walk.stops(2)) return;
-    const float sum_B_S_ = second.sum_B_S_;
-    // inv = rsqrt(mean[B, S](c^2) + eps)
-    const float inv = rsqrt(sum_B_S_ / s0 + eps);
-    if (walk.leader()) {
-        *walk.template at<1>(run_ptr) = run_next;
-        *walk.template at<3>(mu_kept_ptr) = mu;
-        *walk.template at<4>(inv_kept_ptr) = inv;
+            __device__ void add(const Second& more) { sum_B_S_ = sum_B_S_ + more.sum_B_S_; }
+        };
+        const Second second = walk.template reduce<1, Second>([&](float x) {
+            // c = x - mu
+            const float c = x - mu;
+            return Second{c * c};
+        }, x_row);
+        if (walk.stops(2)) return;
+        const float sum_B_S_ = second.sum_B_S_;
+        // inv = rsqrt(mean[B, S](c^2) + eps)
+        const float inv = rsqrt(sum_B_S_ / s0 + eps);
+        if (walk.leader()) {
+            *walk.template at<1>(run_ptr) = run_next;
+            *walk.template at<3>(mu_kept_ptr) = mu;
+            *walk.template at<4>(inv_kept_ptr) = inv;
+        }
+        if (walk.stops(3)) return;
+
+        auto y_out_row = walk.template output<5>(y_ptr);
+        walk.each([&](float& y_element, float x) {
+            // c = x - mu
+            const float c = x - mu;
+            // y = c * inv * scale
+            const float y = c * inv * scale;
+            y_element = y;
+        }, y_out_row, x_row);
+    } else {
+        const float mul_row = run * s1;
+
+        struct First {
+            float sum_B_S = 0.0f;
+            float sqsum_B_S_count = 0;
+            float sqsum_B_S = 0.0f;
+
+            __device__ void merge_peaks(const First& more) {  // all but the sums about a mean
+                sum_B_S = sum_B_S + more.sum_B_S;
+                sqsum_B_S_count += more.sqsum_B_S_count;
+            }
+            __device__ void rescale(const First& top) {  // those sums about another's mean, and all else from there
+                sqsum_B_S += spread(sqsum_B_S_count, sum_B_S, top.sqsum_B_S_count, top.sum_B_S);
+                sum_B_S = top.sum_B_S;
+                sqsum_B_S_count = top.sqsum_B_S_count;
+            }
+            __device__ void merge_sums(const First& more) {  // the sums of a part with the same mean
+                sqsum_B_S += more.sqsum_B_S;
+            }
+            __device__ void add(const First& more) {
+                First top = *this, other = more;
+                top.merge_peaks(more);
+                rescale(top);
+                other.rescale(top);
+                merge_sums(other);
+            }
+        };
+        const First first = walk.template online<0, First>([&](float x) {
+            return First{x, 1};
+        }, [&](const First& top, float x) {
+            First part;
+            part.sqsum_B_S = squared(x - centre(top.sum_B_S, top.sqsum_B_S_count));
+            return part;
+        }, x_row);
+        if (walk.stops(0)) return;
+        const float sum_B_S = first.sum_B_S;
+        const float sqsum_B_S = first.sqsum_B_S;
+        // mu = mean[B, S](x)
+        const float mu = sum_B_S / s0;
+        // inv = rsqrt(mean[B, S](c^2) + eps)
+        const float inv = rsqrt(sqsum_B_S / s0 + eps);
+        // run' = run * (1 - rate) + mu * rate
+        const float run_next = mul_row + mu * rate;
+        if (walk.leader()) {
+            *walk.template at<1>(run_ptr) = run_next;
+            *walk.template at<3>(mu_kept_ptr) = mu;
+            *walk.template at<4>(inv_kept_ptr) = inv;
+        }
+        if (walk.stops(1)) return;
+
+        auto y_out_row = walk.template output<5>(y_ptr);
+        walk.each([&](float& y_element, float x) {
+            // c = x - mu
+            const float c = x - mu;
+            // y = c * inv * scale
+            const float y = c * inv * scale;
+            y_element = y;
+        }, y_out_row, x_row);
     }
-    if (walk.stops(3)) return;
-
-    auto y_out_row = walk.template output<5>(y_ptr);
-    walk.each([&](float& y_element, float x) {
-        // c = x - mu
-        const float c = x - mu;
-        // y = c * inv * scale
-        const float y = c * inv * scale;
-        y_element = y;
-    }, y_out_row, x_row);
 }
 
 
@@ -180,8 +241,8 @@ cudaError_t whiten_y_run(
         {y, y_stride, int(sizeof(float)), true},
     };
     const auto kernel = [](auto way) { return whiten_y_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<6, 1, 0, 16 / 4, 33, 2, true, 2, int(sizeof(float)), false>;
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits, readings and words of a row that does not stay
+    using pass = Pass<6, 1, 0, 16 / 4, 33, 2, true, 2, int(sizeof(float)), false, 1, 6>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, run, scale, mu_kept, inv_kept, y, s0, float(eps), s1,
         float(rate));
@@ -198,8 +259,8 @@ cudaError_t whiten_sum_S_kept_run(
         {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return whiten_sum_S_kept_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<4, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits, readings and words of a row that does not stay
+    using pass = Pass<4, 1, 0, 16 / 4, 1, 1, false, 2, 0, true, 1, 6>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, mu_kept, inv_kept, sum_S_kept);
 }
 
@@ -212,8 +273,8 @@ cudaError_t whiten_far_run(
         {far_kept, far_kept_stride, int(sizeof(float)), false},
     };
     const auto kernel = [](auto way) { return whiten_far_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits, readings and words of a row that does not stay
+    using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true, 1, 6>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, sum_S_kept, far_, far_kept);
 }
 
@@ -226,8 +287,8 @@ cudaError_t whiten_kinds_run(
         {kinds, kinds_stride, int(sizeof(i64)), false},
     };
     const auto kernel = [](auto way) { return whiten_kinds_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits, readings and words of a row that does not stay
+    using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true, 1, 6>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, far_kept, kinds);
 }
 
