@@ -9,9 +9,14 @@ import pytest
 import torch
 
 import kgen
+from kgen import grad, pipeline
+from kgen.monoids import RIDERS
 from kgen.ops import tree_depth
+from kgen.schedule import Reduce
 from kgen.testing import checks
-from kgen.testing.bounds import Analysis, Bounded, ulp
+from kgen.testing.bounds import Analysis, Bounded, sums_about, ulp
+from tests.conftest import ROOT
+from tests.programs import PROGRAMS
 from tests.specs.cases import cases, load, random
 
 INF, NAN = math.inf, math.nan
@@ -118,6 +123,46 @@ def test_an_online_softmax_of_a_long_row_stays_within_the_bound() -> None:
     assert ((s.double() - total.exact).abs() <= total.bound).all()
     y = torch.exp(x - top) / s[:, None]
     assert not checks.compare(y, want, y, checks.Report("online", "cpp"))
+
+
+ABOUT = """f(x: f32[R, N], v: f32[R, N]) -> (a: f32[R], h: f32[R], s: f32[R])
+
+z = x - max[N](x)
+a = sum[N](exp(z) * v)
+h = log(sum[N](exp(z))) - sum[N](exp(z) * z) / sum[N](exp(z))
+s = mean[N]((x - mean[N](x))^2)
+"""
+
+
+@pytest.mark.parametrize("n", [1, 2, 33, 1000, 70_000])
+def test_sums_about_peaks_stay_within_their_bounds_on_cpp(n: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    x, v = torch.randn(4, n, generator=generator) * 5, torch.randn(4, n, generator=generator)
+    x[1] += 1e4
+    v[2] *= 1e20
+    kernel = kgen.loads(ABOUT)
+    for special in (None, INF, -INF, NAN):
+        if special is not None:
+            x[3, :: 1 + n // 3] = special
+        for got, want in zip(kernel(x, v, target="cpp"), Analysis(kernel.kernel, {"x": x, "v": v}, "cpp").results(), strict=True):
+            alike = (got == want.exact) | (got.isnan() & want.exact.isnan())
+            assert (alike | ((got.double() - want.exact).abs() <= want.bound) | ~want.bound.isfinite()).all(), special
+
+
+def test_the_bound_knows_every_sum_that_is_made_about_a_peak_that_moves() -> None:
+    """What the schedule finds among lets the bound finds among values: in a kernel, its backward and what saves for that."""
+    found: set[str] = set()
+    for text in (*PROGRAMS.values(), ABOUT, *(p.read_text() for p in sorted((ROOT / "specs").glob("*.k")))):
+        first = kgen.loads(text).kernel
+        back = grad.backward(first) if grad.differentiable(first) else None
+        for kernel in (first, *((back.kernel, back.forward) if back else ())):
+            plan = pipeline.plan(kernel, kernel.bindings()[0], True)
+            phases = [f for p in plan.passes if isinstance(p, Reduce) for f in (*p.phases, *p.long)]
+            made = {(r.expr.name, r.span) for f in phases for r in f.reductions if r.expr.name in RIDERS}
+            known = {(a.row.name, kernel.values[k].span) for k, a in sums_about(kernel).items()}
+            assert made <= known, kernel.name
+            found |= {name for name, _ in made}
+    assert found >= {"expsum", "expdot", "expoff", "sqsum"}
 
 
 # ---------------------------------------------------------------------- special values
