@@ -115,8 +115,8 @@ class Monoid:
     whose first field goes before the other's: NaN, then the greatest or least, then the lower place.
 
     A sum `about` the "max" or "mean" of x is of a product of `factors`: "exp" is exp(x - m), "apart" is x - m; with others, its weights,
-    where it is `weighted`.  Its `moves` rescale it; those of one that is `again` are no gain where a row stays on the chip, where a second
-    reading is as quick and more exact.  `sign` is 1 where a sum is not negative; `cost` counts (instructions, special-function
+    where it is `weighted`.  Its `moves` rescale it.  One that is `again` is made so only of rows that do not stay on the chip: of others a
+    second reading is as quick, and more exact.  `sign` is 1 where a sum is not negative; `cost` counts (instructions, special-function
     instructions) of an element; `error` says what the moves add to each term's error.
     """
 

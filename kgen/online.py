@@ -8,6 +8,7 @@ weights of an element there are:
     expdot[D] x m v    the sum of exp(x - m) * v, likewise; further weights follow in the order in which they are multiplied
     expoff[D] x m      the sum of exp(x - m) * (x - m), likewise
     offsum[D] x m      the sum of x - m, likewise
+    sqsum[D] x s       the sum of (x - s / n)^2, s being sum[D](x) of n elements: of rows that do not stay on the chip alone
 
 A backend keeps the sums about the greatest element so far, and rescales them when that rises; so a row is read once, not twice.  What k
 differs from the m that was summed about is made good at the end, by exp(m - k) or n * (m - k): 1 and 0 exactly for a finite maximum, and
@@ -71,7 +72,11 @@ class About:
 
 
 def found(graph: Graph, term: Any, dims: Dims) -> About | None:
-    """What the sum of a term over some dims is, if it is one about a maximum."""
+    """What the sum of a term over some dims is, if it is one about a peak that the table has a row for."""
+    return _about_maximum(graph, term, dims) or _about_mean(graph, term, dims)
+
+
+def _about_maximum(graph: Graph, term: Any, dims: Dims) -> About | None:
     path = _path(graph, term, dims, MOST_WEIGHTS)
     apart = term if path is None else graph.operands(path[0][0])[0]
     peak = _apart(graph, apart, dims)
@@ -112,22 +117,22 @@ def _apart(graph: Graph, node: Any, dims: Dims) -> tuple[Any, Any, Any] | None:
     return (x, k, m) if graph.name(m) == "max" and graph.over(m) == dims and graph.operands(m)[0] == x else None
 
 
-def squares(graph: Graph, term: Any, dims: Dims) -> About | None:
-    """What the sum of a term over some dims is, if it is one of squares about the terms' mean."""
-    if graph.name(term) == "mul" and len({*graph.operands(term)}) == 1 or graph.name(term) == "pow":
-        base, *power = graph.operands(term)
-        if graph.name(term) == "pow" and graph.literal(power[0]) != 2 or graph.name(base) != "sub":
+def _about_mean(graph: Graph, term: Any, dims: Dims) -> About | None:
+    """Of a square of x less its mean."""
+    if graph.name(term) not in ("mul", "pow"):
+        return None
+    base, other = graph.operands(term)
+    if graph.name(base) != "sub" or (graph.literal(other) != 2 if graph.name(term) == "pow" else other != base):
+        return None
+    x, mean = graph.operands(base)
+    total = mean
+    if graph.name(mean) == "div":
+        total, n = graph.operands(mean)
+        if not graph.is_count(n, dims):
             return None
-        x, mean = graph.operands(base)
-        total = mean
-        if graph.name(mean) == "div":
-            total, n = graph.operands(mean)
-            if graph.name(total) != "sum" or not graph.is_count(n, dims):
-                return None
-        monoid = row("mean", ("apart", "apart"), False)
-        if monoid and graph.name(total) in ("sum", "mean") and graph.over(total) == dims and graph.operands(total)[0] == x:
-            return About(monoid, x, mean, total) if total != mean or graph.name(mean) == "mean" else None
-    return None
+    is_mean = graph.name(total) == ("mean" if total == mean else "sum") and graph.over(total) == dims and graph.operands(total)[0] == x
+    monoid = row("mean", ("apart", "apart"), False)
+    return About(monoid, x, mean, total) if is_mean and monoid else None
 
 
 class Lets:
@@ -181,14 +186,14 @@ def online(program: Program) -> Program:
 
 
 def at_once(lets: Sequence[Let], defs: dict[str, Let]) -> dict[str, Let]:
-    """The sums among some lets that can be made in the reading of the mean that they are about, by name, with that in place of theirs: the
-    same value, to be had in fewer readings where each is of memory."""
+    """The sums among some lets that can be made in the reading of their peak where rows do not stay on the chip (`again`), by name: each as
+    the let that makes it so, of the same value."""
     made = {}
     for let in lets:
         if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
             continue
-        sum_ = squares(Lets(defs), let.expr.operands[0].name, let.expr.attrs)
-        if sum_ is not None:
+        sum_ = found(Lets(defs), let.expr.operands[0].name, let.expr.attrs)
+        if sum_ is not None and sum_.row.again:
             operands = (ref(str(name)) for name in (sum_.x, sum_.peak))
             made[let.name] = replace(let, expr=Op(sum_.row.name, *map(Str, let.expr.attrs), *operands))
     return made
@@ -199,7 +204,7 @@ def _riding(let: Let, build: Builder, needs: dict[str, int]) -> Let | None:
     if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
         return None
     sum_ = found(Lets(build.defs), let.expr.operands[0].name, let.expr.attrs)
-    if sum_ is None or any(needs[str(w)] & ~needs[str(sum_.x)] for w in sum_.weights):
+    if sum_ is None or sum_.row.again or any(needs[str(w)] & ~needs[str(sum_.x)] for w in sum_.weights):
         return None
     m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]
     operands = (ref(str(name)) for name in (sum_.x, sum_.peak, *sum_.weights))

@@ -43,7 +43,7 @@ from kgen.backends import backend
 from kgen.check import Kernel, Value
 from kgen.ir import exact
 from kgen.monoids import Drift, fallen
-from kgen.online import About, found, squares
+from kgen.online import About, found
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
@@ -140,7 +140,7 @@ def sums_about(kernel: Kernel) -> dict[int, About]:
     """The sums and means of a kernel about their terms' maximum, or of squares about their mean, by number."""
     graph = Values(kernel)
     every = [(k, graph.operands(k)[0], graph.over(k)) for k, v in enumerate(kernel.values) if v.op in ("sum", "mean") and v.attr]
-    return {k: a for k, term, dims in every if (a := found(graph, term, dims) or squares(graph, term, dims)) is not None}
+    return {k: a for k, term, dims in every if (a := found(graph, term, dims)) is not None}
 
 
 class Analysis(Evaluator):
