@@ -259,7 +259,6 @@ def layernorm_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
-    if READING > 1:
         # mu = mean[N](x)
         mu = divide(sum_N, N)
     if READING == 2:
@@ -271,7 +270,6 @@ def layernorm_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N__all += tl.load(sum_N__parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N_ = tl.reduce(sum_N__all, 1, plus, keep_dims=True)
-    if READING > 2:
         rsqrt_row = libdevice.rsqrt(divide(sum_N_, N) + eps)
     if READING == 3:
         layernorm_reading_3(

@@ -194,14 +194,14 @@ def steps__row(
     seen_next = cast_row_3 + widened(norm, H)
     cast_row_4 = widened(cast_row_2 * norm, H)
     p = widened(tl.load(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), inside), F)
+    tl.store(s_row, s_next, present)
+    tl.store(n_row, n, present)
+    tl.store(seen_row, seen_next, present)
     index_N = walk(column, (), index_N_steps, 1, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
     # p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
     t0 = widened(p * sub_row, H) - widened(divide(cast_row_ * g, norm) * (index_N + 1).to(G), H)
     p_next = t0 - cast_row_4
     tl.store(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), round_to(p_next, T), inside)
-    tl.store(s_row, s_next, present)
-    tl.store(n_row, n, present)
-    tl.store(seen_row, seen_next, present)
 
 
 @triton.jit
@@ -374,7 +374,6 @@ def steps__split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
-    if READING > 1:
         # norm = sqrt(sum[N](g^2))
         norm = square_root(sum_N)
         # s' = max(s * 0.9, norm)
@@ -389,7 +388,7 @@ def steps__split(
             g_row, p_row, sub_row, cast_row_, norm, cast_row_4, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
             VECTORS, BLOCK, SEGMENT, INDEX, T, F, G, H
         )
-    if READING == 3:
+    if READING > 2:
         tl.store(s_row, s_next, present)
         tl.store(n_row, n, present)
         tl.store(seen_row, seen_next, present)
