@@ -85,6 +85,14 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory):
     yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _headers_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    from tests.headers import read_once
+
+    with read_once(session_folder(tmp_path_factory) / "headers"):
+        yield
+
+
 @pytest.fixture
 def built_quickly() -> Iterator[None]:
     """C++ is built at -O1, in a third of the time: for tests of what a source says, to which it is nothing what the compiler makes of it.
