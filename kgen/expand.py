@@ -13,7 +13,8 @@ from sympy.core.symbol import Str
 
 from kgen.errors import Span
 from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
-from kgen.ops import REDUCTIONS, RIDERS
+from kgen.monoids import RIDERS
+from kgen.ops import REDUCTIONS
 from kgen.types import INT, Dims, boolean, i64, union
 
 

@@ -16,7 +16,8 @@ import sympy
 from sympy.core.symbol import Str
 
 from kgen.errors import Diagnostic, Source, Span, TooLong
-from kgen.ops import OPS, REDUCTIONS, RIDERS
+from kgen.monoids import MONOIDS, RIDERS
+from kgen.ops import OPS, REDUCTIONS
 from kgen.types import (
     BOOL,
     DTYPES,
@@ -275,8 +276,9 @@ def verify(program: Program) -> Program:
             hold(let.expr.attrs[0] in args[0].dims, let, "a gather's dim is its operand's")
             hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a gather has an i64 index in place of its dim")
         elif name in RIDERS:
-            same = args[1].expr.name == "max" and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]
-            hold(same, let, "what rides on a maximum is a sum about its own operand's, over the same dims")
+            peak = {"max": "max", "mean": "sum"}[MONOIDS[name].about]
+            same = args[1].expr.name == peak and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]
+            hold(same, let, "a sum about a peak is about that of its own operand, over the same dims")
         elif name == "pick" or name in REDUCTIONS and let.expr.attrs:
             hold(all(d in args[0].dims for d in let.expr.attrs), let, "a reduction's dims are its operand's")
         else:

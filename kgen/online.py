@@ -1,74 +1,163 @@
-"""Sums about a row's maximum, made while the maximum itself is still rising.
+"""Sums about a row's peak, made while the peak itself still moves.
 
-In: an expanded program.  Out: the same where `sum[D](exp(x - k))` and `sum[D](x - k)`, k being `max[D](x)` (or that where it is
-finite, else 0), are written with two reductions that need no maximum beforehand:
+In: an expanded program.  Out: the same where sums about `k`, k being `m = max[D](x)` (or that where it is finite, else 0), are written
+with reductions that need no maximum beforehand.  The table of monoids (`monoids.py`) says which products of exp(x - k), x - k and
+weights of an element there are:
 
-    expsum[D] x m    the sum of exp(x - m) with m = max[D](x), with x for x - m where m is infinite
-    offsum[D] x m    the sum of x - m, likewise
+    expsum[D] x m      the sum of exp(x - m), with x for x - m where m is infinite
+    expdot[D] x m v    the sum of exp(x - m) * v, likewise; further weights follow in the order in which they are multiplied
+    expoff[D] x m      the sum of exp(x - m) * (x - m), likewise
+    offsum[D] x m      the sum of x - m, likewise
 
-A backend keeps the sums about the greatest element so far.  Where that rises from a to b it multiplies the first by exp(a - b) and adds
-n * (a - b) to the second, n being how many elements it has summed; so a row is read once, not twice.  What k differs from the m
-that was summed about is made good at the end, by exp(m - k) and n * (m - k): 1 and 0 exactly for a finite maximum, and what the
-formula gives for an infinite one.
+A backend keeps the sums about the greatest element so far, and rescales them when that rises; so a row is read once, not twice.  What k
+differs from the m that was summed about is made good at the end, by exp(m - k) or n * (m - k): 1 and 0 exactly for a finite maximum, and
+what the formula gives for an infinite one.  A weight must be known where x is: it is made of no reduction or gather that x is not made of.
 
-Error: each term passes through no more such factors than the depth of the tree, and their arguments add up to max - x; a term that is
-far below the maximum has a large error for its size, but little weight.  `testing/bounds.py` has the bound.
+Error: each term passes through no more rescalings than the depth of the tree, and their arguments add up to max - x; a term that is
+far below the maximum has a large error for its size, but little weight.  The rows of the table have the bounds.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from sympy.core.symbol import Str
 
-from kgen.expand import count
+from kgen.expand import count, is_reduction
 from kgen.ir import Builder, Let, Op, Program, literal_of, live, ref, renumber, verify
-from kgen.types import boolean
+from kgen.monoids import Monoid, row
+from kgen.types import Dims, boolean
+
+#: The most weights of a term that are told apart.
+MOST_WEIGHTS = 6
+
+
+class Graph(Protocol):
+    """A program's values as sums about a peak are looked for in them."""
+
+    def name(self, node: Any) -> str:
+        """An operator or a reduction, by name."""
+        ...
+
+    def operands(self, node: Any) -> Sequence[Any]: ...
+
+    def over(self, node: Any) -> Dims:
+        """The dims of a reduction; none for anything else."""
+        ...
+
+    def is_zero(self, node: Any) -> bool: ...
+
+
+@dataclass(frozen=True)
+class About:
+    """A sum about a peak: its row, x, what is taken from x (`shift`), the peak that this is, its weights, and the exponential with the
+    products up to the term, each of which has one more factor."""
+
+    row: Monoid
+    x: Hashable
+    shift: Hashable
+    peak: Hashable
+    weights: tuple[Hashable, ...] = ()
+    path: tuple[Hashable, ...] = ()
+
+
+def found(graph: Graph, term: Any, dims: Dims) -> About | None:
+    """What the sum of a term over some dims is, if it is one about a maximum."""
+    path = _path(graph, term, dims, MOST_WEIGHTS)
+    apart = term if path is None else graph.operands(path[0][0])[0]
+    peak = _apart(graph, apart, dims)
+    if peak is None:
+        return None
+    if path is None:
+        monoid = row("max", ("apart",), False)
+        return About(monoid, *peak) if monoid else None
+    others = [factor for _, factor in path[1:]]
+    weights = tuple(w for w in others if w != apart)
+    monoid = row("max", ("exp", *["apart"] * (len(others) - len(weights))), bool(weights))
+    return About(monoid, *peak, weights, tuple(node for node, _ in path)) if monoid else None
+
+
+def _path(graph: Graph, node: Any, dims: Dims, most: int) -> tuple[tuple[Any, Any], ...] | None:
+    """An exponential below a peak and the products with it up to `node`, each with its other factor."""
+    if graph.name(node) == "exp":
+        return ((node, None),) if _apart(graph, graph.operands(node)[0], dims) else None
+    if graph.name(node) != "mul" or not most:
+        return None
+    a, b = graph.operands(node)
+    for one, other in ((a, b), (b, a)):
+        if (path := _path(graph, one, dims, most - 1)) is not None:
+            return (*path, (node, other))
+    return None
+
+
+def _apart(graph: Graph, node: Any, dims: Dims) -> tuple[Any, Any, Any] | None:
+    """x, k and the maximum of x that k is, or is where that is finite, of x - k."""
+    if graph.name(node) != "sub":
+        return None
+    x, k = graph.operands(node)
+    m = k
+    if graph.name(k) == "where":
+        test, m, zero = graph.operands(k)
+        if graph.name(test) != "isfinite" or graph.operands(test)[0] != m or not graph.is_zero(zero):
+            return None
+    return (x, k, m) if graph.name(m) == "max" and graph.over(m) == dims and graph.operands(m)[0] == x else None
+
+
+class Lets:
+    """Lets as such a graph; its nodes are their names."""
+
+    def __init__(self, defs: dict[str, Let]):
+        self.defs = defs
+
+    def name(self, node: str) -> str:
+        return self.defs[node].expr.name
+
+    def operands(self, node: str) -> list[str]:
+        return [o.name for o in self.defs[node].expr.operands]
+
+    def over(self, node: str) -> Dims:
+        let = self.defs[node]
+        return let.expr.attrs if is_reduction(let) else ()
+
+    def is_zero(self, node: str) -> bool:
+        return literal_of(self.defs[node], self.defs) == 0
 
 
 def online(program: Program) -> Program:
     """The program with sums about a maximum in the form above."""
     if not any(let.expr.name == "max" and let.expr.attrs for let in program.lets):
         return program
-    build = Builder()
-    moved: dict[str, str] = {}
+    build, moved = Builder(), dict[str, str]()
+    needs: dict[str, int] = {}  # the reductions and gathers that each value is made of, as bits
     for let in program.lets:
         expr = Op(let.expr.args[0], *(ref(moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
-        moved[let.name] = (_riding(replace(let, expr=expr), build) or build.like(expr, let, let.label)).name
+        made = _riding(replace(let, expr=expr), build, needs) or build.like(expr, let, let.label)
+        moved[let.name] = made.name
+        if made.name not in needs:
+            needs[made.name] = (is_reduction(let) or let.expr.name == "gather") << len(needs)
+            for o in let.expr.operands:
+                needs[made.name] |= needs[moved[o.name]]
     stores = tuple(replace(s, ref=moved[s.ref]) for s in program.stores)
     return verify(renumber(replace(program, lets=live(build.lets, stores), stores=stores)))
 
 
-def _riding(let: Let, build: Builder) -> Let | None:
+def _riding(let: Let, build: Builder, needs: dict[str, int]) -> Let | None:
     """A sum about a maximum anew; None for anything else."""
     if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
         return None
-    term = build.defs[let.expr.operands[0].name]
-    is_exp = term.expr.name == "exp"
-    apart = build.defs[term.expr.operands[0].name] if is_exp else term
-    if apart.expr.name != "sub":
+    sum_ = found(Lets(build.defs), let.expr.operands[0].name, let.expr.attrs)
+    if sum_ is None or any(needs[str(w)] & ~needs[str(sum_.x)] for w in sum_.weights):
         return None
-    x, k = (build.defs[o.name] for o in apart.expr.operands)
-    m = _maximum(k, build)
-    if m is None or m.expr.operands[0].name != x.name or m.expr.attrs != let.expr.attrs:
-        return None
-    dims = list(map(Str, let.expr.attrs))
-    total = build.like(Op("expsum" if is_exp else "offsum", *dims, ref(x.name), ref(m.name)), let)
+    m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]
+    operands = (ref(str(name)) for name in (sum_.x, sum_.peak, *sum_.weights))
+    total = build.like(Op(sum_.row.name, *map(Str, let.expr.attrs), *operands), let)
     finite = build.add(Op("isfinite", ref(m.name)), boolean, m.dims, m.span)
     about = build.like(Op("where", ref(finite.name), ref(m.name), ref(build.literal("0", m).name)), m)
     off = build.like(Op("sub", ref(about.name), ref(k.name)), let)
-    if is_exp:
+    if "exp" in sum_.row.factors:
         return build.like(Op("mul", ref(total.name), ref(build.like(Op("exp", ref(off.name)), let).name)), let, let.label)
     n = build.add(Op("cast", ref(count(build, let.expr.attrs, let.span).name)), let.dtype, (), let.span, "", let.generic)
     made = build.like(Op("mul", ref(n.name), ref(off.name)), let)
     return build.like(Op("add", ref(total.name), ref(made.name)), let, let.label)
-
-
-def _maximum(k: Let, build: Builder) -> Let | None:
-    """The maximum that a value is, or is where that is finite."""
-    if k.expr.name == "where":
-        finite, m, zero = (build.defs[o.name] for o in k.expr.operands)
-        if finite.expr.name != "isfinite" or finite.expr.operands != (ref(m.name),) or literal_of(zero, build.defs) != 0:
-            return None
-        k = m
-    return k if k.expr.name == "max" and k.expr.attrs else None

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Mapping
 from kgen.check import Kernel
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of
-from kgen.ops import OPS, REDUCTIONS, RIDERS, Op, Reduction
+from kgen.monoids import MONOIDS, RIDERS
+from kgen.ops import OPS, REDUCTIONS, Op, Reduction
 from kgen.schedule import Plan, elements
 from kgen.types import DTYPES, DType, f64, is_wide
 
@@ -98,7 +99,9 @@ def _signs(lets: Iterable[Let], defs: Mapping[str, Let]) -> dict[str, int]:
         value = literal_of(let, dict(defs)) if name in ("lit", "cast") else None
         if value is not None:
             sign = 1 if value >= 0 else -1
-        elif name in ("size", "index", RIDERS[0]) or name == "mul" and operands[0] == operands[1]:
+        elif name in RIDERS:
+            sign = MONOIDS[name].sign
+        elif name in ("size", "index") or name == "mul" and operands[0] == operands[1]:
             sign = 1
         elif name in ("cast", "gather", "pick"):
             sign = signs[0]

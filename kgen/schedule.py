@@ -17,8 +17,9 @@ from typing import NamedTuple
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, live, too_long
+from kgen.monoids import elements as entering
 from kgen.online import online
-from kgen.ops import OPS, RIDERS
+from kgen.ops import OPS
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -498,8 +499,7 @@ def _phases(
     reductions = {let.name for let in lets if is_reduction(let)} if inner else set()
     level: dict[str, int] = {}
     for let in lets:
-        operands = let.expr.operands[:1] if let.expr.name in RIDERS else let.expr.operands  # the maximum rises meanwhile
-        below = [level[o.name] for o in operands if o.name in level]
+        below = [level[o.name] for o in entering(let.expr) if o.name in level]  # a peak moves meanwhile
         level[let.name] = max(below, default=0) + (let.name in reductions)
     last = max(level.values(), default=0)
     own: list[list[Let]] = [[] for _ in range(last + 1)]  # the row's own values, by level

@@ -23,7 +23,8 @@ from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.ops import OPS, RIDERS, Op, Spell
+from kgen.monoids import MONOIDS
+from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
 from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
@@ -44,6 +45,9 @@ class Page:
     dtypes: set[str]
     source_name: str
 
+
+#: The ends of a float dtype, as literals.
+ENDS = {"least": "-inf", "greatest": "inf"}
 
 #: Dtypes of variables: one of each, or several.
 Only = Mapping[str, str | Sequence[str]]
@@ -120,12 +124,9 @@ class Backend:
         """An integer result of an operator brought back to its own width, where the target widens it."""
         return x
 
-    #: The operator that combines two partial results of a reduction.
-    combining = {"sum": "add", "expsum": "add", "offsum": "add", "prod": "mul", "max": "max", "min": "min"}
-
     def combined(self, a: Accumulator, x: str, y: str) -> Text:
-        """Two partial results of a sum, prod, max or min as one, as the table spells that operator."""
-        spell = self.spell(OPS[self.combining[a.kind]])
+        """Two fields of partial results as one, as the table spells the operator that joins them."""
+        spell = self.spell(OPS[MONOIDS[a.kind].join])
         return fill(spell, a.dtype.kind, [named(x), named(y)], {"F": a.type, "U": a.dtype.unsigned})
 
     @staticmethod
@@ -133,18 +134,16 @@ class Backend:
         """What changes no partial result, with its dtype and that one's name: for argmax and argmin, the value that any other beats or
         equals."""
         dtype, type_name = (a.value_dtype, a.value_type) if a.value_dtype is not None and a.place else (a.dtype, a.type)
-        least = a.kind in ("max", "argmax")
-        if a.kind in ("sum", "prod", *RIDERS):
-            return Fraction(a.kind == "prod"), dtype, type_name
-        if dtype.is_float:
-            return "-inf" if least else "inf", dtype, type_name
-        return Fraction(dtype.limits[0 if least else 1]), dtype, type_name
+        identity = next(f.identity for f in MONOIDS[a.kind].fields if f.identity != "last")
+        if identity not in ENDS:
+            return Fraction(identity), dtype, type_name
+        return ENDS[identity] if dtype.is_float else Fraction(dtype.limits[identity == "greatest"]), dtype, type_name
 
     def identity(self, a: Accumulator) -> Text:
         """That as a literal, of its dtype where it is an extreme integer."""
         value, dtype, type_name = self.neutral(a)
         made = self.literal(value, dtype, type_name)
-        return made if a.kind in ("sum", "prod", *RIDERS) or dtype.is_float else made.typed or made
+        return made if dtype.is_float or MONOIDS[a.kind].fields[0].identity not in ENDS else made.typed or made
 
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
         """One operator on numbers in the target's host language; `done` has the texts of its operands."""

@@ -15,7 +15,8 @@ from kgen.backends.names import Names, bare
 from kgen.backends.text import Call, Text, fill, named, source
 from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Statement, Tensor
 from kgen.ir import Let, Store, exact
-from kgen.ops import OPS, RIDERS
+from kgen.monoids import MONOIDS, elements
+from kgen.ops import OPS
 from kgen.schedule import Phase, Reduce
 from kgen.types import FLOAT, DType
 
@@ -154,7 +155,7 @@ class RowNames:
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
         ends = (
-            [o.name for r in phase.reductions for o in r.expr.operands[: 1 if r.expr.name in RIDERS else 2]]
+            [o.name for r in phase.reductions for o in elements(r.expr)]
             + [s.ref for s in phase.stores]
             + list(phase.gives)
         )
@@ -205,12 +206,14 @@ class RowNames:
     def accumulator(self, let: Let, text: dict[str, Text]) -> Accumulator:
         """A reduction, of values that have texts; from here on it is one of the row's values."""
         name = self.names.user(let.label) if let.label else self.names.fresh(self.render.row_name(let))
-        value, *place = (self.defs[o.name] for o in let.expr.operands)
+        row = MONOIDS[let.expr.name]
+        value, *rest = (self.defs[o.name] for o in elements(let.expr))
         own, of = self.render.type_of(let), self.render.type_of(value)
         self.rows[let.name] = Given(name, own)
-        peak = self.rows[place.pop().name].name if let.expr.name in RIDERS else ""
-        at = text[place[0].name] if place else NOTHING
-        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak)
+        peak = self.rows[let.expr.operands[1].name].name if row.about else ""
+        at = text[rest[0].name] if row.placed else NOTHING
+        weights = tuple(text[w.name] for w in rest) if row.about else ()
+        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights)
 
 
 class _RowBody(Body):

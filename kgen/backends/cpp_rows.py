@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kgen.backends.base import Render
 from kgen.backends.text import Text, source, wrapped
 from kgen.backends.units import Accumulator, Code, Given, RowUnit, Statement, Tensor
+from kgen.monoids import MONOIDS
 from kgen.types import ELLIPSIS
 
 if TYPE_CHECKING:
@@ -163,8 +164,9 @@ class RowPrinter:
     def carried(self, a: Accumulator) -> Carried:
         """A reduction with what C++ makes of it."""
         b = self.backend
-        worst, least = b.identity(a), str(a.kind == "argmin").lower()
-        if a.place:
+        row = MONOIDS[a.kind]
+        worst, least = b.identity(a), str(row.placed and row.fields[0].identity == "greatest").lower()
+        if row.placed:
             held, start = f"Found<{a.value_type}>", f"Found<{a.value_type}>{{{worst}, INT64_MAX}}"
             combine = source("[](Found<{0}> first, Found<{0}> next) {{ return better<{1}>(first, next); }}", a.value_type, least)
         else:

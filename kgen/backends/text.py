@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -205,6 +205,19 @@ def fill(spell: Spell, kind: str, operands: list[Text], types: dict[str, str]) -
     if pattern == "{0}" and not operands[0].typed:
         to = operands[0].to
     return Text((*made, *rest), infix, to=to)
+
+
+def put(pattern: str, operands: Mapping[str, Text]) -> Text:
+    """A pattern with its named operands in place; one that is no single word gets brackets, but as an argument."""
+    holes, rest = parsed(pattern)
+    alone = pattern == "{" + holes[0].field + "}" if holes else False
+
+    def placed(hole: Hole) -> tuple[str, ...]:
+        operand = operands[hole.field]
+        plain = len(operand.tokens) == 1 and not operand.startswith("-")
+        return operand.tokens if plain or hole.argument or alone else ("(", *operand.tokens, ")")
+
+    return Text((*(t for hole in holes for t in (*hole.before, *placed(hole))), *rest))
 
 
 def identifiers(text: str) -> frozenset[str]:

@@ -17,15 +17,18 @@ from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Call, Text, joined, named, source
 from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
+from kgen.monoids import MONOIDS
 from kgen.schedule import Reduce
 from kgen.types import ELLIPSIS, Dims, DType, f64
 
 if TYPE_CHECKING:
     from kgen.backends.triton import Triton
 
-#: The function that combines two partial results; those of bools are plain logic.
-COMBINE = {"sum": "plus", "prod": "times", "max": "greatest", "min": "least", "argmax": "first_greatest", "argmin": "first_least"}
+#: The function that joins two partial results, by the operator of the table of monoids; those of bools are plain logic, and of values
+#: with places it goes by which end loses to all.
+COMBINE = {"add": "plus", "mul": "times", "max": "greatest", "min": "least"}
 ON_BOOLS = {"max": "either", "min": "both"}
+FIRST = {"least": "first_greatest", "greatest": "first_least"}
 LAST = str(2**63 - 1)  # the place of no element: behind all others
 
 
@@ -219,7 +222,7 @@ class RowPrinter:
     def slots(self, a: Accumulator) -> tuple[Slot, ...]:
         """What a reduction carries."""
         identity, start = self.backend.identity(a), self.backend.bare(*self.backend.neutral(a))
-        if a.place:
+        if MONOIDS[a.kind].placed:
             best = self.parts.setdefault(f"{a.name} best", self.names.fresh(f"{a.name}_best"))
             return (
                 Slot(best, a.value_type, self.host_dtype(a.value_dtype, a.value_type), identity, start, a.value),
@@ -235,7 +238,10 @@ class RowPrinter:
         return f'dtypes["{spec}"]' if spec or dtype is None else f"torch.{dtype.torch}"
 
     def combine(self, a: Accumulator) -> str:
-        return ON_BOOLS[a.kind] if a.dtype.kind == "bool" and a.kind in ON_BOOLS else COMBINE[a.kind]
+        row = MONOIDS[a.kind]
+        if row.placed:
+            return FIRST[row.fields[0].identity]
+        return ON_BOOLS[row.join] if a.dtype.kind == "bool" and row.join in ON_BOOLS else COMBINE[row.join]
 
     def reduced(self, a: Accumulator, tiles: list[Text]) -> Statement:
         """A tile's values reduced to the row's."""
@@ -248,7 +254,7 @@ class RowPrinter:
         if not a.place:
             return [self.reduced(a, self.masked(a))]
         best, place = self.slots(a)
-        extreme = "greatest" if a.kind == "argmax" else "least"
+        extreme = "greatest" if MONOIDS[a.kind].fields[0].identity == "least" else "least"
         places = source("tl.where(inside & alike({0}, {1}), {2}, {3})", a.value, best.name, place.value, place.identity)
         return [
             Statement((best.name,), "", source(f"tl.reduce({{0}}, 1, {extreme}, keep_dims=True)", self.masked(a)[0])),
@@ -260,7 +266,7 @@ class RowPrinter:
 
     def accumulate(self, a: Accumulator, into: list[str], values: list[Text]) -> Statement:
         """Values put to what there is so far."""
-        if a.kind == "sum":
+        if MONOIDS[a.kind].join == "add":
             return Statement((into[0],), "", values[0], sign="+=")
         return Statement(tuple(into), "", source("{0}({1})", Call(self.combine(a)), joined([*into, *values])))
 

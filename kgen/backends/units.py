@@ -102,7 +102,7 @@ class Unit:
 class Accumulator:
     """A reduction of a reading: `name` is the row's value that it ends as, `type` and `dtype` what it is accumulated in, `value` the
     element's contribution; for argmax and argmin `value` (of `value_type`) competes and `place` is its position, for what rides on a
-    maximum `peak` is that maximum's name."""
+    peak `peak` is that one's name, and `weights` are those of the element."""
 
     name: str
     kind: str
@@ -113,6 +113,7 @@ class Accumulator:
     value_dtype: DType | None = None
     place: Text = NOTHING
     peak: str = ""
+    weights: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class Code:
     @property
     def made(self) -> tuple[Text, ...]:
         """What it makes, in its order."""
-        shares = (text for a in self.accumulators for text in (a.value, a.place))
+        shares = (text for a in self.accumulators for text in (a.value, a.place, *a.weights))
         return (*(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
 
     @property

@@ -32,8 +32,6 @@ from kgen.ops.row import CALL, LOOSE, PRODUCT, SUM, UNARY, Brief, Eager, Errors,
 from kgen.ops.table import OPS, REDUCTIONS
 
 CONSTANTS = ("pi", "inf", "nan")
-#: Reductions that `online.py` makes of sums about a maximum: of an operand and that maximum.
-RIDERS = ("expsum", "offsum")
 
 
 def tree_depth(n: int) -> int:
@@ -76,6 +74,6 @@ def unregister(name: str) -> None:
 
 
 __all__ = [
-    "CALL", "CONSTANTS", "LOOSE", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "RIDERS", "SUM", "UNARY", "Brief", "Eager", "Errors",
+    "CALL", "CONSTANTS", "LOOSE", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "SUM", "UNARY", "Brief", "Eager", "Errors",
     "Move", "Notation", "Op", "Reduction", "Sign", "Spell", "register", "tree_depth", "unregister",
 ]  # fmt: skip

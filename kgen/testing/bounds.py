@@ -19,11 +19,10 @@ the exact reading is rounded too), d the depth and e_i the error of the term x_i
     x == max(x)  0 where one term alone reaches the greatest, whatever their errors (`ties.py`); else none
     pick      the error of the picked element
 
-A sum of exp(x - max(x)) may be made with a running maximum (`online.py`): what is summed so far is multiplied by exp(old - new)
-where the maximum rises.  Each term then passes through at most `tree_depth(n)` such factors, each with its own rounding, that of
-exp (`_FALL` units in the last place, and 0 below 2^-126), and that of its argument; the arguments of a term add up to no more than
-max(x) - x_i.  That is added to the bound of such sums, and for sums of x - max(x) the roundings of as many moves, of n_i * (old -
-new) each, which together are no more than n * (max(x) - min(x)).
+A sum about a peak may be made while that moves (`online.py`): what is summed so far is rescaled each time.  A term passes through at most
+`tree_depth(n)` rescalings; what they add to its error is said by the sum's row in the table of monoids (`monoids.py`).  What they do to
+exponentials, `fallen`, is moved through the products with weights to the sum; where the sum of the weights' sizes overflows there is
+no bound, since a term that ends small may have begun as large as its weight.
 
 An operator in its brief or rough form (`precision.py`) has that form's bound, relative to its value.
 
@@ -42,14 +41,14 @@ from kgen import pipeline
 from kgen.backends import backend
 from kgen.check import Kernel, Value
 from kgen.ir import exact
+from kgen.monoids import Drift, fallen
+from kgen.online import About, found
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import ties
-from kgen.types import DTYPES, NARROW, DType, Float, Number, f32, f64, is_float, resolve
+from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
 
-#: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
-_FALL = 2.0
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
 #: digits after the leading one, least exponent of a normal number, largest finite value
@@ -107,6 +106,39 @@ def _fitted(error: Any, x: Any) -> Any:
     return error.amax(wide, keepdim=True) if wide else error
 
 
+class Values:
+    """A kernel's values as `online.found` looks for sums about a peak in them; its nodes are their numbers."""
+
+    def __init__(self, kernel: Kernel):
+        self.values = kernel.values
+
+    def behind(self, k: int) -> int:
+        while self.values[k].op in ("stop", "pos"):
+            k = self.values[k].args[0]
+        return k
+
+    def name(self, node: int) -> str:
+        return self.values[node].op
+
+    def operands(self, node: int) -> list[int]:
+        return [self.behind(a) for a in self.values[node].args]
+
+    def over(self, node: int) -> Dims:
+        v = self.values[node]
+        return tuple(v.attr) if v.op in REDUCTIONS and v.attr else ()
+
+    def is_zero(self, node: int) -> bool:
+        v = self.values[node]
+        return v.op == "lit" and float(exact(str(v.attr))) == 0
+
+
+def sums_about(kernel: Kernel) -> dict[int, About]:
+    """The sums and means of a kernel about their terms' maximum, by number."""
+    graph = Values(kernel)
+    every = ((k, graph.over(k)) for k, v in enumerate(kernel.values) if v.op in ("sum", "mean") and v.attr)
+    return {k: a for k, dims in every if (a := found(graph, graph.operands(k)[0], dims)) is not None}
+
+
 class Analysis(Evaluator):
     """The exact reading of a kernel, with an error for every value; `target` chooses the rows' bounds."""
 
@@ -115,6 +147,11 @@ class Analysis(Evaluator):
         self.target = target
         self.forms = _forms(kernel, tuple(self.binding.items())) if backend(target).has_forms else {}
         self.floors: list[float] = []
+        self.about = sums_about(kernel) if backend(target).rides else {}
+        self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
+        #: of an exponential below a peak, and of products with it: what rescaling adds to its error, and how large its weights are
+        self.falls: dict[Any, tuple[Any, Any]] = {}
+        self.products = {node for a in self.about.values() for node in a.path[1:]}
         self.steps: tuple[list, Any] | None = None  # of the value that was just looked at: its operands' errors, and its own rounding
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
         self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
@@ -233,6 +270,7 @@ class Analysis(Evaluator):
                 return moved  # the ends of the interval were rounded too, or nothing is
             return moved + (0.5 * ulp(self.size_of(x, moved), format_) if into is f32 else 0)
         assert row is not None
+        self.fall(v, x, args, entering)
         local = self.local(v, row, x, args, moved, format_)
         self.steps = entering, local
         total = moved + local
@@ -423,12 +461,14 @@ class Analysis(Evaluator):
         unit, biggest = self.unit(v), FORMATS[self.compute(v)][2]
         finite = torch.where(torch.isfinite(terms), terms, 0.0)
         gamma = math.expm1(tree_depth(count) * math.log1p(unit))
-        if (rides := self.of_softmax(v)) and backend(self.target).rides:
-            if rides == "exp":
-                gap = torch.where(finite > 0, -torch.log(finite), 0.0).clamp(min=0)
-                e = e + finite * unit * (2 * gap + (1 + tree_depth(count)) * (1 + 2 * _FALL)) + 2.0**-126
-            else:
-                e = e + finite.abs().amax(dims, keepdim=True) * unit * 3 * tree_depth(count)
+        lost = torch.zeros((), dtype=torch.bool)
+        if (about := self.about.get(self.at)) is not None and about.row.error is not None:
+            falls, weights = self.falls.get(about.path[-1] if about.path else None, (0.0, None))
+            more = about.row.error(Drift(torch, x, finite, dims, unit, tree_depth(count), count, falls))
+            lost = self.any_of(~torch.isfinite(more), dims) > 0
+            if weights is not None:
+                lost = lost | ((weights + torch.zeros_like(finite)).sum(dims, keepdim=True) * (1 + gamma) > biggest)
+            e = e + torch.where(torch.isfinite(more), more, 0.0)
         above = (finite.clamp(min=0) + e).sum(dims, keepdim=True)
         below = ((-finite).clamp(min=0) + e).sum(dims, keepdim=True)
         error = e.sum(dims, keepdim=True) + gamma * (above + below)
@@ -443,27 +483,26 @@ class Analysis(Evaluator):
                 torch.isfinite(x), known + rounded * (x.abs() + known) + 0.5 * ulp(torch.zeros_like(x), self.compute(v)), known
             )
         unknown = torch.where(opposed, torch.nan, torch.inf)
-        return torch.where(high | low, unknown, known)
+        return torch.where(lost, torch.nan, torch.where(high | low, unknown, known))
 
-    def of_softmax(self, v: Value) -> str:
-        """Whether a sum is one about its terms' maximum: "exp" of exp(x - max(x)), "apart" of x - max(x), else ""."""
-        values = self.kernel.values
-        term = values[v.args[0]]
-        kind = "exp" if term.op == "exp" else "apart"
-        term = values[term.args[0]] if kind == "exp" else term
-        if v.op not in ("sum", "mean") or term.op != "sub":
-            return ""
-        x, shift = term.args
-
-        def behind(k: int) -> int:
-            while values[k].op == "stop":
-                k = values[k].args[0]
-            return k
-
-        shift = behind(shift)
-        if values[shift].op == "where":
-            shift = behind(values[shift].args[1])
-        return kind if values[shift].op == "max" and values[shift].attr == v.attr and values[shift].args == (x,) else ""
+    def fall(self, v: Value, x: Any, args: list, errors: list) -> None:
+        """Keep what rescaling adds to the error of an exponential below a peak, or of a product with one, and the size of its weights."""
+        torch = self.torch
+        if self.at in self.powers:
+            over = tuple(self.kernel.values[self.powers[self.at]].attr)
+            terms = self.whole(args[0], over)
+            depth = tree_depth(math.prod(terms.shape[d] for d in self.places(terms, over)))
+            gap = torch.where(torch.isfinite(args[0]), -args[0], 0.0).clamp(min=0)
+            self.falls[self.at] = fallen(torch.where(torch.isfinite(x), x, 0.0), gap, self.unit(v), depth), None
+        elif self.at in self.products:
+            operands = Values(self.kernel).operands(self.at)
+            k = next(k for k, a in enumerate(operands) if a in self.falls)
+            falls, others = self.falls[operands[k]]
+            weight, e = torch.as_tensor(args[1 - k]).double(), torch.as_tensor(errors[1 - k])
+            size = torch.where(torch.isfinite(weight), weight.abs() + torch.where(torch.isfinite(e), e, 0.0), 0.0)
+            sure = torch.where(torch.as_tensor(args[k]).abs() > falls, 0.0, torch.inf)  # what is surely not 0, times an infinity
+            moved = torch.where(torch.isinf(weight), sure, falls * size + 2.0**-140)
+            self.falls[self.at] = moved, size if others is None else others * size
 
     def extreme(self, terms: Any, e: Any, dims: list[int]) -> Any:
         """The error of a maximum."""

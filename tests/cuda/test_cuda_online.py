@@ -9,11 +9,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
+from kgen import pipeline  # noqa: E402
 from kgen.expand import expand  # noqa: E402
 from kgen.lower import lower  # noqa: E402
+from kgen.monoids import RIDERS  # noqa: E402
 from kgen.online import online  # noqa: E402
 from kgen.rewrite import rewrite  # noqa: E402
 from kgen.runtime import rows, tuned  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 
 INF = float("inf")
@@ -30,7 +33,7 @@ y = exp(x - m) / e
 def riders(equations: str, head: str = "f(x: f32[M, N]) -> y: f32[M]") -> list[str]:
     kernel = kgen.loads(f"{head}\n{equations}").kernel
     program = online(expand(rewrite(lower(kernel, kernel.bindings()[0]))))
-    return sorted(let.expr.name for let in program.lets if let.expr.name in ("expsum", "offsum"))
+    return sorted(let.expr.name for let in program.lets if let.expr.name in RIDERS)
 
 
 @pytest.mark.parametrize("equations, want", [
@@ -42,7 +45,15 @@ def riders(equations: str, head: str = "f(x: f32[M, N]) -> y: f32[M]") -> list[s
     ("y = sum[N](exp(2 * x - max[N](x)))", []),  # the maximum of another value
     ("y = sum[N](exp(max[N](x) - x))", []),
     ("y = sum[N](exp(x - 2 * max[N](x)))", []),
-    ("y = sum[N](exp(x - max[N](x)) * x)", []),
+    ("y = sum[N](exp(x - max[N](x)) * x)", ["expdot"]),
+    ("y = sum[N](x * exp(x - max[N](x)) * index[N])", ["expdot"]),
+    ("y = sum[N](exp(x - max[N](x)) * (x - max[N](x)))", ["expoff"]),
+    ("z = x - max[N](x)\ny = log(sum[N](exp(z))) - sum[N](exp(z) * z) / sum[N](exp(z))", ["expoff", "expsum"]),
+    ("e = exp(x - max[N](x))\ny = sum[N](e * x) + sum[N](e * sqrt(x)) / sum[N](e)", ["expdot", "expdot", "expsum"]),
+    ("e = exp(x - max[N](x))\ny = sum[N](e * e)", []),  # a weight that needs the maximum
+    ("e = exp(x - max[N](x))\ny = sum[N](e * (x - sum[N](x)))", []),  # or another reading
+    ("z = x - max[N](x)\ny = sum[N](exp(z) * z * z)", []),
+    ("z = x - max[N](x)\ny = sum[N](exp(z) * z * x)", []),
 ])  # fmt: skip
 def test_what_rides_on_a_maximum(equations, want):
     assert riders(equations) == want
@@ -101,3 +112,56 @@ def test_what_is_made_of_a_rider_is_gathered_from(tmp_path):
         m = d - d.logsumexp(1, keepdim=True)
         torch.testing.assert_close(results["m"].double(), m, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(results["y"].double(), m.gather(2, (d * m).argmin(2, keepdim=True)) * d, rtol=1e-6, atol=1e-5)
+
+
+WEIGHTED = """f(x: f32[..., N], v: f32[..., N], w: f32[N]) -> (a: f32[...], b: f32[...], h: f32[...], q: f32[...], c: f32[...])
+
+m = max[N](x)
+e = exp(x - m)
+s = sum[N](e)
+a = sum[N](e * v) / s
+b = sum[N](v * e * (w + 1))
+h = log(s) - sum[N](e * (x - m)) / s
+k = m if isfinite(m) else 0
+q = sum[N](v * exp(x - k))
+c = sum[N](exp(x - k) * (x - k))
+"""
+
+
+def test_sums_of_weighted_exponentials_take_one_reading():
+    kernel = kgen.loads(WEIGHTED).kernel
+    (one,), (two,) = (pipeline.plan(kernel, kernel.bindings()[0], rides).passes for rides in (True, False))
+    assert (one.readings, two.readings) == (1, 2)
+    assert sorted({r.expr.name for phase in one.phases for r in phase.reductions}) == ["expdot", "expoff", "expsum", "max"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_weighted_sums_stay_within_their_bounds(tmp_path):
+    """Rows of all lengths, that rise, fall and are offset; weights of all sizes; infinities and NaN in either."""
+    torch.manual_seed(0)
+    shapes = [(6, 1), (9, 5), (4, 33), (4, 1000), (3, 20000), (40, 70)]
+    given = [(torch.randn(s) * 6, torch.randn(s), torch.randn(s[-1])) for s in shapes]
+    given[-1] = tuple(t.T.contiguous().T if t.dim() > 1 else t for t in given[-1])
+    kernel = Emulated(WEIGHTED, tmp_path, *given, (torch.empty(3, 0), torch.empty(3, 0), torch.empty(0)))
+    for x, v, w in given:
+        x[0] = x[0].sort().values
+        x[1] = x[1].sort(descending=True).values + 1e4
+        v[2] *= 10.0 ** torch.randint(-30, 30, v[2].shape)
+        for special in (None, INF, -INF, float("nan")):
+            for into in (x, v) if special is not None else (x,):
+                mine = [t.clone() for t in (x, v, w)]
+                if special is not None:
+                    place = mine[0 if into is x else 1]
+                    place[2:, ::3] = special
+                    place[-1] = special
+                results = kernel(*mine)
+                again = kernel(*mine)
+                wanted = Analysis(kernel.kernel, dict(zip("xvw", mine, strict=True)), "cuda").results()
+                for r, want in zip(kernel.kernel.results, wanted, strict=True):
+                    got = results[r.name].double()
+                    assert torch.equal(results[r.name].nan_to_num(7.25), again[r.name].nan_to_num(7.25))
+                    alike = (got == want.exact) | (got.isnan() & want.exact.isnan()) | ((got - want.exact).abs() <= want.bound)
+                    unknown = ~want.bound.isfinite()
+                    assert bool((alike | unknown).all()), (r.name, x.shape, special, into is x, got, want)
+                    if special is None:
+                        assert not unknown[:2].any(), (r.name, x.shape)

@@ -145,6 +145,8 @@ BUGS = (
         EMULATED + "test_rows_are_reduced_whoever_takes_them"),
     bug("sums about a maximum do not fall where it rises (CUDA)", "templates/cuda/functions/fall.cu", "F(1) : exp_below(a - b)", "F(1) : F(1)",
         "tests/cuda/test_cuda_online.py::test_rows_of_all_kinds_agree_with_the_formula"),
+    bug("what an entropy moves by is not weighed (CUDA)", "kgen/monoids.py", 'Move("", "*=", _DESCENT), Move("mass", "*=", _DESCENT)', 'Move("", "*=", _DESCENT)',
+        "tests/cuda/test_cuda_online.py::test_weighted_sums_stay_within_their_bounds"),
     bug("a brief form where digits cancel", "kgen/ops/table.py", "calm=lambda k, a, b: a == b != 0", "calm=ALWAYS",
         "tests/precision/test_precision.py::test_accurate_where_an_error_could_grow"),
     bug("lanes pair up with the wrong neighbour (CUDA)", "templates/cuda/library/kgen_walk.cuh", "for (int apart = 1; apart < LANES; apart *= 2) {\n            Words<Part> words(part);",
