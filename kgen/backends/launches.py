@@ -22,9 +22,9 @@ FEW_ROWS = 528
 SECTOR = 32
 #: Vectors of a row up to which the threads of a warp have one at most, and a ladder says nothing.
 SHORT = 32
-#: Vectors of a segment at least and at most, of a row whose elements are neighbours; where they lie apart; and the vectors of a row for
-#: each vector of a segment.
-SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, SEGMENTS = 1024, 16384, 512, 4096
+#: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
+#: make it take longer ones.
+SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
 #: Readings beyond which blocks of a cluster do not share a row.
 MOST_READINGS = 16
 
@@ -64,6 +64,11 @@ class Rule(NamedTuple):
     held: int = 64
     room: int = ANY
     above: int = -1
+
+
+def measured(step: Step) -> Rule:
+    """The rule of a ladder's step."""
+    return Rule(*step, trims=True)
 
 
 #: From searches on an H200 (bf16 and f32, 2^28 and 2^27 elements, rows of whole vectors).

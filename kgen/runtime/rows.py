@@ -37,6 +37,14 @@ class RowOperandPlace(NamedTuple):
     row_dims: int = 0  # how many of the row dims it is declared with, whatever their sizes
 
 
+class Built(NamedTuple):
+    """The kernels of a written file: for rows without gaps where elements move in vectors of `vec`, all operands of `wide` (bits) among
+    them; for others those that go through a row in segments, element by element, and for short rows without gaps."""
+
+    vec: int
+    wide: int
+
+
 class Walk(NamedTuple):
     """The template arguments of the source's `Walk`, in order."""
 
@@ -110,8 +118,11 @@ class Team:
         return self.threads * self.vectors * size if self.keep == 2 else 0
 
 
-def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand."""
+def merged(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int, one: int = 0
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand; a single element has
+    the stride `one`."""
     dims: list[tuple[int, tuple[int, ...]]] = []
     for d in sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[main][d]):
         size, step = sizes[d], tuple(s[d] for s in strides)
@@ -119,7 +130,7 @@ def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int) ->
             size *= dims.pop()[0]
         dims.append((size, step))
     if not dims:
-        dims = [(1, (0,) * len(strides))]
+        dims = [(1, (one,) * len(strides))]
     return tuple(size for size, _ in dims), tuple(tuple(step[o] for _, step in dims) for o in range(len(strides)))
 
 
@@ -134,11 +145,13 @@ def plan(
     limits: Limits,
     splits: bool,
     ladder: tuple[Step, ...] = (),
+    built: Built | None = None,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
-    for the device (`tuned.py`), none where it was not.
+    for the device (`tuned.py`), none where it was not.  `built` says what kernels there are: any (None), or those of a written file,
+    whose kgen_plan.cuh is this function in C++.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -155,6 +168,14 @@ def plan(
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
+    last = 0
+    for a, b in zip(strides, outer, strict=True):
+        last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
+    far = max(last, rows + 2**16, n + 2**16) > UINT_MAX - 2**20
+    flat = len(sizes) == len(outer_sizes) == 1 and not far
+    full = built is None or flat and built.wide != 0 and vec == built.vec and wide & built.wide == built.wide
+    if not full:
+        vec, edges, wide = 1, False, 0
     chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
     step = strides[main][-1]
@@ -167,20 +188,20 @@ def plan(
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
 
     def fits(team: Team) -> bool:
-        """Whether the device has the memory and the clusters that a team asks for."""
+        """Whether there is a kernel for a team, and the device has the memory and the clusters that it asks for."""
+        short = flat and not team.across and 0 < team.team <= launches.SHORT and team.vectors == 1
+        if not (full or short or reductions == 0 and not stores or team.span and not team.cluster):
+            return False
         static, dynamic = team.static(words, reductions), team.dynamic(size)
         allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
         return allowed and (not team.cluster or 2 <= team.cluster <= most)
 
     team = next(filter(fits, teams))
-    if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
+    if built is None and team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
-    last = 0
-    for a, b in zip(strides, outer, strict=True):
-        last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
-    index64 = max(last, rows + 2**16, n + 2**16, rows * segments) > UINT_MAX - 2**20
+    index64 = far or rows * segments > UINT_MAX - 2**20
     walk = Walk(
         team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, edges, wide, main,
         bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
@@ -191,7 +212,7 @@ def plan(
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < FEW_ROWS and reductions and splits:
+    elif segments > 1 and groups < FEW_ROWS and reductions and splits and full:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * reductions + stores)]
         work = 4 * words * rows * (segments + reductions)
     made = RowPlan(
@@ -243,7 +264,7 @@ def _teams(
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder if chunks > launches.SHORT else ():
         if chunks <= step.longest and (clusters or step.where != "cluster"):
-            yield _team(Rule(*step, trims=True), chunks, edges, size, across)
+            yield _team(launches.measured(step), chunks, edges, size, across)
             break
     for rule in rules:
         if (
@@ -265,7 +286,7 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
         return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
     if where == "segments":
         span = launches.SEGMENT_APART if across else launches.SEGMENT
-        while not across and span < launches.LONGEST_SEGMENT and span * launches.SEGMENTS <= chunks:
+        while not across and span < launches.LONGEST_SEGMENT and span * launches.MANY_SEGMENTS <= chunks:
             span *= 2
         return Team(threads, blocks, team, vectors, 0, span, across)
     keep = 1 if where == "registers" else 2 if where == "shared" else 0
@@ -321,4 +342,4 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
     return made
 
 
-__all__ = ["FEW_ROWS", "RowOperandPlace", "RowPlan", "Team", "Walk", "cached", "layout", "layout_type", "merged", "plan"]
+__all__ = ["FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Team", "Walk", "cached", "layout", "layout_type", "merged", "plan"]
