@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kgen.backends import cuda_partials as partials
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
+from kgen.backends.cuda_launches import table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
@@ -22,6 +23,7 @@ from kgen.schedule import Workspace
 
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"
+LAUNCHES_FILE = "kgen_launches.cuh"
 FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
 #pragma once
 #include "kgen_numbers.cuh"
@@ -95,11 +97,14 @@ class Cuda(CFamily):
         for line in source.splitlines():
             if line.startswith('#include "'):
                 name = line.split('"')[1]
-                found |= {name: self.library_file(name), **self.beside(self.library_file(name))}
+                text = self.library_file(name)
+                found = {**found, **self.beside(text), name: text}  # what a file includes stands before it
         return found
 
     def library_file(self, name: str) -> str:
         """A file of the library, whole."""
+        if name == LAUNCHES_FILE:
+            return table()
         if name != FUNCTIONS_FILE:
             return (self.template_folder() / "library" / name).read_text()
         known = self.functions(sorted(library(self.template_folder()) | brought(self.columns())))
@@ -112,11 +117,8 @@ class Cuda(CFamily):
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
-        texts = [self.library_file(NUMBERS_FILE), "\n".join(used.values())]
-        for name in parts:
-            own = {**self.beside(self.library_file(name)), name: self.library_file(name)}
-            texts += [text for f, text in own.items() if f != NUMBERS_FILE]
-        return [inlined(text) for text in texts if text]
+        own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
+        return [inlined(text) for text in (own.pop(NUMBERS_FILE), "\n".join(used.values()), *own.values()) if text]
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CudaView:
         """What the templates take of a file."""
