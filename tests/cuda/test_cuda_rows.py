@@ -21,7 +21,7 @@ from kgen.grad import backward, differentiable
 from kgen.runtime import rows
 from kgen.runtime.limits import limits
 from kgen.runtime.nvrtc import _index_strides
-from tests.cuda.test_cuda_source import SPECS, fewer_variants, kernel, needs_nvcc, nvcc, source
+from tests.cuda.test_cuda_source import SPECS, TO_PTX, fewer_variants, kernel, needs_nvcc, nvcc, source
 
 MIXED = """mixed(x: T[K, G], k: bool[G], t: i64[K], w: U[W]) -> (y: bool[K], z: i64[K], h: T[K], i: i64[], p: f32[K])
 y = any[G](x > 0 and k)
@@ -92,7 +92,7 @@ def test_launchers_compile(tmp_path):
     text = re.sub(r'extern "C" cudaError_t \w+_(f16|f32|f64)\(.*?\n\}\n', "", source(MIXED.replace("U[", "T[")), flags=re.S)
     path = tmp_path / "mixed.cu"
     path.write_text(fewer_variants(text))
-    assert nvcc(path, "-arch=sm_90", "-O1", "-Xptxas", "-O0", "-c", "-o", str(tmp_path / "x.o")) == ""
+    assert nvcc(path, *TO_PTX, "-O1", "-c", "-o", str(tmp_path / "x.o")) == ""
 
 
 def built(text: str, folder: Path) -> None:
