@@ -39,7 +39,7 @@ def backend(target: str) -> Backend:
     return _named(TARGETS[target].backend)()
 
 
-def static(target: str) -> Any:
+def static_writer(target: str) -> Any:
     """What writes a target's sources for known dims and dtypes: of a backend, a kernel and what is known of it (`kgen.backends.static`),
     and of the planner of passes over rows (`kgen.runtime.static`)."""
     return _named(TARGETS[target].static)
@@ -50,4 +50,4 @@ def launcher(target: str) -> Any:
     return _named(TARGETS[target].launcher)
 
 
-__all__ = ["TARGETS", "Target", "backend", "launcher", "static"]
+__all__ = ["TARGETS", "Target", "backend", "launcher", "static_writer"]

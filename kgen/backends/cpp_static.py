@@ -6,18 +6,18 @@ neighbours are gone through one by one, 64 lanes along each; where neighbours be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kgen.backends.c_static import CStatic, block, over
 from kgen.backends.cpp import Cpp
 from kgen.backends.cpp_rows import Carried, RowPrinter
 from kgen.backends.names import bare
-from kgen.backends.static import Known, StaticRender, deep, inlined, rounds, stored, summed
+from kgen.backends.static import Known, StaticRender, deep, inlined, rounds, stored
 from kgen.backends.text import Text, named, source, trimmed, wrapped
-from kgen.backends.units import Accumulator, Code, Given, RowUnit, Statement, Tensor, Unit
+from kgen.backends.units import Accumulator, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import CALL, SUM
-from kgen.types import ELLIPSIS, Dims
+from kgen.types import Dims
 
 #: Partial results of a row, or rows side by side.
 LANES = 64
@@ -62,46 +62,15 @@ class CppStatic:
     entry_calls: list[str]
 
 
-def block(head: str, lines: list[str]) -> list[str]:
-    """Lines within braces, which a loop over one statement does not need."""
-    if len(lines) == 1 and head.startswith("for"):
-        return over(head, lines)
-    return [f"{head} {{", *(line if line.startswith("#") else f"    {line}" for line in lines), "}"]
-
-
-def over(head: str, loop: list[str]) -> list[str]:
-    """A loop over another."""
-    return [head, *(line if line.startswith("#") else f"    {line}" for line in loop)]
-
-
-class CppPrinter:
+class CppPrinter(CStatic):
     """The texts of one file."""
 
+    integer = "int64_t"
+
     def __init__(self, backend: Cpp, kernel: Kernel, known: Known):
-        self.backend, self.known = backend, known
-        self.render = StaticRender(backend, kernel, known)
-        self.units = self.render.units()
-        self.kernel = self.render.kernel
-        fresh, user = self.render.global_names.fresh, self.render.global_names.user
-        tensors = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
-        self.pointers = {name: fresh(f"{user(name)}_ptr") for name in tensors}
-        self.pointers |= {w: fresh(f"{name}_ptr") for w, (_, name) in self.render.kept.items()}
-        self.rows = {name: fresh(f"{pointer.removesuffix('_ptr')}_row") for name, pointer in self.pointers.items()}
+        super().__init__(backend, StaticRender(backend, kernel, known))
 
     # ------------------------------------------------------------------ the file
-
-    def arguments(self, unit: Unit | RowUnit) -> list[tuple[str, str]]:
-        """A pass's tensors in the order of the kernel's parameters: declared, and as they are passed on."""
-        found: dict[str, Tensor] = {}
-        gathered = [g.tensor for g in unit.gathers] if isinstance(unit, RowUnit) else []
-        for t in (*unit.inputs, *gathered, *unit.outputs):
-            found.setdefault(t.spec_name, t)
-        written = {o.spec_name for o in unit.outputs}
-        order = [*self.pointers]
-        return [
-            (f"{'' if name in written else 'const '}{found[name].type}* {self.pointers[name]}", self.pointers[name])
-            for name in sorted(found, key=order.index)
-        ]
 
     def view(self) -> CppStatic:
         """What the template takes."""
@@ -126,25 +95,6 @@ class CppPrinter:
             entry_calls=entry,
         )  # fmt: skip
 
-    def names(self) -> list[str]:
-        """What a caller passes, in order."""
-        tensors = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
-        numbers = [p.name for p in self.kernel.params if not p.is_tensor]
-        return [*tensors, *numbers, *([self.render.count] if self.counts() else [])]
-
-    def counts(self) -> bool:
-        """Whether the leading dims' size is to be passed."""
-        return any(ELLIPSIS in (t.dims or ()) for t in (*self.kernel.params, *self.kernel.results))
-
-    def tail(self, unit: Unit | RowUnit | None = None) -> list[tuple[str, str]]:
-        """What comes behind the tensors: numbers, of a pass as they are rounded; then the leading dims' size."""
-        if unit is None:
-            types = self.backend.number_types
-            made = [(f"{types[p.dtype]} {self.render.number_name(p.name)}", "") for p in self.kernel.params if not p.is_tensor]
-        else:
-            made = [(f"{s.type} {s.name}", str(self.backend.rounded(s))) for s in unit.scalars]
-        return [*made, *([(f"int64_t {self.render.count}", self.render.count)] if self.counts() else [])]
-
     def function(self, unit: Unit | RowUnit, single: bool) -> str:
         items = [d for d, _ in (*self.arguments(unit), *self.tail(unit))]
         name = f"{unit.name}_pass" if unit.name == self.render.kernel_name and not single else unit.name
@@ -153,33 +103,14 @@ class CppPrinter:
     def entry(self) -> tuple[str, list[str]]:
         """The function that calls the passes."""
         known = {n for n in self.render.kept}
-        tensors = dict(pair for u in self.units for pair in zip((p for _, p in self.arguments(u)), self.arguments(u), strict=True))
-        written = {self.pointers[o.spec_name] for u in self.units for o in u.outputs}
-        items = []
-        for name, pointer in self.pointers.items():
-            if name not in known:
-                declared = tensors[pointer][0].removeprefix("const ") if pointer in tensors else f"void* {pointer}"
-                items.append(declared if pointer in written else f"const {declared}")
         calls = []
         for u in self.units:
             name = f"{u.name}_pass" if u.name == self.render.kernel_name else u.name
             given = [f"{self.render.kept[s][1]}.get()" if s in known else p for s, p in ((self.spec(p), p) for _, p in self.arguments(u))]
             calls.append(wrapped(f"    {name}", [*given, *(v for _, v in self.tail(u))], ";").replace("\n", "\n    "))
-        return wrapped(f'extern "C" void {self.render.kernel_name}', [*items, *(d for d, _ in self.tail())], " {"), calls
-
-    def spec(self, pointer: str) -> str:
-        return next(name for name, p in self.pointers.items() if p == pointer)
+        return wrapped(f'extern "C" void {self.render.kernel_name}', [*self.interface(), *(d for d, _ in self.tail())], " {"), calls
 
     # ------------------------------------------------------------------ places
-
-    def at(self, t: Tensor, *places: Text | None, row: bool = False) -> Text:
-        """An element of a tensor, of all or of a row."""
-        base = self.rows[t.spec_name] if row else self.pointers[t.spec_name]
-        return source("{0}[{1}]", base, summed(places) or "0")
-
-    def position(self, x: Tensor, order: Dims, index: Text) -> str:
-        """The line that names the position along an index's dim."""
-        return f"const int64_t {x.name} = {self.render.place(x.dims, order, index) or 0};"
 
     def parallel(self, dims: Dims, extra: str = "") -> str:
         """The line that shares a loop among threads, where it has enough elements for that to pay."""
@@ -214,15 +145,6 @@ class CppPrinter:
             body = block(f"for (int64_t row = 0; row < {r.product(rows)}; row++)", [*self.row_pointers(moving, rows, unit), *simd, *body])
         lines = [self.parallel(unit.dims, "" if rows else "simd "), *body] if unit.dims else body
         return PassView(self.function(unit, single), lines, [])
-
-    def row_pointers(self, tensors: Iterable[Tensor], rows: Dims, unit: Unit | RowUnit) -> list[str]:
-        """Where the rows of tensors begin."""
-        written, made = {o.spec_name for o in unit.outputs}, []
-        for name, t in {t.spec_name: t for t in tensors}.items():
-            const = "" if name in written else "const "
-            place = self.render.place(t.dims, rows, named("row"))
-            made.append(f"{const}{t.type}* {self.rows[name]} = {self.pointers[name]} + {place};")
-        return made
 
     # ------------------------------------------------------------------ rows
 
@@ -317,41 +239,6 @@ class CppPrinter:
     def result(a: Carried) -> str:
         return f"{a.name}_found" if a.place else a.name
 
-    def lies_across(self, unit: RowUnit) -> bool:
-        """Whether neighbours in memory belong to different rows: of the operand that moves most."""
-        tensors = [t for t in unit.inputs if not unit.is_row(t)]
-        main = max(tensors, key=lambda t: len(t.dims), default=None)
-        return main is not None and self.render.step(main.dims, unit.inner) != 1 and self.render.step(main.dims, unit.rows) == 1
-
-    def row_values(self, unit: RowUnit) -> list[str]:
-        """What is read of a row, where rows are taken one by one: its own values, its positions, what is gathered from."""
-        r, row = self.render, named("row")
-        read = {t.name for c in unit.codes for t in c.inputs}
-        made = [f"const {t.compute} {t.name} = {self.at(t, r.place(t.dims, unit.rows, row))};" for t in unit.inputs if unit.is_row(t) and t.name in read]
-        made += [f"const int64_t {x.name} = {self.position(x, unit.rows, row)};" for x in unit.indices if unit.is_row(x)]
-        return made + self.gathers(unit)
-
-    def gathers(self, unit: RowUnit) -> list[str]:
-        """Functions for what a row gathers: 0 outside of the dim."""
-        r, made = self.render, []
-        for g in unit.gathers:
-            dims = g.tensor.dims
-            behind = r.wide(dims[dims.index(g.dim) + 1 :])
-            step = source("place * {0}", r.product(behind).fit(SUM + 1)) if behind else named("place")
-            begin = summed([r.place(dims, (d,), t) for d, t in self.along(unit, dims, g.dim)])
-            size = r.product((g.dim,))
-            element = source("{0}[{1}]", self.pointers[g.tensor.spec_name], summed([begin, step]) or "0")
-            made.append(f"const auto {g.name} = [&](int64_t place) {{ return 0 <= place && place < {size} ? {g.tensor.compute}({element}) : {g.tensor.compute}(0); }};")
-        return made
-
-    def along(self, unit: RowUnit, dims: Dims, dim: str) -> list[tuple[str, Text]]:
-        """The positions of a row along a tensor's dims but one."""
-        found = []
-        for d in self.render.wide(dims):
-            if d != dim:
-                found.append((d, self.render.place((d,), unit.rows, named("row")) or Text(("0",))))
-        return found
-
     def element_lines(self, unit: RowUnit, c: Code, across: bool, kept: bool, in_row: set[str]) -> list[str]:
         """What a phase does for an element, or for a row: what it reads, its statements, its shares of reductions, what it stores."""
         r, row = self.render, named("row")
@@ -383,18 +270,14 @@ class CppPrinter:
             made += self.gathers(unit) if c.gathers else []
         given = [text for a in c.accumulators for text in (a.value, a.place)] + [g.text for g in c.gives]
         lines, values = stored(c.lines, c.outputs, given)
-        made += self.backend.printed(lines)
+        made += self.printed(unit, lines)
         made += [f"{k.name}_line[{i}] = {k.name};" for k in c.keeps if kept]
-        made += [f"{a.name}_lanes[l] = {self.joined(a)};" for a in c.accumulators]
+        made += [self.joining(a) for a in c.accumulators]
         if across:
             made += [f"{g.name}_lanes[l] = {g.text};" for g in c.gives]
         else:
             made += [f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name]
         return made + [f"{at(o)} = {values[o.name]};" for o in c.outputs]
-
-    @staticmethod
-    def is_found(unit: RowUnit, g: Given) -> bool:
-        return any(a.name == g.name and a.place for c in unit.codes for a in c.accumulators)
 
     def carried(self, printer: RowPrinter, a: Accumulator) -> Carried:
         """A reduction, with the function that combines two of its partial results."""
@@ -412,6 +295,10 @@ class CppPrinter:
             least = str(a.kind == "argmin").lower()
             return source("better<{0}>({1}, Found<{2}>{{{3}, {4}}})", least, lane, a.value_type, a.value, a.place)
         return self.backend.combined(a, lane, a.value.fit(CALL))
+
+    def joining(self, a: Accumulator) -> str:
+        """The line by which an element joins what a lane holds."""
+        return f"{a.name}_lanes[l] += {a.value};" if a.kind == "sum" else f"{a.name}_lanes[l] = {self.joined(a)};"
 
 
 def written(backend: Cpp, kernel: Kernel, known: Known, planner: object = None) -> str:

@@ -93,8 +93,9 @@ def sized(program: Program, sizes: Mapping[str, int]) -> Program:
 class StaticRender(Render):
     """One kernel for one target, of known sizes and dtypes."""
 
-    def __init__(self, backend: Backend, kernel: Kernel, known: Known):
-        self.known = known
+    def __init__(self, backend: Backend, kernel: Kernel, known: Known, references: bool = False):
+        """`references` tells whether several results of a map are references that its function is given."""
+        self.known, self.has_references = known, references
         super().__init__(backend, bound(kernel, known.dtypes) if known.dtypes else kernel)
         self.global_names.given[ELLIPSIS] = f"{OPEN}{'rows' if known.sizes else 'n'}"  # how many elements the leading dims have
         self.count = self.global_names.user(ELLIPSIS)
@@ -109,7 +110,7 @@ class StaticRender(Render):
         }  # fmt: skip
 
     def references(self, p: Map) -> dict[str, str]:
-        return {}
+        return super().references(p) if self.has_references else {}
 
     def scalars(self, p: Map | Reduce) -> tuple[Argument, ...]:
         """As elsewhere; the leading dims' size as a number has another name than as the count that a call gives."""
@@ -186,6 +187,17 @@ def summed(terms: Sequence[Text | None]) -> Text | None:
     return made
 
 
+def static_call(function: str, fused: str) -> str:
+    """The name of a function for one dtype, of that which goes by a dtype."""
+    form, _, op = function.partition("_")
+    return {"brief": f"fast_{op}", "rough": f"rougher_{op}"}.get(form, fused if function == "fused" else function)
+
+
+def refused(kernel: Kernel, why: str) -> KgenError:
+    """The error where no static kernel is written."""
+    return KgenError(f"{kernel.name} has no static kernel: {why}", help="compile it without --static")
+
+
 def inlined(c: Code, reads: Mapping[str, Text]) -> tuple[Code, list[str]]:
     """A phase's code in which what is read of an element once stands where it is used; and what is read more often, by name."""
     count = {name: sum(text.tokens.count(name) for text in c.made) for name in reads}
@@ -233,4 +245,4 @@ def rounds(a: Accumulator) -> bool:
     return a.dtype.is_float and a.kind not in ("max", "min", "argmax", "argmin")
 
 
-__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "rounds", "sized", "summed"]
+__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "sized", "static_call", "summed"]

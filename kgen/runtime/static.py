@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kgen.backends import backend, static
+from kgen.backends import backend, static_writer
 from kgen.backends.static import known
 from kgen.check import Kernel
 from kgen.runtime.rows import along
@@ -15,7 +15,7 @@ from kgen.runtime.rows import along
 
 def source(kernel: Kernel, target: str, sizes: Mapping[str, int], dtypes: Mapping[str, Sequence[str]]) -> str:
     """The whole source.  Raises `KgenError` where not all is known, or where no static kernel is written for it."""
-    return static(target)(backend(target), kernel, known(kernel, sizes, dtypes), along)
+    return static_writer(target)(backend(target), kernel, known(kernel, sizes, dtypes), along)
 
 
 __all__ = ["source"]

@@ -1,6 +1,6 @@
 @triton.jit
 def fast_tanh(x):
-    """tanh(x), 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
+    """tanh(x) as 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
     a = tl.abs(x)
     far = 1.0 - 2.0 * inverse(1.0 + power_of_two(a * 2.8853901))
     near = x * (1.0 - x * x * 0.33333333)

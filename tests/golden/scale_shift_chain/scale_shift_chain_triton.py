@@ -62,7 +62,7 @@ def power_of_two(x):
 
 @triton.jit
 def fast_exp(x):
-    """exp(x), the square of 2^(x log2(e) / 2), which has denormals."""
+    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
     root = power_of_two(x * 0.72134752)
     return root * root
 
@@ -78,7 +78,7 @@ def inverse(x):
 
 @triton.jit
 def fast_sigmoid(x):
-    """1 / (1 + exp(-x)), from exp(-|x|), so that small ones keep their digits."""
+    """1 / (1 + exp(-x)) from exp(-|x|), so that small ones keep their digits."""
     e = fast_exp(tl.abs(x) * -1.0)
     r = inverse(1.0 + e)
     return tl.where(x < 0.0, e * r, r)
@@ -108,7 +108,7 @@ def brief_sigmoid(x, T: tl.constexpr):
 
 @triton.jit
 def fast_tanh(x):
-    """tanh(x), 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
+    """tanh(x) as 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
     a = tl.abs(x)
     far = 1.0 - 2.0 * inverse(1.0 + power_of_two(a * 2.8853901))
     near = x * (1.0 - x * x * 0.33333333)

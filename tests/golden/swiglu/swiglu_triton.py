@@ -39,7 +39,7 @@ def power_of_two(x):
 
 @triton.jit
 def fast_exp(x):
-    """exp(x), the square of 2^(x log2(e) / 2), which has denormals."""
+    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
     root = power_of_two(x * 0.72134752)
     return root * root
 
@@ -55,7 +55,7 @@ def inverse(x):
 
 @triton.jit
 def fast_sigmoid(x):
-    """1 / (1 + exp(-x)), from exp(-|x|), so that small ones keep their digits."""
+    """1 / (1 + exp(-x)) from exp(-|x|), so that small ones keep their digits."""
     e = fast_exp(tl.abs(x) * -1.0)
     r = inverse(1.0 + e)
     return tl.where(x < 0.0, e * r, r)
