@@ -225,7 +225,7 @@ def stored(lines: Sequence[Statement], outputs: Sequence[Tensor], others: Sequen
     kept = [*lines]
     for o in reversed(outputs):
         at = next((k for k, s in enumerate(kept) if s.names == (o.value,) and s.value), None)
-        if at is None or kept[at].type != o.compute:
+        if at is None or kept[at].type not in ("", o.compute):
             continue
         read = [*(s.value for s in kept[at + 1 :]), *others, *(x.value for x in outputs if x is not o)]
         if at == len(kept) - 1 and not any(o.value in text.uses for text in read):
