@@ -222,6 +222,30 @@ def plan(
     return made
 
 
+class Shared(NamedTuple):
+    """How a contiguous row is shared out where its length is known: `team` threads of `threads` take one, `vectors` of `vec` elements
+    each; `held` in registers, else read anew each time; `wished` is what the planner would do if it could: "shared" or "cluster"."""
+
+    threads: int
+    team: int
+    vectors: int
+    vec: int
+    held: bool
+    wished: str
+
+
+def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions: int) -> Shared:
+    """How a row of `n` elements is walked in vectors of `vec`, which it is a multiple of, on an sm_90: as `plan` has it, but in one
+    launch of blocks that each have their rows to themselves, without a row in shared memory."""
+    arch, chunks = "sm_90", n // vec
+    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if vec > 1 and len(held) <= 1 and (held or len(read) == 1) else ()
+    clusters = bool(reductions and launches.limits(arch).cluster)
+    teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
+    first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
+    wished = "" if first is team else "cluster" if first.cluster else "shared"
+    return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
+
+
 def _vectors(
     operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]],
     outer: Sequence[tuple[int, ...]], n: int,
@@ -342,4 +366,6 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
     return made
 
 
-__all__ = ["FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Team", "Walk", "cached", "layout", "layout_type", "merged", "plan"]
+__all__ = [
+    "FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged", "plan",
+]  # fmt: skip
