@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def resource(kind: str) -> Path:
     """The folder of `templates` or `specs`: inside the package where it is installed, beside it in a checkout."""
     inside = Path(__file__).parent / kind

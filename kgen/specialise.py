@@ -16,7 +16,7 @@ from kgen import syntax, typeset
 from kgen.check import Kernel
 from kgen.expressions import prelude
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Param, Result, Type
-from kgen.types import ELLIPSIS, Dims
+from kgen.types import DTYPES, ELLIPSIS, Dims
 
 
 def specialise(kernel: Kernel, dims: Mapping[str, Dims], lead: Dims = (), batch: Dims = ()) -> Kernel:
@@ -34,6 +34,35 @@ def specialise(kernel: Kernel, dims: Mapping[str, Dims], lead: Dims = (), batch:
         else:
             statements.append(replace(s, body=_body(s.body, lead)))
     text = typeset.format_file(replace(kernel.file, statements=tuple(statements), comments=()))
+    return checker.check(syntax.parse(text, kernel.file.source.name))
+
+
+def bound(kernel: Kernel, dtypes: Mapping[str, str]) -> Kernel:
+    """`kernel` with dtypes in place of its dtype variables: `T` and `T32` of parameters, results and casts are the dtypes by name."""
+    wide = {f"{v}32": DTYPES[d].computed.name for v, d in dtypes.items()}
+    names = {**dtypes, **wide}
+
+    def typed(p: Param | Result) -> Type:
+        dtype = p.type.dtype
+        return replace(p.type, dtype=replace(dtype, name=names.get(dtype.name, dtype.name))) if p.type.dims is not None else p.type
+
+    def cast(root: Expr) -> Expr:
+        made: dict[int, Expr] = {}
+        for node in syntax.postorder(root):
+            made[id(node)] = node
+            if isinstance(node, Apply):
+                op = names.get(node.op, node.op) if node.written == "call" else node.op
+                made[id(node)] = replace(node, op=op, args=tuple(made[id(a)] for a in node.args))
+        return made[id(root)]
+
+    statements: list[syntax.Statement] = []
+    for s in kernel.file.statements:
+        if isinstance(s, Header):
+            params, results = (replace(p, type=typed(p)) for p in s.params), (replace(r, type=typed(r)) for r in s.results)
+            statements.append(replace(s, params=tuple(params), results=tuple(results)))
+        else:
+            statements.append(replace(s, body=cast(s.body)))
+    text = typeset.format_file(replace(kernel.file, statements=tuple(statements)))
     return checker.check(syntax.parse(text, kernel.file.source.name))
 
 

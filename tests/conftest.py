@@ -85,9 +85,17 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory):
     yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _headers_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    from tests.headers import read_once
+
+    with read_once(session_folder(tmp_path_factory) / "headers"):
+        yield
+
+
 @pytest.fixture
 def built_quickly() -> Iterator[None]:
-    """C++ is built at -O1, in a third of the time: for tests of what a source says, to which it is nothing what the compiler makes of it.
+    """C++ is built at -O0, in a fifth of the time: for tests of what a source says, to which it is nothing what the compiler makes of it.
 
     At -O3, as users have it, tests/specs builds the specs that reduce (of those alike one), tests/ops the operators, tests/planted and
     tests/hazards the points where generated code goes wrong; `-m slow` the rest.
@@ -97,7 +105,7 @@ def built_quickly() -> Iterator[None]:
     from kgen.runtime import build
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "FLAGS", tuple("-O1" if f == "-O3" else f for f in build.FLAGS))
+        patch.setattr(build, "FLAGS", tuple("-O0" if f == "-O3" else f for f in build.FLAGS))
         patch.setattr(build, "library", cache(build.library.__wrapped__))
         yield
 

@@ -26,7 +26,7 @@ from kgen.ir import Let, Program, Store
 from kgen.monoids import MONOIDS
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
-from kgen.schedule import Map, Reduce
+from kgen.schedule import Map, Plan, Reduce
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
 from kgen.version import __version__
 
@@ -254,10 +254,8 @@ class Render:
         """`only` has dtypes of variables: entries are made for these alone."""
         self.backend, self.kernel = backend, kernel
         self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
-        bindings = kernel.bindings()
-        self.plan = pipeline.plan(kernel, bindings[0], backend.rides)
+        self.plan, self.forms = self.planned()
         self.program, self.passes = self.plan.program, self.plan.passes
-        self.forms = pipeline.forms(kernel, bindings[0], backend.rides) if backend.has_forms else {}
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= _row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))
@@ -268,6 +266,11 @@ class Render:
         # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
         self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
         self.kept = {w.name: (w, self.global_names.fresh(f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces}
+
+    def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
+        """The passes, and the forms of operators that are not the accurate ones."""
+        binding, rides = self.kernel.bindings()[0], self.backend.rides
+        return pipeline.plan(self.kernel, binding, rides), pipeline.forms(self.kernel, binding, rides) if self.backend.has_forms else {}
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in, which is T32 too."""
@@ -300,9 +303,11 @@ class Render:
         """The whole source, names as they will stand."""
         units = self.units()
         page = self.page()
-        view = self.backend.view(self, units, page)
-        template = self.backend.environment().get_template(f"kernel.{self.backend.suffix.lstrip('.')}.jinja")
-        text = tidy(template.render(vars(page) | vars(view), printed=self.backend.printed))
+        return self.poured(self.backend.view(self, units, page), f"kernel.{self.backend.suffix.lstrip('.')}.jinja", page)
+
+    def poured(self, view: object, name: str, page: Page) -> str:
+        """What a template makes of a view, names as they will stand."""
+        text = tidy(self.backend.environment().get_template(name).render(vars(page) | vars(view), printed=self.backend.printed))
         tensors = [*(p.name for p in self.kernel.params), *(r.name for r in self.kernel.results)]
         return settled(text, self.backend.comment, self.backend.claimed, self.backend.macros, tensors)
 
@@ -433,8 +438,7 @@ class Render:
         text = {s.spec_name: named(s.name) for s in scalars}
         places = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
         text.update({let.name: named(places[let.expr.name][let.expr.attrs[0]]) for let in p.lets if let.expr.name in places})
-        # several results are references, already declared
-        declared = {self.global_names.user(s.result): s.ref for s in p.stores} if len(p.stores) > 1 else {}
+        declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
         body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
@@ -444,6 +448,10 @@ class Render:
         numbers = tuple(a for a in self.givens() if a.name in words)
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
+
+    def references(self, p: Map) -> dict[str, str]:
+        """The results that are already declared where an element's code begins, by name: of several, which are references."""
+        return {self.global_names.user(s.result): s.ref for s in p.stores} if len(p.stores) > 1 else {}
 
     def variables_of(self, types: Set[str]) -> tuple[str, ...]:
         """The dtype variables among types, and those that types of what is computed in them depend on."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kgen.backends import cuda_partials as partials
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
+from kgen.backends.cuda_launches import table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
@@ -22,6 +23,7 @@ from kgen.schedule import Workspace
 
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"
+LAUNCHES_FILE = "kgen_launches.cuh"
 FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
 #pragma once
 #include "kgen_numbers.cuh"
@@ -95,11 +97,14 @@ class Cuda(CFamily):
         for line in source.splitlines():
             if line.startswith('#include "'):
                 name = line.split('"')[1]
-                found |= {name: self.library_file(name), **self.beside(self.library_file(name))}
+                text = self.library_file(name)
+                found = {**found, **self.beside(text), name: text}  # what a file includes stands before it
         return found
 
     def library_file(self, name: str) -> str:
         """A file of the library, whole."""
+        if name == LAUNCHES_FILE:
+            return table()
         if name != FUNCTIONS_FILE:
             return (self.template_folder() / "library" / name).read_text()
         known = self.functions(sorted(library(self.template_folder()) | brought(self.columns())))
@@ -112,11 +117,8 @@ class Cuda(CFamily):
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
-        texts = [self.library_file(NUMBERS_FILE), "\n".join(used.values())]
-        for name in parts:
-            own = {**self.beside(self.library_file(name)), name: self.library_file(name)}
-            texts += [text for f, text in own.items() if f != NUMBERS_FILE]
-        return [inlined(text) for text in texts if text]
+        own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
+        return [inlined(text) for text in (own.pop(NUMBERS_FILE), "\n".join(used.values()), *own.values()) if text]
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CudaView:
         """What the templates take of a file."""
@@ -146,12 +148,10 @@ class Cuda(CFamily):
     # ------------------------------------------------------------------ for the runtime
 
     @staticmethod
-    def words(units: list[Unit | RowUnit]) -> tuple[int, int]:
-        """The most that a reading's partial takes, in 32-bit words, of all passes over rows of a source, which share one workspace: of rows
-        that stay on the chip, and of others."""
+    def words(units: list[Unit | RowUnit]) -> int:
+        """The most that a reading's partial takes, in 32-bit words, of all passes over rows of a source: they share one workspace."""
         rows = [u for u in units if isinstance(u, RowUnit)]
-        short, long = ([partials.words(c) for u in rows for c in codes(u)] for codes in (lambda u: u.codes, lambda u: u.long or u.codes))
-        return max(short, default=0), max(long, default=0)
+        return max((partials.words(c) for u in rows for c in (*u.codes, *u.long)), default=0)
 
     def layout(self, kernel: Kernel) -> tuple[Layout | RowLayout, ...]:
         """How each unit of a kernel is launched, in the order of its passes.
@@ -168,9 +168,9 @@ class Cuda(CFamily):
             if isinstance(unit, RowUnit):
                 found = tuple(w.record for w in row_operands(render, unit)[0])
                 rereads = {o.name for o in found if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
-                reads, long = counts(unit.codes), (counts(unit.long or unit.codes)[0], words[1])
+                reads, long = counts(unit.codes), counts(unit.long or unit.codes)[0]
                 made.append(
-                    RowLayout(name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words[0], bool(rereads), long)
+                    RowLayout(name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long)
                 )  # fmt: skip
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])

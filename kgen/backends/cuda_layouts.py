@@ -72,8 +72,8 @@ class RowLayout:
     """How a pass over rows is launched: its operands are in the order of the kernel's strides, and all but indices have a pointer.
 
     `reductions` counts the readings that reduce, `stores` says whether one more stores elements; `words` is the room that a
-    segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one; `long` has the readings
-    that reduce and the room of their results for rows that do not stay on the chip.
+    segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one; `long` counts
+    the readings that reduce of a row that does not stay on the chip.
     """
 
     kernel: str
@@ -87,7 +87,7 @@ class RowLayout:
     stores: bool
     words: int
     rereads: bool
-    long: tuple[int, int]
+    long: int
 
     @property
     def dims(self) -> Dims:

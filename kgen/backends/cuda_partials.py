@@ -16,10 +16,10 @@ READINGS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "
 
 
 class Partial:
-    """An accumulator's fields in CUDA's spelling."""
+    """An accumulator's fields in CUDA's spelling; `top` is the name of the peak that it is brought to ("": that of the partial `top`)."""
 
-    def __init__(self, backend: Backend, a: Accumulator):
-        self.backend, self.a, self.row = backend, a, MONOIDS[a.kind]
+    def __init__(self, backend: Backend, a: Accumulator, top: str = ""):
+        self.backend, self.a, self.row, self.top = backend, a, MONOIDS[a.kind], top
 
     def named(self, f: Field) -> str:
         return f"{self.a.name}_{f.name}" if f.name else self.a.name
@@ -44,14 +44,14 @@ class Partial:
         made = [(f, self.filled(f.share)) for f in self.fields(True)]
         return [f"typename Walk::Place({x})" if f.identity == "last" else x for f, x in made]
 
-    def filled(self, pattern: str) -> Text:
-        """A share or a move of the row, with the names that it has here."""
+    def filled(self, pattern: str, whole: bool = False) -> Text:
+        """A share or a move of the row, with the names that it has here; `whole` where other shares have no names."""
         a = self.a
-        names = {"x": a.value, "place": a.place, "peak": named(a.peak), "top": named(f"top.{a.peak}"), "own": named(a.name)}
+        names = {"x": a.value, "place": a.place, "peak": named(a.peak), "top": named(self.top or f"top.{a.peak}"), "own": named(a.name)}
         names["v"] = joined((w if w.is_plain else w.fit(99) for w in a.weights), " * ")
         for f in self.row.fields:
-            names |= {f.name: named(self.named(f)), f"part.{f.name}": named(f"part.{self.named(f)}")}
-            names[f"top.{f.name}"] = named(f"top.{self.named(f)}")
+            names |= {f.name: named(self.named(f)), f"top.{f.name}": named(f"top.{self.named(f)}")}
+            names[f"part.{f.name}"] = self.filled(f.share) if whole and "{part." not in f.share else named(f"part.{self.named(f)}")
         return put(pattern, names)
 
     def joins(self, early: bool) -> list[str]:
@@ -87,6 +87,10 @@ class Partial:
     def shares(self) -> list[str]:
         """The lines that set an element's share, `part`."""
         return [f"part.{self.named(f)} = {self.filled(f.share)};" for f in self.fields(False)]
+
+    def added(self) -> list[str]:
+        """The lines that add an element's share: what a share is a multiple of stands there itself."""
+        return [f"{self.named(f)} += {self.filled(f.share, whole=True)};" for f in self.fields(False)]
 
 
 def words(code: Code) -> int:

@@ -10,16 +10,14 @@ from kgen.backends import cuda_partials as partials
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_layouts import RowOperand
+from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Code, Gather, RowUnit
 from kgen.schedule import Scalar
 from kgen.types import ELLIPSIS
 
-#: The readings of a kernel that may share a row among a cluster's blocks.
-MOST_READINGS = 16
-FIELDS = "operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits"
-LONG_FIELDS = "readings and words of a row that does not stay"
+FIELDS = "gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each"
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class CudaRows(host.HostView):
     phases: list[list[str]]
     index_strides: list[tuple[str, bool, str, str]]
     parameters: str
-    parameters_about: str
+    parameters_about: str = FIELDS
     code: list[str]
 
 
@@ -85,16 +83,15 @@ def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
 
 
 class RowPrinter:
-    """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces, of rows that stay on the chip
-    and of others."""
+    """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces."""
 
-    def __init__(self, backend: CFamily, render: Render, unit: RowUnit, given: tuple[Scalar, ...], words: tuple[int, int]):
+    def __init__(self, backend: CFamily, render: Render, unit: RowUnit, given: tuple[Scalar, ...], words: int):
         self.backend, self.render, self.unit, self.words = backend, render, unit, words
         self.operands, self.pointers = row_operands(render, unit)
         self.position = {w.pointer or w.name: k for k, w in enumerate(self.operands)}
         self.numbers = host.numbers(backend, unit, given)
         self.reductions, self.stores = counts(unit.codes)
-        self.own = counts(unit.long or unit.codes)[0], words[1]  # readings and words of a row that does not stay on the chip
+        self.long = counts(unit.long or unit.codes)[0]  # the readings that reduce of a row that does not stay on the chip
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.is_kept = any(w.record.kept for w in self.operands)
@@ -200,7 +197,7 @@ class RowPrinter:
         types = self.types()
         return CudaRows(
             **vars(self.launch()),
-            about=about(self.reductions, self.stores, self.own[0]),
+            about=about(self.reductions, self.stores, self.long),
             operand_names=[w.pointer if w.has_memory else f"index[{w.record.name}]" for w in self.operands],
             kernel_head=wrapped(f"{self.unit.name}_kernel", ["const __grid_constant__ typename Walk::Layout rows", *params], " {"),
             kernel_aliases={a: of for a, of in self.render.computed_of.items() if a in types},
@@ -208,7 +205,6 @@ class RowPrinter:
             phases=phases,
             index_strides=self.index_strides,
             parameters=self.parameters(),
-            parameters_about=f"{FIELDS}, {LONG_FIELDS}" if self.own != (self.reductions, self.words[0]) else FIELDS,
             code=[*opening, *(line for lines in phases for line in lines)],
         )
 
@@ -217,23 +213,20 @@ class RowPrinter:
     def parameters(self) -> str:
         """The arguments of the library's `Pass`."""
         unit, operands = self.unit, self.operands
-        element = [k for k, w in enumerate(operands) if w.record.element and w.has_memory]
-        inside = [k for k in element if set(unit.inner[-1:]) & set(operands[k].record.dims)]
+        element = [w.record.element and w.has_memory for w in operands]
 
-        def leads(k: int) -> tuple[bool, int, int]:
-            o = operands[k].record
-            return o.role != "result", len(set(o.dims) & set(unit.inner)), -k
+        def mask(which: list[bool]) -> str:
+            found = sum(1 << k for k, has in enumerate(which) if has)
+            return f"{found}{'ull' if found > 2**31 else ''}"
 
-        walks = bool(self.reductions or self.stores)
-        moving = [(operands[k].record.dtype, operands[k].type) for k in inside]
-        held = [f"int(sizeof({w.type}))" for w in operands if w.record.kept] if self.reductions <= MOST_READINGS else []
         rows = {w.record.name for w in operands if w.record.role == "state" and not w.record.element}
         rereads = bool(rows & {t.spec_name for t in unit.inputs})
         return ", ".join([
-            str(len(operands)), str(max(1, len(self.gathers))), str(max(element, key=leads, default=0)),
-            f"16 / {host.widest(moving) if moving else '4'}" if walks else "1", str(sum(1 << k for k in inside) if walks else 0),
-            str(self.reductions), str(self.stores).lower(), str(self.words[0]), " + ".join(held) or "0",
-            str(not (rereads and self.stores)).lower(), *([] if self.own == (self.reductions, self.words[0]) else map(str, self.own)),
+            str(max(1, len(self.gathers))), mask([e and bool(set(unit.inner[-1:]) & set(w.record.dims)) for e, w in zip(element, operands, strict=True)]),
+            mask([w.record.kept for w in operands]), mask([w.record.role != "result" for w in operands]),
+            str(any(set(w.record.dims) & set(unit.rows) for w in operands)).lower(), str(self.reductions), str(self.long), str(self.stores).lower(),
+            str(self.words),
+            str(not (rereads and self.stores)).lower(), *(f"int(sizeof({w.type}))" if e else "0" for e, w in zip(element, operands, strict=True)),
         ])  # fmt: skip
 
     def tensor(self, w: Walked) -> str:
@@ -287,7 +280,8 @@ class RowPrinter:
         g = self.gathers.get(w.name)
         steps = strides[w.name] if g or not w.has_memory else strides[w.pointer]
         tail = f", {g.size}, {g.stride}" if g else ""
-        return host.HostOperand(self.tensor(w) if w.has_memory else "", steps, w.type, str(w.record.element).lower(), tail)
+        rows = len(set(w.record.dims) & set(self.unit.rows))
+        return host.HostOperand(self.tensor(w) if w.has_memory else "", steps, w.type, f"{str(w.record.element).lower()}, {rows}", tail)
 
     def index_stride(self, w: Walked, name: str) -> tuple[str, bool, str, str]:
         """How the host function makes the strides of a position: along leading dims from one dim to another, or along one."""

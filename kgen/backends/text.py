@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -79,6 +79,12 @@ class Text(str):
     def fit(self, level: int) -> Text:
         """It, in brackets where it binds less tightly than that."""
         return self if self.level >= level else Text(("(", *self.tokens, ")"))
+
+    def replaced(self, name: str, by: Text) -> Text:
+        """It with a piece in place of a name."""
+        inner = by.fit(CALL).tokens
+        made = (x for t in self.tokens for x in (inner if isinstance(t, Name) and t == name else (t,)))
+        return by if self.is_name and self == name else Text(made, self.level, self.typed, self.to)
 
     def converted(self, function: str, head: Text) -> Text:
         """It with calls of a function made others: `head` stands for the name and the bracket behind it."""
@@ -284,6 +290,35 @@ def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) 
 
     visit(calls)
     return found
+
+
+def definitions(text: str) -> list[str]:
+    """A library file's definitions, each with the comment above it; what stands at the left margin begins or ends one."""
+    found, lines = list[str](), list[str]()
+    for line in text.rstrip("\n").split("\n"):
+        lines.append(line)
+        if line[:1] not in ("/", " ", "") and line.endswith(("}", ";")):
+            found.append("\n".join(lines))
+            lines = []
+    return [*found, *(["\n".join(lines)] if lines else [])]
+
+
+def trimmed(known: dict[str, Text], dtypes: Set[str]) -> dict[str, Text]:
+    """C++'s helper functions by name, without what is for other dtypes than a program has: overloads for double or float, and where no
+    integers are, templates beside overloads for floats.  A comment above what is left out goes to the next."""
+    absent = [kind for kind, dtype in (("double", "f64"), ("float", "f32")) if dtype not in dtypes]
+    has_integers = any(DTYPES[d].is_int for d in dtypes)
+    made: dict[str, Text] = {}
+    for name, text in known.items():
+        every = [d.partition(f"{name}(") for d in definitions(text)]
+        kept = [d for d in every if not any(kind in identifiers(d[2].partition(")")[0]) for kind in absent)]
+        plain = [d for d in kept if "template" not in identifiers(d[0])]
+        if plain and not has_integers:
+            kept = plain
+        notes = [line for d in every if d not in kept for line in d[0].split("\n") if line.startswith("//")]
+        texts = ["".join(d) for d in kept or every]
+        made[name] = Text(tokens("\n".join([*(notes if kept else []), *texts]) + "\n"))
+    return made
 
 
 def called(code: str, mark: str) -> tuple[str, ...]:

@@ -335,21 +335,28 @@ class RowPrinter:
         made += [self.load(t) for t in self.unit.inputs if t.name in read and self.unit.is_row(t)]
         return made + [self.index(i) for i in self.unit.indices if i.name in self.starts]
 
-    def ends(self) -> list[Statement]:
-        return [s for o in self.outputs if self.unit.is_row(o) for s in self.store(o)]
+    def ends(self, body: Iterable[Node] = ()) -> list[Node]:
+        """A body with the rows' results stored, each as soon as it is known and all is loaded: what is computed of it may share the
+        change of layout that a store needs, and Triton 3.6 refused a kernel where the store, and so the change, came later."""
+        made = list(body)
+        for stores in reversed([self.store(o) for o in self.outputs if self.unit.is_row(o)]):
+            used = frozenset[str]().union(*(s.uses for s in stores))
+            behind = [k for k, n in enumerate(made) if not isinstance(n, Statement) or used & {*n.names} or "tl.load" in n.value.calls]
+            made[behind[-1] + 1 if behind else 0 : 0] = stores
+        return made
 
     def elements(self, c: Code) -> list[Statement]:
         """What an element phase loads, but what is one a row."""
         loads = [self.load(t) for t in c.inputs if not self.unit.is_row(t)]
         return loads + [self.index(i) for i in c.indices if i.name not in self.starts]
 
-    def resident(self) -> list[Statement]:
+    def resident(self) -> list[Node]:
         """The body of the kernel that holds whole rows: what an earlier phase loaded or computed is still there."""
-        made: list[Statement] = []
+        made: list[Node] = []
         known: set[str] = set()
 
         def say(notes: list[str]) -> None:
-            made.extend(Statement(note=note) for note in notes if note not in {s.note for s in made})
+            made.extend(Statement(note=note) for note in notes if note not in {s.note for s in made if isinstance(s, Statement)})
 
         def add(new: list[Statement]) -> None:
             notes: list[str] = []
@@ -372,7 +379,7 @@ class RowPrinter:
             add(list(c.lines))
             made += [s for a in c.accumulators for s in self.reduced_whole(a)]
             made += [s for o in c.outputs for s in self.store(o)]
-        return [*made, *self.ends()]
+        return self.ends(made)
 
     def readings(self) -> list[Reading]:
         """A function for each reading: the shares of a segment in its reductions, or its elements stored."""
@@ -425,18 +432,19 @@ class RowPrinter:
                 slots = self.slots(a)
                 body.append(self.accumulate(a, [s.name for s in slots], [named(part[s.name]) for s in slots]))
             made.append(Block(source("for segment in range(0, segments)"), tuple(body)))
-        return [*made, *self.ends()]
+        return self.ends(made)
 
     def split(self, readings: list[Reading]) -> list[Node]:
         """The body of the kernel that does one reading of one segment; the parts of those before it are combined first."""
         made: list[Node] = []
+        known: list[Node] = []  # what the values of the rows are behind reading k
         k = 0
         for c in self.codes:
             if not c.element:
                 phase = self.row_phase(c)
-                if any(s.value for s in phase):  # what a rule took away leaves its equation
-                    made += [Block(source(f"if READING > {k}"), tuple(phase))] if k else phase
+                known += phase if any(s.value for s in phase) else []  # what a rule took away leaves its equation
                 continue
+            made += self.behind(k, known)
             r = readings[k]
             k += 1
             body: list[Node] = [self.invocation(r, r.names)]
@@ -444,10 +452,12 @@ class RowPrinter:
                 place = source("{0} + row * segments + segment", self.parts[s.name])
                 body.append(Statement(value=source("tl.store({0}, {1}, present)", place, s.name)))
             made.append(Block(source(f"if READING == {k}"), tuple(body)))
-            if r.slots and k < self.steps():
-                made.append(Block(source(f"if READING > {k}"), tuple(self.combined(r))))
-        ends = self.ends()
-        return [*made, *([Block(source(f"if READING == {self.steps()}"), tuple(ends))] if ends else [])]
+            known = self.combined(r) if r.slots and k < self.steps() else []
+        return [*made, *self.behind(k, self.ends(known))]
+
+    @staticmethod
+    def behind(k: int, found: list[Node]) -> list[Node]:
+        return [Block(source(f"if READING > {k}"), tuple(found))] if k and found else found
 
     def combined(self, r: Reading) -> list[Node]:
         """What a reading left of each segment, as the row's values: in the order in which the loop combines it."""

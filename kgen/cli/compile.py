@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kgen.backends import backend
 from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, with_backward
 from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
@@ -25,34 +27,51 @@ if TYPE_CHECKING:
 @click.option(
     "--dtype", "dtypes", multiple=True, metavar="[T=]LIST", help="Write what these dtypes need alone: bf16,f32 (of a variable: T=bf16)."
 )
+@click.option(
+    "--static", "static", is_flag=False, flag_value="", default=None, metavar="[N=SIZE,...]",
+    help="Write the one variant for these sizes and one --dtype: contiguous tensors, any leading dims.",
+)
 @click.option("--standalone", is_flag=True, help="Write CUDA in one file, without a library beside it.")
 @click.option("--backward", is_flag=True, help="Write the backward too, and the forward that saves what it reads.")
 @click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
 @click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
 def compile_(
-    specs: tuple[str, ...], target: str | None, out: str, dtypes: tuple[str, ...], standalone: bool, backward: bool, arch: str,
-    build_too: bool,
+    specs: tuple[str, ...], target: str | None, out: str, dtypes: tuple[str, ...], static: str | None, standalone: bool, backward: bool,
+    arch: str, build_too: bool,
 ) -> None:  # fmt: skip
     """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that needs nothing of kgen."""
     targets = [*TARGETS] if target in (None, "all") else [target]
     if out == "-" and (len(targets) > 1 or len(specs) > 1):
         raise click.UsageError("-o - takes one spec and one --target")
+    if static is not None and build_too:
+        raise click.UsageError("--build takes no --static: the head of a static file says how it is built")
+    sizes = None if static is None else _sizes(static)
     rows: list[tuple[str, ...]] = []
+
+    def written(k: Kernel, t: str, named: tuple[str, ...]) -> dict[str, str]:
+        """The files of a kernel for a target, by name; `named` are the dims of the spec, of which a derived kernel may lack some."""
+        if sizes is None:
+            return backend(t).written(k, _chosen(k, dtypes), standalone)
+        from kgen.backends.static import named_dims
+        from kgen.runtime.static import source
+
+        own = {d: n for d, n in sizes.items() if d in named_dims(k) or d not in named}
+        return {backend(t).file_name(k.name): source(k, t, own, _chosen(k, dtypes))}
 
     def work(spec: str) -> None:
         """Write one spec's sources (build them, where asked) and note a row for each file."""
         kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
-        from kgen.backends import backend
-
+        dims = tuple(d for t in (*kernels[0].params, *kernels[0].results) for d in t.dims or ())
         if out == "-":
-            click.echo(backend(targets[0]).render(kernels[-1], _chosen(kernels[-1], dtypes)), nl=False)
+            made = written(kernels[-1], targets[0], dims) if sizes is not None else {"": backend(targets[0]).render(kernels[-1], _chosen(kernels[-1], dtypes))}
+            click.echo(next(iter(made.values())), nl=False)
             return
         folder = Path(out) / kernels[0].name
-        written = {(k.name, t): backend(t).written(k, _chosen(k, dtypes), standalone) for k in kernels for t in targets}
-        write_all({folder / name: text for made in written.values() for name, text in made.items()})
+        files = {(k.name, t): written(k, t, dims) for k in kernels for t in targets}
+        write_all({folder / name: text for made in files.values() for name, text in made.items()})
         for k in kernels:
             for t in targets:
-                name, source = next(iter(written[k.name, t].items()))
+                name, source = next(iter(files[k.name, t].items()))
                 path = folder / name
                 if build_too:
                     from kgen.runtime.toolchain import build_file
@@ -68,6 +87,20 @@ def compile_(
     finally:
         if rows:
             print_table(("kernel", "file", "lines", "reads", "writes", "bound"), rows, right=(2, 3, 4))
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """The sizes of dims out of "N=4096,M=64"; "" is none."""
+    found: dict[str, int] = {}
+    for piece in text.split(",") if text else ():
+        name, equals, size = piece.partition("=")
+        if not equals or not name or not re.fullmatch(r"-?[0-9]{1,18}", size):
+            said = "write --static N=4096,M=64, or --static alone behind the spec where no dim has a name"
+            raise click.UsageError(f"--static takes sizes of dims, not {printed(piece, '')!r}; {said}")
+        if name in found:
+            raise click.UsageError(f"--static has two sizes of {name}")
+        found[name] = int(size)
+    return found
 
 
 def _chosen(kernel: Kernel, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -40,7 +40,8 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
 
     path, shown = Path(spec), printed(str(spec), "")
     bundled = resource("specs") / f"{path}.k"
-    if not path.suffix and not path.is_absolute() and ".." not in path.parts and not os.path.exists(path) and os.path.isfile(bundled):
+    free = not os.path.exists(path) or os.path.isdir(path)  # a folder is no spec, and may well have a kernel's name
+    if free and not path.suffix and not path.is_absolute() and ".." not in path.parts and os.path.isfile(bundled):
         return bundled.read_text(encoding="utf-8"), f"{path}.k"
     try:
         if path.is_dir():

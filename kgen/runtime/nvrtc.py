@@ -61,36 +61,31 @@ class Plan:
         return -(-self.n // per_block)
 
 
-def plan(sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]) -> Plan | None:
+def plan(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], built: int | None = None
+) -> Plan | None:
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
     `strides[operand][dim]` are in elements, none negative; `itemsizes` and `addresses` in bytes, 0 for operands without
     memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand, for which each operand
-    that moves along the innermost dim does so in whole aligned vectors.
+    that moves along the innermost dim does so in whole aligned vectors.  `built`: the one splat for which there are kernels that move
+    vectors, as a written file has them, whose kgen_maps.cuh has this function in C++; None: any.
     """
     n = 1
     for size in sizes:
         n *= size
     if n == 0:
         return None
-    merged: list[tuple[int, tuple[int, ...]]] = []
-    for d in sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[-1][d]):
-        size, step = sizes[d], tuple(s[d] for s in strides)
-        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1], step, strict=True)):
-            size *= merged.pop()[0]
-        merged.append((size, step))
-    if not merged:
-        merged = [(1, (1,) * len(strides))]
-    shape = tuple(size for size, _ in merged)
-    rows = tuple(tuple(step[o] for _, step in merged) for o in range(len(strides)))
-    splat = sum(1 << o for o, row in enumerate(rows) if row[-1] == 0)
-    vec = 16 // max(1, *itemsizes) if splat < 1 << SPLATS else 1
-    while vec > 1 and not _vectors(vec, shape, rows, itemsizes, addresses):
+    shape, strides_of = rows.merged(sizes, strides, -1, 1)
+    splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
+    vec = 16 // max(1, *itemsizes) if splat < 1 << SPLATS and built in (None, splat) else 1
+    while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
     if vec == 1:
         splat = 0
-    wide = n > UINT_MAX - THREADS * vec or any(sum((size - 1) * s for size, s in zip(shape, row, strict=True)) > UINT_MAX for row in rows)
-    made = Plan(Variant(len(shape), vec, wide, splat), n, shape, rows)
+    last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
+    wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
+    made = Plan(Variant(len(shape), vec, wide, splat), n, shape, strides_of)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made
 

@@ -16,18 +16,12 @@ from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 
+from kgen.backends import launches
+from kgen.backends.launches import FEW_ROWS, MAX_SHARED, SECTOR, Limits, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
-from kgen.runtime.limits import Limits
-from kgen.runtime.tuned import Step
 from kgen.runtime.verified import verify_rows
 
 UINT_MAX = 2**32 - 1
-#: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
-MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
-#: With fewer rows than this, several blocks share a long row.
-FEW_ROWS = 528
-#: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
-SECTOR = 32
 
 
 class RowOperandPlace(NamedTuple):
@@ -41,6 +35,14 @@ class RowOperandPlace(NamedTuple):
     kept: bool = False
     read: bool = True
     row_dims: int = 0  # how many of the row dims it is declared with, whatever their sizes
+
+
+class Built(NamedTuple):
+    """The kernels of a written file: for rows without gaps where elements move in vectors of `vec`, all operands of `wide` (bits) among
+    them; for others those that go through a row in segments, element by element, and for short rows without gaps."""
+
+    vec: int
+    wide: int
 
 
 class Walk(NamedTuple):
@@ -116,8 +118,11 @@ class Team:
         return self.threads * self.vectors * size if self.keep == 2 else 0
 
 
-def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand."""
+def merged(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int, one: int = 0
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand; a single element has
+    the stride `one`."""
     dims: list[tuple[int, tuple[int, ...]]] = []
     for d in sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[main][d]):
         size, step = sizes[d], tuple(s[d] for s in strides)
@@ -125,7 +130,7 @@ def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int) ->
             size *= dims.pop()[0]
         dims.append((size, step))
     if not dims:
-        dims = [(1, (0,) * len(strides))]
+        dims = [(1, (one,) * len(strides))]
     return tuple(size for size, _ in dims), tuple(tuple(step[o] for _, step in dims) for o in range(len(strides)))
 
 
@@ -140,13 +145,15 @@ def plan(
     limits: Limits,
     splits: bool,
     ladder: tuple[Step, ...] = (),
-    long: tuple[int, int] | None = None,
+    long: int | None = None,
+    built: Built | None = None,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
-    for the device (`tuned.py`), none where it was not.  `long` has the readings that reduce and the words of their results for a row
-    that does not stay on the chip (None: the same `reductions` and `words`).
+    for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
+    (None: as many as `reductions`).  `built` says what kernels there are: any (None), or those of a written file, whose kgen_plan.cuh is
+    this function in C++.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -163,6 +170,14 @@ def plan(
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
+    last = 0
+    for a, b in zip(strides, outer, strict=True):
+        last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
+    far = max(last, rows + 2**16, n + 2**16) > UINT_MAX - 2**20
+    flat = len(sizes) == len(outer_sizes) == 1 and not far
+    full = built is None or flat and built.wide != 0 and vec == built.vec and wide & built.wide == built.wide
+    if not full:
+        vec, edges, wide = 1, False, 0
     chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
     step = strides[main][-1]
@@ -171,28 +186,25 @@ def plan(
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
     known = ladder if vec > 1 and len(held) <= 1 and (held or len(read) == 1) and rowed else ()
     size, most = vec * sum(held), limits.cluster if reductions else 0
-    long = long or (reductions, words)
-    teams = _across(n, held) if apart else _along(known, chunks, vec, edges, held, read, most)
-
-    def own(team: Team) -> int:
-        """The kernel's own shared memory."""
-        return team.static(words, reductions) if team.keep else team.static(long[1], long[0])
+    long = reductions if long is None else long
+    rules = launches.RULES[apart, bool(held)]
+    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
 
     def fits(team: Team) -> bool:
-        """Whether the device has the memory and the clusters that a team asks for."""
-        static, dynamic = own(team), team.dynamic(size)
+        """Whether there is a kernel for a team, and the device has the memory and the clusters that it asks for."""
+        short = flat and not team.across and 0 < team.team <= launches.SHORT and team.vectors == 1
+        if not (full or short or reductions == 0 and not stores or team.span and not team.cluster):
+            return False
+        static, dynamic = team.static(words, reductions), team.dynamic(size)
         allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
         return allowed and (not team.cluster or 2 <= team.cluster <= most)
 
     team = next(filter(fits, teams))
-    if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
+    if built is None and team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
-    last = 0
-    for a, b in zip(strides, outer, strict=True):
-        last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
-    index64 = max(last, rows + 2**16, n + 2**16, rows * segments) > UINT_MAX - 2**20
+    index64 = far or rows * segments > UINT_MAX - 2**20
     walk = Walk(
         team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, edges, wide, main,
         bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
@@ -203,15 +215,38 @@ def plan(
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < FEW_ROWS and reductions and splits:
-        steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long[0] + stores)]
-        work = 4 * long[1] * rows * (segments + long[0])
+    elif segments > 1 and groups < FEW_ROWS and reductions and splits and full:
+        steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
+        work = 4 * words * rows * (segments + long)
     made = RowPlan(
-        tuple(steps), rows, n, segments, span, misaligned, long[1], outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size),
-        work,
+        tuple(steps), rows, n, segments, span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
     )  # fmt: skip
-    verify_rows(made, operands, own(team), limits, long[0], stores, splits)
+    verify_rows(made, operands, team.static(words, reductions), limits, long, stores, splits)
     return made
+
+
+class Shared(NamedTuple):
+    """How a contiguous row is shared out where its length is known: `team` threads of `threads` take one, `vectors` of `vec` elements
+    each; `held` in registers, else read anew each time; `wished` is what the planner would do if it could: "shared" or "cluster"."""
+
+    threads: int
+    team: int
+    vectors: int
+    vec: int
+    held: bool
+    wished: str
+
+
+def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions: int) -> Shared:
+    """How a row of `n` elements is walked in vectors of `vec`, which it is a multiple of, on an sm_90: as `plan` has it, but in one
+    launch of blocks that each have their rows to themselves, without a row in shared memory."""
+    arch, chunks = "sm_90", n // vec
+    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if vec > 1 and len(held) <= 1 and (held or len(read) == 1) else ()
+    clusters = bool(reductions and launches.limits(arch).cluster)
+    teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
+    first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
+    wished = "" if first is team else "cluster" if first.cluster else "shared"
+    return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
 
 
 def _vectors(
@@ -245,89 +280,60 @@ def _vectors(
     return vec, edges, wide
 
 
-def _step(steps: tuple[Step, ...], chunks: int, edges: bool, size: int, clusters: int) -> Team | None:
-    """The team that the first step gives that is long enough for `chunks` vectors of a row, each taking `size` bytes where it is held; None
-    where none is."""
-    step = next((s for s in steps if chunks <= s.longest and (clusters or s.where != "cluster")), None)
-    if step is None or chunks <= 32:
-        return None
-    if step.where == "loop":
-        if chunks <= step.team * step.vectors:
-            return Team(step.threads, step.blocks, step.team, step.vectors, 0)
-        span = min(chunks, 16384)  # a row that much longer is shared by blocks where rows are few
-        return Team(step.threads, step.blocks, step.team, step.vectors, 0, span)
-    if step.where == "cluster":
-        team = _cluster(chunks, step.threads, step.vectors, step.blocks, size)
-        if edges:  # as few threads as have all their vectors
-            threads = -(-team.span // (32 * step.vectors)) * 32
-            return Team(threads, team.blocks, 0, step.vectors, 2, team.span, cluster=team.cluster, most=step.threads)
-        return team
-    if step.team:
-        return Team(step.threads, step.blocks, step.team, step.vectors, 1)
-    vectors = 1 if edges and chunks <= 128 else step.vectors
-    threads = max(2, -(-chunks // (32 * vectors))) * 32
-    if step.where == "shared":
-        return Team(threads, step.blocks, 0, vectors, 2, most=step.threads)
-    most = 1 << (threads - 1).bit_length()
-    return Team(threads, max(1, step.blocks * step.threads // most), 0, vectors, 1, most=most)
+def _teams(
+    ladder: Sequence[Step], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
+    across: bool, clusters: bool,
+) -> Iterator[Team]:  # fmt: skip
+    """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
+    that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
+    read; `across`: elements lie apart; `clusters`: whether there are clusters."""
+    size = vec * sum(held)
+    registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
+    for step in ladder if chunks > launches.SHORT else ():
+        if chunks <= step.longest and (clusters or step.where != "cluster"):
+            yield _team(launches.measured(step), chunks, edges, size, across)
+            break
+    for rule in rules:
+        if (
+            rule.above < chunks <= rule.longest
+            and rule.registers[0] <= registers <= rule.registers[1]
+            and rule.elements[0] <= vec <= rule.elements[1]
+            and len(held) <= rule.held
+            and chunks * size <= rule.room
+        ):
+            yield _team(rule, chunks, edges, size, across)
 
 
-def _cluster(chunks: int, threads: int, vectors: int, most: int, size: int) -> Team:
-    """Blocks of `threads` with up to `vectors` vectors a thread that share a row: at least two, for there is no cluster of one."""
+def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:
+    """The team that a rule gives a row of `chunks` vectors, each taking `size` bytes where it is held."""
+    threads, team, vectors, blocks, where = rule[1:6]
+    if where == "cluster":
+        return _cluster(rule, chunks, edges, size)
+    if where == "loop" and chunks > team * vectors:  # a row that is much longer is shared by blocks where rows are few
+        return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
+    if where == "segments":
+        span = launches.SEGMENT_APART if across else launches.SEGMENT
+        while not across and span < launches.LONGEST_SEGMENT and span * launches.MANY_SEGMENTS <= chunks:
+            span *= 2
+        return Team(threads, blocks, team, vectors, 0, span, across)
+    keep = 1 if where == "registers" else 2 if where == "shared" else 0
+    if team:
+        return Team(threads, blocks, team, vectors, keep, across=across)
+    needed = max(rule.warps, -(-chunks // (32 * vectors))) * 32
+    most = threads if keep == 2 else 1 << (needed - 1).bit_length()
+    return Team(needed, blocks if keep == 2 else max(1, blocks * threads // most), 0, vectors, keep, most=most)
+
+
+def _cluster(rule: Rule, chunks: int, edges: bool, size: int) -> Team:
+    """Blocks that share a row: at least two, for there is no cluster of one."""
+    threads, vectors = rule.threads, rule.vectors
     blocks = max(2, -(-chunks // (threads * vectors)))
     span = -(-chunks // (32 * blocks)) * 32
-    room = MAX_SHARED // max(1, threads * vectors * size)
-    return Team(threads, max(1, min(most, room)), threads, vectors, 2, span, cluster=-(-chunks // span))
-
-
-def _along(
-    steps: tuple[Step, ...], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int], clusters: int
-) -> Iterator[Team]:
-    """Teams for a row whose elements are neighbours, the better first, the last within the limits of every device: `chunks` vectors, of
-    which those of `held` (bytes an element) stay on the chip; of `read` where none does."""
-    size = vec * sum(held)
-    if (found := _step(steps, chunks, edges, size, clusters)) is not None:
-        yield found
-    registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
-    keep = 1 if held else 0
-    if chunks <= 32:
-        yield Team(128, 8, 1 << max(0, chunks - 1).bit_length(), 1, keep)
-    if chunks <= 128 and registers <= 4:
-        yield Team(128, 8, 32, 2 if chunks <= 64 else 4, keep)
-    vectors = 2 if registers > 4 else 4 if chunks <= 2048 or not held else 8
-    if registers <= (8 if held else 16) and chunks <= vectors * 512:
-        yield _block(chunks, vectors, keep, 1024 if held or vec > 4 else 1536)
-    if vec == 1 and registers <= 1 and chunks <= 16384:
-        yield Team(1024, 1, 1024, 8 if chunks <= 8192 else 16, keep)
-    if held:
-        if chunks <= 10 * 736 and chunks * size <= HALF_SHARED:  # two blocks of a multiprocessor
-            yield Team(-(-chunks // 320) * 32, 2, 0, 10, 2, most=768)
-        for threads in (256, 512) if clusters else ():
-            yield _cluster(chunks, threads, 4 if chunks <= 8 * threads else 8, 1536 // threads, size)
-    span = 1024
-    while span < 16384 and span * 4096 <= chunks:
-        span *= 2
-    yield Team(256, 3 if held or vec > 4 else 4, 256, 4, 0, span)
-    yield Team(128, 4, 32, 4, 0, span)  # whose threads need no memory to put their parts together
-
-
-def _block(chunks: int, vectors: int, keep: int, most_threads: int) -> Team:
-    """A block for a row, with as many threads as it takes; a multiprocessor is to have room for `most_threads`."""
-    threads = max(2, -(-chunks // (32 * vectors))) * 32
-    most = 1 << (threads - 1).bit_length()
-    return Team(threads, max(1, most_threads // most), 0, vectors, keep, most=most)
-
-
-def _across(n: int, held: Sequence[int]) -> Iterator[Team]:
-    """Teams for a row whose elements lie apart, as `_along` gives them: neighbouring threads take neighbouring rows."""
-    keep = 1 if held else 0
-    if n <= 16:
-        yield Team(128, 8, 1, max(1, 1 << max(0, n - 1).bit_length()), keep, across=True)
-    for side in (32, 16, 8, 4):
-        if n <= 128 and len(held) <= 2:
-            yield Team(side * 8, 4, 8, 8 if n <= 64 else 16, keep, across=True)
-        yield Team(side * 8, 3 if held else 6, 8, 8, 0, 512, across=True)
-    yield Team(128, 4, 1, 8, 0, 512, across=True)
+    room = max(1, min(rule.blocks, MAX_SHARED // max(1, threads * vectors * size)))
+    count = -(-chunks // span)
+    if rule.trims and edges:
+        return Team(-(-span // (32 * vectors)) * 32, room, 0, vectors, 2, span, cluster=count, most=threads)
+    return Team(threads, room, threads, vectors, 2, span, cluster=count)
 
 
 cached = lru_cache(4096)(plan)
@@ -363,4 +369,6 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
     return made
 
 
-__all__ = ["FEW_ROWS", "RowOperandPlace", "RowPlan", "Team", "Walk", "cached", "layout", "layout_type", "merged", "plan"]
+__all__ = [
+    "FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged", "plan",
+]  # fmt: skip

@@ -41,7 +41,10 @@ def test_compile_writes_three_files_and_a_table() -> None:
     assert "2 to 8 B" in done.stdout
 
 
-def test_a_bare_name_finds_the_bundled_spec() -> None:
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_bare_name_finds_the_bundled_spec(folder: bool) -> None:
+    if folder:  # one that is called so is no spec
+        Path("gelu").mkdir()
     assert kgen("compile", "gelu", "--target", "cpp", "-o", "here").exit_code == 0
     assert Path("here/gelu/gelu.cpp").exists()
 

@@ -185,7 +185,7 @@ def test_a_mean_and_its_squares_take_one_reading_of_a_row_that_does_not_stay():
         (p,) = pipeline.plan(kernel, kernel.bindings()[0], True).passes
         assert (p.readings, p.long_readings) == readings, name
         layout = backend("cuda").layout(kernel)[0]
-        assert layout.long[0] + layout.stores == p.long_readings and layout.reductions + layout.stores == p.readings
+        assert layout.long + layout.stores == p.long_readings and layout.reductions + layout.stores == p.readings
         (p,) = pipeline.plan(kernel, kernel.bindings()[0], False).passes
         assert not p.long
 

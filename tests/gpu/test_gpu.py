@@ -8,12 +8,13 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import re
 
 import pytest
 import torch
 
 import kgen
-from kgen.testing import cases, checks, operators
+from kgen.testing import cases, checks, fuzz, operators
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -191,3 +192,19 @@ def test_narrow_integers_out_of_vectors(target: str, dtype: str) -> None:
     x = torch.arange(4096, dtype=torch.int32).to(getattr(torch, {"i8": "int8", "u8": "uint8", "i16": "int16"}[dtype]))
     for got, want in zip(kernel(x.cuda(), target=target), kernel(x, target="torch"), strict=True):
         assert torch.equal(got.cpu(), want)
+
+
+def found() -> list:
+    """The programs whose failures were of a GPU: (property, target, seed, text)."""
+    texts = {p.stem: p.read_text() for p in sorted((ROOT / "tests" / "fuzzed").glob("*.k"))}
+    heads = {name: dict(re.findall(r"^# (\w+): (.*)$", text, re.M)) for name, text in texts.items()}
+    return [pytest.param(h["property"], h["target"], int(h["seed"]), texts[n], id=n) for n, h in heads.items() if h.get("target") in TARGETS]
+
+
+@pytest.mark.parametrize(("name", "target", "seed", "text"), found())
+def test_every_failure_that_was_found_on_a_gpu_is_gone(name: str, target: str, seed: int, text: str) -> None:
+    subject = fuzz.Subject(text, seed)
+    subject.sampled = True  # as the campaign that found it
+    subject.prepare(target)
+    what, said = fuzz.outcome(subject, name, target)
+    assert what == "held", said

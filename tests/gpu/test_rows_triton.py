@@ -34,6 +34,16 @@ def test_random_cases_stay_within_the_derived_bound(name: str) -> None:
     assert not report.failures, report.failures[0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("count", [47, 63, 64, 28001])
+def test_an_operand_that_broadcasts_along_what_is_reduced(dtype: torch.dtype, count: int) -> None:
+    """Lanes run across rows whose elements are one: of an odd number of rows each eighth was read elsewhere."""
+    kernel = kgen.loads("across(x: T[..., N], y: i8[N]) -> (k: T[N], t: f64[..., N])\nk = max[...](x)\nt = f64(y) + min(x, k)")
+    one = torch.randn(count, device="cuda").to(dtype)
+    k, t = kernel(one.expand(15, count), torch.ones(count, device="cuda", dtype=torch.int8), target="triton")
+    assert torch.equal(k, one) and torch.equal(t, (1 + one.double()).expand(15, count))
+
+
 def by_turns() -> list:
     """Kernels by dtypes and parts of LENGTHS; each kernel's part in one of the dtypes, the rest slow."""
     found = []

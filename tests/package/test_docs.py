@@ -18,9 +18,10 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,17 +115,38 @@ def test_a_command_prints_what_is_shown(command: str, output: str, folder: Path)
         assert len((folder / path).read_text().splitlines()) == int(count), path
 
 
-@pytest.mark.parametrize("block", SCRIPTS, ids=[b.title or f"block {k}" for k, b in enumerate(SCRIPTS)])
+def agrees(block: Block, said: str) -> None:
+    """What a script printed has all that the pages say it prints."""
+    for line in re.findall(r"print\(.*?\)  # (.*)", block.body):
+        assert line in said
+    for other in EVERY:
+        if other.title == f"output of {block.title}":
+            assert other.body in said
+
+
+NAMES = [b.title or f"block {k}" for k, b in enumerate(SCRIPTS)]
+
+
+@pytest.mark.parametrize("block", [pytest.param(b, id=n, marks=pytest.mark.slow if k else ()) for k, (b, n) in enumerate(zip(SCRIPTS, NAMES))])
 def test_python_runs_and_prints_what_is_shown(block: Block, folder: Path) -> None:
+    """In a process of its own: by default the first, a reader's."""
     name = block.title or "block.py"  # a file, from which a decorated function is read
     (folder / name).write_text(block.body)
     done = subprocess.run([sys.executable, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for said in re.findall(r"print\(.*?\)  # (.*)", block.body):
-        assert said in done.stdout
-    for other in EVERY:
-        if other.title == f"output of {name}":
-            assert other.body in done.stdout
+    agrees(block, done.stdout)
+
+
+@pytest.mark.parametrize("block", SCRIPTS[1:], ids=NAMES[1:])
+def test_python_runs_here(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch, built_quickly: None) -> None:
+    """Where torch is imported, and without inductor, whose builds of a model like these tests/torch/test_torch_compile.py has."""
+    import torch
+
+    (folder / block.title).write_text(block.body)
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        runpy.run_path(block.title, run_name="__main__")
+    agrees(block, said.getvalue())
 
 
 @pytest.mark.parametrize("block", EXCERPTS, ids=[b.title for b in EXCERPTS])

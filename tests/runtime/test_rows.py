@@ -46,13 +46,16 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.equal(a, b))
 
 
+def normal(spec: str, *shape: int) -> torch.Tensor:
+    """In the dtype that tests/specs builds too."""
+    return torch.randn(shape).to(getattr(torch, DTYPES[built(spec)].torch))
+
+
 @pytest.mark.parametrize("spec", KERNELS)
 def test_a_row_alone_has_the_bits_that_it_has_among_others(spec: str) -> None:
-    """In the dtype that tests/specs builds too."""
     kernel = kgen.load(spec)
-    dtype = getattr(torch, DTYPES[built(spec)].torch)
     for n in LENGTHS:
-        x = torch.randn(19 if n < 60_000 else 3, n).to(dtype)
+        x = normal(spec, 19 if n < 60_000 else 3, n)
         every = call(kernel, x)
         for row in (0, x.shape[0] // 2, x.shape[0] - 1):
             assert same_bits(call(kernel, x[row : row + 1]), every[row : row + 1]), (n, row)
@@ -63,27 +66,26 @@ def test_a_row_alone_has_the_bits_that_it_has_among_others(spec: str) -> None:
 def test_a_column_alone_has_the_bits_that_it_has_among_others(spec: str) -> None:
     kernel = kgen.load(spec)
     for n in (3, 40, 100, 1000):
-        x = torch.randn(n, 37)
+        x = normal(spec, n, 37)
         every = kernel(x.mT)
         for k in (0, 20, 36):
             assert same_bits(kernel(x[:, k : k + 1].mT), every[k : k + 1]), (n, k)
 
 
 def test_the_bits_are_the_same_in_every_run() -> None:
-    x = torch.randn(7, 70_001)
     for spec in KERNELS:
-        kernel = kgen.load(spec)
+        kernel, x = kgen.load(spec), normal(spec, 7, 70_001)
         first = call(kernel, x)
         assert all(same_bits(call(kernel, x), first) for _ in range(20)), spec
     columns = kgen.load("sum_of_squares_cols")
-    wide = torch.randn(5000, 65)
+    wide = normal("sum_of_squares_cols", 5000, 65)
     first = columns(wide)
     assert all(same_bits(columns(wide), first) for _ in range(20))
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
-    given = [(spec, torch.randn(shape)) for shape in ((3, 200_001), (300, 1000), (1, 1_000_000)) for spec in ("softmax", "frobenius")]
-    given.append(("sum_of_squares_cols", torch.randn(3000, 70)))
+    given = [(spec, normal(spec, *shape)) for shape in ((3, 200_001), (300, 1000), (1, 1_000_000)) for spec in ("softmax", "frobenius")]
+    given.append(("sum_of_squares_cols", normal("sum_of_squares_cols", 3000, 70)))
     kernels = {spec: kgen.load(spec) for spec, _ in given}
     library = ctypes.CDLL(None)  # where torch's OpenMP is, which kernels run on too
     found, usual = {}, torch.get_num_threads()
@@ -99,7 +101,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
 
 
 def test_results_may_lie_where_an_operand_does_only_where_one_pass_reads_it() -> None:
-    x = torch.randn(5, 100)
+    x = normal("softmax", 5, 100)
     want = kgen.load("softmax")(x.clone())
     assert kgen.load("softmax")(x, out=x) is x and torch.equal(x, want)
     two = kgen.loads(PROGRAMS["two directions"])

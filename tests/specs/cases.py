@@ -38,7 +38,7 @@ ALIKE = (
 
 
 def built_as_its_like(spec: str, request: pytest.FixtureRequest) -> None:
-    """Build a spec at -O1 for the test that asks, where one like it is built at -O3."""
+    """Build a spec at -O0 for the test that asks, where one like it is built at -O3."""
     if spec in ALIKE and request.node.get_closest_marker("slow") is None:
         request.getfixturevalue("built_quickly")
 

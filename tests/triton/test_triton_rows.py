@@ -154,6 +154,20 @@ def test_a_tile_that_no_load_lays_out_is_small(length, tmp_path):
         assert parts is None or 16 * parts * segment >= length
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("count", [15, 16, 47, 63, 64, 72, 28001])
+def test_a_layout_has_vectors_only_where_masks_hold_them_whole(dtype: torch.dtype, count: int, tmp_path: Path):
+    """A vector that a mask may cut is loaded element by element, and its layout is for nothing; worse, of rows in two layouts LLVM (of
+    Triton 3.6) added one's lane to the other's: rows 0, 8, 16, ... of 63 were read elsewhere."""
+    text = "across(x: T[..., N], y: i8[N]) -> (k: T[N], t: f64[..., N])\nk = max[...](x)\nt = f64(y) % min(x, k)"
+    module = emit(text, tmp_path, "across")
+    y = torch.ones(count, dtype=torch.int8)
+    for x in (torch.randn(count).to(dtype).expand(15, count), torch.randn(15, count + 8).to(dtype)[:, :count], torch.randn(16, count).to(dtype)):
+        for _, _, _, options in record(module, "across", [x, y]):
+            assert all(count % n == 0 for n in options["VECTORS"]), options
+            assert max(options["EVEN"]) == max(options["VECTORS"])
+
+
 def test_a_small_16_bit_number_is_rounded_once():
     """Triton's own literal is 0 for the first and 1 for the second, which lies above the middle of two bf16s."""
     kernel = check_kernel("f(x: T[N]) -> (y: bf16[N], z: bf16[N])\ny = bf16(1e-38)\nz = bf16(1.00390625001)")

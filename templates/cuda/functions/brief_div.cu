@@ -1,9 +1,5 @@
-// x / y; for 16 bits by way of 1 / y, with both scaled where that would be no normal number.
+// x / y; for results T of 16 bits the fast form.
 template <typename T, typename F> __device__ inline F brief_div(F x, F y) {
-    if constexpr (is_brief<T>) {
-        const float scale = fabs(y) > 0x1p+100f ? 0x1p-50f : fabs(y) < 0x1p-100f ? 0x1p+50f : 1.0f;
-        return x * scale * inverse(y * scale);
-    } else {
-        return x / y;
-    }
+    if constexpr (is_brief<T>) return fast_div(x, y);
+    else return x / y;
 }

@@ -1,15 +1,5 @@
-// erfc(x); for 16 bits exp(-x^2) times a polynomial in t = 1 / (1 + 0.44 |x|) (minimax, 2^-17.5 off), reflected below 0.
+// erfc(x); for results T of 16 bits the fast form.
 template <typename T, typename F> __device__ inline F brief_erfc(F x) {
-    if constexpr (is_brief<T>) {
-        const float t = inverse(__fmaf_rn(fabs(x), 0.44f, 1.0f)), root = power_of_two(x * x * -0.72134752f);
-        float p = __fmaf_rn(t, -0.14610618f, 0.35065392f);
-        p = __fmaf_rn(p, t, 0.040729534f);
-        p = __fmaf_rn(p, t, 0.26358718f);
-        p = __fmaf_rn(p, t, 0.24256932f);
-        p = __fmaf_rn(p, t, 0.24856104f);
-        const float y = p * t * root * root;
-        return x < 0 ? 2.0f - y : y;
-    } else {
-        return error_complement(x);
-    }
+    if constexpr (is_brief<T>) return fast_erfc(x);
+    else return error_complement(x);
 }

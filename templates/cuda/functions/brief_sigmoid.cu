@@ -1,9 +1,5 @@
-// 1 / (1 + exp(-x)); for 16 bits from exp(-|x|), so that small ones keep their digits.
+// 1 / (1 + exp(-x)); for results T of 16 bits the fast form.
 template <typename T, typename F> __device__ inline F brief_sigmoid(F x) {
-    if constexpr (is_brief<T>) {
-        const float e = brief_exp<T>(-fabs(x)), r = inverse(1.0f + e);
-        return x < 0 ? e * r : r;
-    } else {
-        return sigmoid(x);
-    }
+    if constexpr (is_brief<T>) return fast_sigmoid(x);
+    else return sigmoid(x);
 }

@@ -1,9 +1,7 @@
 @triton.jit
 def brief_div(x, y, T: tl.constexpr):
-    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    """x / y; for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        size = tl.abs(y)
-        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
-        return x * scale * inverse(y * scale)
+        return fast_div(x, y)
     else:
         return divide(x, y)

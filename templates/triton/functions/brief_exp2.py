@@ -1,8 +1,7 @@
 @triton.jit
 def brief_exp2(x, T: tl.constexpr):
-    """2^x; for results T of 16 bits the square of 2^(x / 2), which has denormals."""
+    """2^x; for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        root = power_of_two(x * 0.5)
-        return root * root
+        return fast_exp2(x)
     else:
         return libdevice.exp2(x)

@@ -1,9 +1,7 @@
 @triton.jit
 def brief_sigmoid(x, T: tl.constexpr):
-    """1 / (1 + exp(-x)); for results T of 16 bits from exp(-|x|), so that small ones keep their digits."""
+    """1 / (1 + exp(-x)); for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        e = brief_exp(tl.abs(x) * -1.0, T)
-        r = inverse(1.0 + e)
-        return tl.where(x < 0.0, e * r, r)
+        return fast_sigmoid(x)
     else:
         return sigmoid(x)

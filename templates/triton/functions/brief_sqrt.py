@@ -1,7 +1,7 @@
 @triton.jit
 def brief_sqrt(x, T: tl.constexpr):
-    """The square root, for results T of 16 bits by the hardware."""
+    """The square root; for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        return tl.sqrt(x)
+        return fast_sqrt(x)
     else:
         return square_root(x)

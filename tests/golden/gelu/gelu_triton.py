@@ -55,6 +55,17 @@ def polynomial(x, factors: tl.constexpr):
 
 
 @triton.jit
+def fast_erfc(x):
+    """erfc(x) as exp(-x^2) times a polynomial in t = 1 / (1 + 0.44 |x|) (minimax, 2^-17.5 off), reflected
+    below 0."""
+    t = inverse(1.0 + tl.abs(x) * 0.44)
+    root = power_of_two(x * x * -0.72134752)
+    p = polynomial(t, (-0.14610618, 0.35065392, 0.040729534, 0.26358718, 0.24256932, 0.24856104))
+    y = p * t * root * root
+    return tl.where(x < 0.0, 2.0 - y, y)
+
+
+@triton.jit
 def least(a, b):
     """The lesser of two, NaN if either is."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
@@ -87,14 +98,9 @@ def error_complement(x):
 
 @triton.jit
 def brief_erfc(x, T: tl.constexpr):
-    """erfc(x); for results T of 16 bits exp(-x^2) times a polynomial in t = 1 / (1 + 0.44 |x|) (minimax, 2^-17.5 off), reflected
-    below 0."""
+    """erfc(x); for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        t = inverse(1.0 + tl.abs(x) * 0.44)
-        root = power_of_two(x * x * -0.72134752)
-        p = polynomial(t, (-0.14610618, 0.35065392, 0.040729534, 0.26358718, 0.24256932, 0.24856104))
-        y = p * t * root * root
-        return tl.where(x < 0.0, 2.0 - y, y)
+        return fast_erfc(x)
     else:
         return error_complement(x)
 

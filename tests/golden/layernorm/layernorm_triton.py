@@ -259,7 +259,6 @@ def layernorm_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
-    if READING > 1:
         # mu = mean[N](x)
         mu = divide(sum_N, N)
     if READING == 2:
@@ -271,7 +270,6 @@ def layernorm_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N__all += tl.load(sum_N__parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N_ = tl.reduce(sum_N__all, 1, plus, keep_dims=True)
-    if READING > 2:
         rsqrt_row = libdevice.rsqrt(divide(sum_N_, N) + eps)
     if READING == 3:
         layernorm_reading_3(
@@ -468,9 +466,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

@@ -180,12 +180,18 @@ def round_to(x, D: tl.constexpr):
 
 
 @triton.jit
+def fast_div(x, y):
+    """x / y by way of 1 / y, with both scaled where that would be no normal number."""
+    size = tl.abs(y)
+    scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+    return x * scale * inverse(y * scale)
+
+
+@triton.jit
 def brief_div(x, y, T: tl.constexpr):
-    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    """x / y; for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        size = tl.abs(y)
-        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
-        return x * scale * inverse(y * scale)
+        return fast_div(x, y)
     else:
         return divide(x, y)
 
@@ -228,13 +234,13 @@ def loss_l_row(
     of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
     x = widened(tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside), F)
+    tl.store(of_row, of, present)
     max_V = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
     where_row = tl.where(is_finite(max_V), max_V, 0.0)
     sum_V = tl.reduce(tl.where(inside, libdevice.exp(x - where_row), 0.0), 1, plus, keep_dims=True)
     # l = logsumexp[V](x) - picked if t != ignore else 0
     l = tl.where(ne_row, libdevice.log(sum_V) + where_row - picked, 0.0)
     tl.store(l_row, l, present)
-    tl.store(of_row, of, present)
     tl.store(l_kept_row, l, present)
 
 
@@ -319,10 +325,10 @@ def loss_l_loop(
             x_row, where_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
         )
         sum_V += sum_V_part
+    tl.store(of_row, of, present)
     # l = logsumexp[V](x) - picked if t != ignore else 0
     l = tl.where(ne_row, libdevice.log(sum_V) + where_row - picked, 0.0)
     tl.store(l_row, l, present)
-    tl.store(of_row, of, present)
     tl.store(l_kept_row, l, present)
 
 
@@ -374,7 +380,6 @@ def loss_l_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             max_V_all = greatest(max_V_all, tl.load(max_V_parts + row * segments + lane, present & (lane < segments), float("-inf")))
         max_V = tl.reduce(max_V_all, 1, greatest, keep_dims=True)
-    if READING > 1:
         where_row = tl.where(is_finite(max_V), max_V, 0.0)
     if READING == 2:
         sum_V = loss_l_reading_2(x_row, where_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
@@ -384,13 +389,11 @@ def loss_l_split(
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_V_all += tl.load(sum_V_parts + row * segments + lane, present & (lane < segments), 0.0)
+        tl.store(of_row, of, present)
         sum_V = tl.reduce(sum_V_all, 1, plus, keep_dims=True)
-    if READING > 2:
         # l = logsumexp[V](x) - picked if t != ignore else 0
         l = tl.where(ne_row, libdevice.log(sum_V) + where_row - picked, 0.0)
-    if READING == 3:
         tl.store(l_row, l, present)
-        tl.store(of_row, of, present)
         tl.store(l_kept_row, l, present)
 
 
@@ -541,7 +544,6 @@ def loss_scaled_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_V_all += tl.load(sum_V_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_V = tl.reduce(sum_V_all, 1, plus, keep_dims=True)
-    if READING > 1:
         add_row = 1.0 + sum_V
     if READING == 2:
         loss_scaled_reading_2(
@@ -653,7 +655,6 @@ def loss_sum_D_kept_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_D_all += tl.load(sum_D_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_D = tl.reduce(sum_D_all, 1, plus, keep_dims=True)
-    if READING == 2:
         tl.store(sum_D_kept_row, sum_D, present)
 
 
@@ -762,10 +763,8 @@ def loss_m_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_all_all += tl.load(sum_all_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_all = tl.reduce(sum_all_all, 1, plus, keep_dims=True)
-    if READING > 1:
         # m = mean[...](l)
         m = divide(sum_all, leading)
-    if READING == 2:
         tl.store(m_ptr + row, m, present)
 
 
@@ -1040,9 +1039,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

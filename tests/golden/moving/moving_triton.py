@@ -146,13 +146,13 @@ def moving_run_row(
     add_row = 1.0 + sum_N
     # high = max[N](x / (1 + sum[N](x - low)))
     high = tl.reduce(tl.where(inside, divide(x, add_row), float("-inf")), 1, greatest, keep_dims=True)
+    tl.store(high_row, high, present)
     # run' = run + high
     run_next = run + high
+    tl.store(run_row, run_next, present)
     # last' = high * 2
     last_next = high * 2.0
-    tl.store(run_row, run_next, present)
     tl.store(last_row, last_next, present)
-    tl.store(high_row, high, present)
 
 
 @triton.jit
@@ -245,13 +245,13 @@ def moving_run_loop(
             x_row, add_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX
         )
         high = greatest(high, high_part)
+    tl.store(high_row, high, present)
     # run' = run + high
     run_next = run + high
+    tl.store(run_row, run_next, present)
     # last' = high * 2
     last_next = high * 2.0
-    tl.store(run_row, run_next, present)
     tl.store(last_row, last_next, present)
-    tl.store(high_row, high, present)
 
 
 @triton.jit(do_not_specialize=range(7, 19))
@@ -297,7 +297,6 @@ def moving_run_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
-    if READING > 2:
         add_row = 1.0 + sum_N
     if READING == 3:
         high = moving_run_reading_3(x_row, add_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX)
@@ -308,15 +307,13 @@ def moving_run_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             high_all = greatest(high_all, tl.load(high_parts + row * segments + lane, present & (lane < segments), float("-inf")))
         high = tl.reduce(high_all, 1, greatest, keep_dims=True)
-    if READING > 3:
+        tl.store(high_row, high, present)
         # run' = run + high
         run_next = run + high
+        tl.store(run_row, run_next, present)
         # last' = high * 2
         last_next = high * 2.0
-    if READING == 4:
-        tl.store(run_row, run_next, present)
         tl.store(last_row, last_next, present)
-        tl.store(high_row, high, present)
 
 
 @triton.jit(do_not_specialize=range(2, 9))
@@ -421,7 +418,6 @@ def moving_moving_kernel_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             moving_kernel_all += tl.load(moving_kernel_parts + row * segments + lane, present & (lane < segments), 0.0)
         moving_kernel = tl.reduce(moving_kernel_all, 1, plus, keep_dims=True)
-    if READING == 2:
         tl.store(moving_kernel_row, moving_kernel, present)
 
 
@@ -712,9 +708,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

@@ -201,33 +201,33 @@ def places_i_row(
     # product = prod[N](f32(x))
     i_best = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
     i = tl.reduce(tl.where(inside & alike(x, i_best), index_N, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    tl.store(i_row, i, present)
     j_best = tl.reduce(tl.where(inside, k, tl.full([], 32767, tl.int16)), 1, least, keep_dims=True)
     j = tl.reduce(tl.where(inside & alike(k, j_best), index_N, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    tl.store(j_row, j, present)
     at_best = tl.reduce(tl.where(inside, t0 * t0, tl.full([], -9223372036854775808, tl.int64)), 1, greatest, keep_dims=True)
     at = tl.reduce(tl.where(inside & alike(t0 * t0, at_best), index_N, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    tl.store(at_row, at, present)
     least_ = tl.reduce(tl.where(inside, k, tl.full([], 32767, tl.int16)), 1, least, keep_dims=True)
+    tl.store(least_row, least_, present)
     most = tl.reduce(tl.where(inside, h, tl.full([], 0, tl.uint8)), 1, greatest, keep_dims=True)
+    tl.store(most_row, most, present)
     deep = tl.reduce(tl.where(inside, h.to(tl.int64) - t0, tl.full([], -9223372036854775808, tl.int64)), 1, greatest, keep_dims=True)
+    tl.store(deep_row, deep, present)
     every = tl.reduce(tl.where(inside, flag, tl.full([], True, tl.int1)), 1, both, keep_dims=True)
+    tl.store(every_row, every, present)
     some = tl.reduce(tl.where(inside, (x > 0.0) & flag, tl.full([], False, tl.int1)), 1, either, keep_dims=True)
+    tl.store(some_row, some, present)
     total = tl.reduce(tl.where(inside, t0, 0), 1, plus, keep_dims=True)
+    tl.store(total_row, total, present)
     times_ = tl.reduce(tl.where(inside, h.to(tl.int32).to(tl.int64), 1), 1, times, keep_dims=True)
+    tl.store(times_row, times_, present)
     product = tl.reduce(tl.where(inside, x.to(tl.float32), 1.0), 1, times, keep_dims=True)
+    tl.store(product_row, product, present)
     max_N = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
     t1 = x - max_N
     # spread = sum[N]((x - max[N](x))^2)
     spread = tl.reduce(tl.where(inside, t1 * t1, 0.0), 1, plus, keep_dims=True)
-    tl.store(i_row, i, present)
-    tl.store(j_row, j, present)
-    tl.store(at_row, at, present)
-    tl.store(least_row, least_, present)
-    tl.store(most_row, most, present)
-    tl.store(deep_row, deep, present)
-    tl.store(every_row, every, present)
-    tl.store(some_row, some, present)
-    tl.store(total_row, total, present)
-    tl.store(times_row, times_, present)
-    tl.store(product_row, product, present)
     tl.store(spread_row, spread, present)
 
 
@@ -549,8 +549,6 @@ def places_i_split(
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
             spread_all += tl.load(spread_parts + row * segments + lane, present & (lane < segments), 0.0)
-        spread = tl.reduce(spread_all, 1, plus, keep_dims=True)
-    if READING == 3:
         tl.store(i_row, i, present)
         tl.store(j_row, j, present)
         tl.store(at_row, at, present)
@@ -562,6 +560,7 @@ def places_i_split(
         tl.store(total_row, total, present)
         tl.store(times_row, times_, present)
         tl.store(product_row, product, present)
+        spread = tl.reduce(spread_all, 1, plus, keep_dims=True)
         tl.store(spread_row, spread, present)
 
 
@@ -694,7 +693,6 @@ def places_first_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             first_best_all, first_all = first_least(first_best_all, first_all, tl.load(first_best_parts + row * segments + lane, present & (lane < segments), float("inf")), tl.load(first_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
         first_best, first_ = tl.reduce((first_best_all, first_all), 1, first_least, keep_dims=True)
-    if READING == 2:
         tl.store(first_ptr + row, first_, present)
 
 
@@ -889,9 +887,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

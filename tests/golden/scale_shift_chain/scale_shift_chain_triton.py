@@ -61,13 +61,10 @@ def power_of_two(x):
 
 
 @triton.jit
-def brief_exp(x, T: tl.constexpr):
-    """exp(x); for results T of 16 bits the square of 2^(x log2(e) / 2), which has denormals."""
-    if T.primitive_bitwidth == 16:
-        root = power_of_two(x * 0.72134752)
-        return root * root
-    else:
-        return libdevice.exp(x)
+def fast_exp(x):
+    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
+    root = power_of_two(x * 0.72134752)
+    return root * root
 
 
 @triton.jit
@@ -77,6 +74,14 @@ def inverse(x):
         return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
         return 1.0 / x
+
+
+@triton.jit
+def fast_sigmoid(x):
+    """1 / (1 + exp(-x)) from exp(-|x|), so that small ones keep their digits."""
+    e = fast_exp(tl.abs(x) * -1.0)
+    r = inverse(1.0 + e)
+    return tl.where(x < 0.0, e * r, r)
 
 
 @triton.jit
@@ -94,13 +99,29 @@ def sigmoid(x):
 
 @triton.jit
 def brief_sigmoid(x, T: tl.constexpr):
-    """1 / (1 + exp(-x)); for results T of 16 bits from exp(-|x|), so that small ones keep their digits."""
+    """1 / (1 + exp(-x)); for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        e = brief_exp(tl.abs(x) * -1.0, T)
-        r = inverse(1.0 + e)
-        return tl.where(x < 0.0, e * r, r)
+        return fast_sigmoid(x)
     else:
         return sigmoid(x)
+
+
+@triton.jit
+def fast_tanh(x):
+    """tanh(x) as 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
+    a = tl.abs(x)
+    far = 1.0 - 2.0 * inverse(1.0 + power_of_two(a * 2.8853901))
+    near = x * (1.0 - x * x * 0.33333333)
+    return tl.where(a < 0.05, near, tl.where(x < 0.0, far * -1.0, far))
+
+
+@triton.jit
+def rougher_tanh(x):
+    """tanh(x) by the hardware, 2^-10.9 of the value off."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return fast_tanh(x)
 
 
 @triton.jit
@@ -129,21 +150,18 @@ def hyperbolic_tangent(x):
 
 @triton.jit
 def brief_tanh(x, T: tl.constexpr):
-    """tanh(x); for results T of 16 bits 1 - 2 / (1 + exp(2 |x|)), near 0 the beginning of its series."""
+    """tanh(x); for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        a = tl.abs(x)
-        far = 1.0 - 2.0 * inverse(1.0 + power_of_two(a * 2.8853901))
-        near = x * (1.0 - x * x * 0.33333333)
-        return tl.where(a < 0.05, near, tl.where(x < 0.0, far * -1.0, far))
+        return fast_tanh(x)
     else:
         return hyperbolic_tangent(x)
 
 
 @triton.jit
 def rough_tanh(x, T: tl.constexpr):
-    """tanh(x); for a bf16 by the hardware, 2^-10.9 of the value off."""
-    if T == tl.bfloat16 and ASSEMBLY:
-        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    """tanh(x); for results T in bf16 the fast form."""
+    if T == tl.bfloat16:
+        return rougher_tanh(x)
     else:
         return brief_tanh(x, T)
 

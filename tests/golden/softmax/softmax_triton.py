@@ -60,11 +60,17 @@ def power_of_two(x):
 
 
 @triton.jit
+def fast_exp(x):
+    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
+    root = power_of_two(x * 0.72134752)
+    return root * root
+
+
+@triton.jit
 def brief_exp(x, T: tl.constexpr):
-    """exp(x); for results T of 16 bits the square of 2^(x log2(e) / 2), which has denormals."""
+    """exp(x); for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        root = power_of_two(x * 0.72134752)
-        return root * root
+        return fast_exp(x)
     else:
         return libdevice.exp(x)
 
@@ -79,6 +85,14 @@ def inverse(x):
 
 
 @triton.jit
+def fast_div(x, y):
+    """x / y by way of 1 / y, with both scaled where that would be no normal number."""
+    size = tl.abs(y)
+    scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+    return x * scale * inverse(y * scale)
+
+
+@triton.jit
 def divide(x, y):
     """x / y, correctly rounded."""
     if x.dtype == tl.float64:
@@ -89,11 +103,9 @@ def divide(x, y):
 
 @triton.jit
 def brief_div(x, y, T: tl.constexpr):
-    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    """x / y; for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        size = tl.abs(y)
-        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
-        return x * scale * inverse(y * scale)
+        return fast_div(x, y)
     else:
         return divide(x, y)
 
@@ -464,9 +476,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

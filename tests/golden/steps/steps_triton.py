@@ -94,12 +94,18 @@ def inverse(x):
 
 
 @triton.jit
+def fast_div(x, y):
+    """x / y by way of 1 / y, with both scaled where that would be no normal number."""
+    size = tl.abs(y)
+    scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+    return x * scale * inverse(y * scale)
+
+
+@triton.jit
 def brief_div(x, y, T: tl.constexpr):
-    """x / y; for results T of 16 bits by way of 1 / y, with both scaled where that would be no normal number."""
+    """x / y; for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        size = tl.abs(y)
-        scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
-        return x * scale * inverse(y * scale)
+        return fast_div(x, y)
     else:
         return divide(x, y)
 
@@ -194,14 +200,14 @@ def steps__row(
     seen_next = cast_row_3 + widened(norm, H)
     cast_row_4 = widened(cast_row_2 * norm, H)
     p = widened(tl.load(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), inside), F)
+    tl.store(s_row, s_next, present)
+    tl.store(n_row, n, present)
+    tl.store(seen_row, seen_next, present)
     index_N = walk(column, (), index_N_steps, 1, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
     # p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
     t0 = widened(p * sub_row, H) - widened(divide(cast_row_ * g, norm) * (index_N + 1).to(G), H)
     p_next = t0 - cast_row_4
     tl.store(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), round_to(p_next, T), inside)
-    tl.store(s_row, s_next, present)
-    tl.store(n_row, n, present)
-    tl.store(seen_row, seen_next, present)
 
 
 @triton.jit
@@ -374,7 +380,6 @@ def steps__split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
-    if READING > 1:
         # norm = sqrt(sum[N](g^2))
         norm = square_root(sum_N)
         # s' = max(s * 0.9, norm)
@@ -389,7 +394,7 @@ def steps__split(
             g_row, p_row, sub_row, cast_row_, norm, cast_row_4, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
             VECTORS, BLOCK, SEGMENT, INDEX, T, F, G, H
         )
-    if READING == 3:
+    if READING > 2:
         tl.store(s_row, s_next, present)
         tl.store(n_row, n, present)
         tl.store(seen_row, seen_next, present)
@@ -589,9 +594,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

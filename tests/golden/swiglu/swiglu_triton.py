@@ -38,13 +38,10 @@ def power_of_two(x):
 
 
 @triton.jit
-def brief_exp(x, T: tl.constexpr):
-    """exp(x); for results T of 16 bits the square of 2^(x log2(e) / 2), which has denormals."""
-    if T.primitive_bitwidth == 16:
-        root = power_of_two(x * 0.72134752)
-        return root * root
-    else:
-        return libdevice.exp(x)
+def fast_exp(x):
+    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
+    root = power_of_two(x * 0.72134752)
+    return root * root
 
 
 @triton.jit
@@ -54,6 +51,14 @@ def inverse(x):
         return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
         return 1.0 / x
+
+
+@triton.jit
+def fast_sigmoid(x):
+    """1 / (1 + exp(-x)) from exp(-|x|), so that small ones keep their digits."""
+    e = fast_exp(tl.abs(x) * -1.0)
+    r = inverse(1.0 + e)
+    return tl.where(x < 0.0, e * r, r)
 
 
 @triton.jit
@@ -71,11 +76,9 @@ def sigmoid(x):
 
 @triton.jit
 def brief_sigmoid(x, T: tl.constexpr):
-    """1 / (1 + exp(-x)); for results T of 16 bits from exp(-|x|), so that small ones keep their digits."""
+    """1 / (1 + exp(-x)); for results T of 16 bits the fast form."""
     if T.primitive_bitwidth == 16:
-        e = brief_exp(tl.abs(x) * -1.0, T)
-        r = inverse(1.0 + e)
-        return tl.where(x < 0.0, e * r, r)
+        return fast_sigmoid(x)
     else:
         return sigmoid(x)
 

@@ -125,19 +125,19 @@ def whiten_y_row(
     sum_B_S = tl.reduce(tl.where(inside, x, 0.0), 1, plus, keep_dims=True)
     # mu = mean[B, S](x)
     mu = divide(sum_B_S, s0)
+    tl.store(mu_kept_row, mu, present)
     # run' = run * (1 - rate) + mu * rate
     run_next = mul_row + mu * rate
+    tl.store(run_row, run_next, present)
     # c = x - mu
     c = x - mu
     sum_B_S_ = tl.reduce(tl.where(inside, c * c, 0.0), 1, plus, keep_dims=True)
     # inv = rsqrt(mean[B, S](c^2) + eps)
     inv = libdevice.rsqrt(divide(sum_B_S_, s0) + eps)
+    tl.store(inv_kept_row, inv, present)
     # y = c * inv * scale
     y = c * inv * scale
     tl.store(y_row + walk(column, sizes, y_steps, RANK, KINDS[5] == "along", VECTORS[5]), y, inside)
-    tl.store(run_row, run_next, present)
-    tl.store(mu_kept_row, mu, present)
-    tl.store(inv_kept_row, inv, present)
 
 
 @triton.jit
@@ -306,7 +306,6 @@ def whiten_y_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_B_S_all += tl.load(sum_B_S_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_B_S = tl.reduce(sum_B_S_all, 1, plus, keep_dims=True)
-    if READING > 1:
         # mu = mean[B, S](x)
         mu = divide(sum_B_S, s0)
         # run' = run * (1 - rate) + mu * rate
@@ -322,7 +321,6 @@ def whiten_y_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_B_S__all += tl.load(sum_B_S__parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_B_S_ = tl.reduce(sum_B_S__all, 1, plus, keep_dims=True)
-    if READING > 2:
         # inv = rsqrt(mean[B, S](c^2) + eps)
         inv = libdevice.rsqrt(divide(sum_B_S_, s0) + eps)
     if READING == 3:
@@ -330,7 +328,7 @@ def whiten_y_split(
             x_row, y_row, scale, mu, inv, segment, present, length, sizes, x_steps, y_steps, KINDS, VECTORS, RANK, BLOCK, SEGMENT,
             INDEX
         )
-    if READING == 4:
+    if READING > 3:
         tl.store(run_row, run_next, present)
         tl.store(mu_kept_row, mu, present)
         tl.store(inv_kept_row, inv, present)
@@ -455,7 +453,6 @@ def whiten_sum_S_kept_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             sum_S_all += tl.load(sum_S_parts + row * segments + lane, present & (lane < segments), 0.0)
         sum_S = tl.reduce(sum_S_all, 1, plus, keep_dims=True)
-    if READING == 2:
         tl.store(sum_S_kept_row, sum_S, present)
 
 
@@ -554,7 +551,6 @@ def whiten_far_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             far_all = greatest(far_all, tl.load(far_parts + row * segments + lane, present & (lane < segments), float("-inf")))
         far = tl.reduce(far_all, 1, greatest, keep_dims=True)
-    if READING == 2:
         tl.store(far_ptr + row, far, present)
         tl.store(far_kept_ptr + row, far, present)
 
@@ -664,7 +660,6 @@ def whiten_kinds_split(
             lane = start + tl.arange(0, PARTS)[None, :]
             kinds_all += tl.load(kinds_parts + row * segments + lane, present & (lane < segments), 0)
         kinds = tl.reduce(kinds_all, 1, plus, keep_dims=True)
-    if READING == 2:
         tl.store(kinds_row, kinds, present)
 
 
@@ -852,9 +847,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             given = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
             fast, slow = (outer[len(place) :], inner) if across else (inner, outer[len(place) :])
             wide = [1 if x is None or kinds[k] != ("across" if across else "along") else vectors(fast, slow, k, x) for k, x in enumerate(given)]
-            if not across:
-                wide = [n if length % n == 0 else 1 for n in wide]
-            even = max(n if count % n == 0 or not across else 1 for n in wide)
+            wide = [n if (count if across else length) % n == 0 else 1 for n in wide]  # a mask that ends within a vector leaves single loads
+            even = max(wide)
             for k, x in enumerate(given):  # an aligned w must not lend its layout, and so another order, to the kernels that load it
                 if x is not None and wide[k] == 1 and kinds[k] == "along" and not walks[k][0]:
                     options["KINDS"] = (*options["KINDS"][:k], "any", *options["KINDS"][k + 1 :])

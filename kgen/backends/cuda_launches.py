@@ -1,0 +1,83 @@
+"""The table of launches (`kgen.backends.launches`) in C++: the library's kgen_launches.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kgen.backends import launches
+from kgen.backends.launches import Rule
+from kgen.backends.shared import BARRIERS, MAX_STATIC
+
+HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtime reads too (kgen/backends/launches.py says what it means).
+#pragma once
+#include "kgen_numbers.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS };
+"""
+RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many elements,
+// and up to `held` operands take up to `room` bytes: blocks of `threads`, of which `team` take a row (0: all).
+struct Rule {
+    i64 longest;
+    int threads, team, vectors, blocks;
+    Where where;
+    int warps;
+    bool trims;
+    i64 least_registers, most_registers, least_elements, most_elements, held, room, above;
+};
+struct Rules { const Rule* at; int count; };
+struct Limits { int shared, cluster; };
+"""
+TAIL = """
+}  // namespace host
+}  // namespace
+#endif
+"""
+
+
+def _value(x: object) -> str:
+    return str(x).lower() if isinstance(x, bool) else "ANY" if x == launches.ANY else str(x)
+
+
+def _array(name: str, rules: Sequence[Rule]) -> list[str]:
+    rows = [f"    {{{', '.join(map(_value, (*r[:5], r.where.upper(), *r[6:8], *r.registers, *r.elements, *r[10:])))}}}," for r in rules]
+    return [f"constexpr Rule {name}[] = {{", *rows, "};"]
+
+
+def _choice(head: str, cases: Sequence[tuple[str, str]], other: str) -> list[str]:
+    return [f"{head} {{", *(f"    if ({condition}) return {found};" for condition, found in cases), f"    return {other};", "}"]
+
+
+def table() -> str:
+    """The text of kgen_launches.cuh."""
+    names = ("MAX_SHARED", "FEW_ROWS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT", "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS")
+    numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS}
+    lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]
+    lines += [f"constexpr int {name} = {value};" for name, value in numbers.items()]
+    lines.append(RULE)
+    ladders = []
+    for arch, kinds in launches.SHIPPED.items():
+        for kind, steps in kinds.items():
+            name = f"{kind.upper()}_{arch.removeprefix('sm_')}"
+            lines += _array(name, [launches.measured(step) for step in steps])
+            ladders.append((f"arch == {arch.removeprefix('sm_')} && kind == {launches.KINDS.index(kind)}", f"{{{name}, {len(steps)}}}"))
+    choices = []
+    for (apart, held), rules in launches.RULES.items():
+        name = f"{'APART' if apart else 'ALONG'}_{'HELD' if held else 'READ'}"
+        lines += _array(name, rules)
+        choices.append((f"{'' if apart else '!'}apart && {'' if held else '!'}held", f"{{{name}, {len(rules)}}}"))
+    lines += ["// What was measured for an architecture and a kind of pass: 0 holds a row behind one reading that reduces, 1 behind several, 2 none."]
+    lines += _choice("constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
+    lines += _choice("constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
+    devices = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.DEVICES.items()]
+    devices += [(f"arch >= {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.OTHERS.items() if arch]
+    other = launches.OTHERS[0]
+    lines += ["// Bytes of shared memory that a block may have, and blocks of a cluster."]
+    lines += _choice("constexpr Limits limits(int arch)", devices, f"{{{other[0] * 1024}, {other[1]}}}")
+    return "\n".join(lines) + TAIL
+
+
+__all__ = ["table"]

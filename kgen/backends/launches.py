@@ -1,0 +1,190 @@
+"""How rows are shared out on a GPU, as data: what kgen's runtime reads, and (printed in C++, `kgen_launches.cuh`) the host part of a
+written file.
+
+A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "again" behind several,
+"read" holds nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.  *Rules* are for
+all else; the first that applies and fits the device holds.  What follows from a step (the threads of a team, the vectors of each) decides
+the order in which a row is combined, so nothing but the row's length, layout and dtypes may choose it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+#: A length that no row exceeds.
+ANY = 2**62
+#: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
+MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
+#: With fewer rows than this, several blocks share a long row.
+FEW_ROWS = 528
+#: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
+SECTOR = 32
+#: Vectors of a row up to which the threads of a warp have one at most, and a ladder says nothing.
+SHORT = 32
+#: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
+#: make it take longer ones.
+SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
+#: Readings beyond which blocks of a cluster do not share a row.
+MOST_READINGS = 16
+
+
+class Step(NamedTuple):
+    """For rows of up to `longest` vectors: teams of `team` threads (a power of two, or 0: a block for a row), blocks of up to `threads`,
+    each thread with `vectors` at a time, `blocks` of them on a multiprocessor; the row in "registers", "shared" memory, a "cluster"'s,
+    or "loop" (read each time)."""
+
+    longest: int
+    threads: int
+    team: int
+    vectors: int
+    blocks: int
+    where: str
+
+
+class Rule(NamedTuple):
+    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, or "segments".
+
+    `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
+    that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
+    read) takes `registers`, from the first number to the second; where a vector has `elements`; where up to `held` operands are held,
+    and take up to `room` bytes of a block; and where a row has more than `above` vectors.
+    """
+
+    longest: int
+    threads: int
+    team: int
+    vectors: int
+    blocks: int
+    where: str
+    warps: int = 2
+    trims: bool = False
+    registers: tuple[int, int] = (1, ANY)
+    elements: tuple[int, int] = (1, 16)
+    held: int = 64
+    room: int = ANY
+    above: int = -1
+
+
+def measured(step: Step) -> Rule:
+    """The rule of a ladder's step."""
+    return Rule(*step, trims=True)
+
+
+#: From searches on an H200 (bf16 and f32, 2^28 and 2^27 elements, rows of whole vectors).
+SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
+    "sm_90": {
+        "once": (
+            Step(64, 128, 32, 2, 8, "registers"),
+            Step(128, 128, 32, 4, 8, "registers"),
+            Step(256, 64, 0, 4, 16, "registers"),
+            Step(512, 256, 0, 2, 8, "registers"),
+            Step(1024, 512, 0, 2, 4, "registers"),
+            Step(2048, 256, 0, 8, 4, "registers"),
+            Step(4096, 512, 0, 8, 2, "registers"),
+            Step(8192, 1024, 0, 8, 1, "shared"),
+            Step(32768, 256, 256, 8, 4, "cluster"),
+            Step(65536, 512, 512, 8, 3, "cluster"),
+        ),
+        "again": (
+            Step(64, 128, 32, 2, 8, "registers"),
+            Step(128, 128, 32, 4, 8, "registers"),
+            Step(256, 64, 0, 4, 16, "registers"),
+            Step(512, 256, 0, 2, 8, "registers"),
+            Step(1024, 256, 0, 4, 4, "registers"),
+            Step(2048, 256, 0, 8, 4, "registers"),
+            Step(4096, 512, 0, 8, 2, "registers"),
+            Step(8192, 1024, 0, 8, 1, "shared"),
+            Step(32768, 256, 256, 8, 6, "cluster"),
+            Step(65536, 512, 512, 8, 3, "cluster"),
+        ),
+        "read": (
+            Step(128, 128, 16, 8, 6, "loop"),
+            Step(2048, 128, 32, 4, 6, "loop"),
+            Step(8192, 128, 128, 4, 8, "loop"),
+            Step(49152, 256, 256, 4, 4, "loop"),
+        ),
+    },
+}  # fmt: skip
+
+KINDS = ("once", "again", "read")
+FEW = (1, 4)  # registers
+
+
+def kind(held: bool, reductions: int) -> str:
+    """The kind of a pass, by whether rows are held and how many readings reduce them."""
+    return KINDS[2] if not held else KINDS[min(reductions, 2) - 1] if reductions else KINDS[0]
+
+
+def _short(one: str) -> list[Rule]:
+    """Rows with a vector a thread, or a warp's; `one` says where a row in one piece is."""
+    lanes = [Rule(1 << k, 128, 1 << k, 1, 8, one) for k in range(6)]
+    return [*lanes, Rule(64, 128, 32, 2, 8, one, registers=FEW), Rule(128, 128, 32, 4, 8, one, registers=FEW)]
+
+
+def _single(one: str) -> list[Rule]:
+    """Rows that move element by element."""
+    return [Rule(n, 1024, 1024, n // 1024, 1, one, registers=(1, 1), elements=(1, 1)) for n in (8192, 16384)]
+
+
+#: Rows whose elements are neighbours.
+HELD = (
+    *_short("registers"),
+    Rule(1024, 512, 0, 2, 2, "registers", registers=(5, 8)),
+    Rule(2048, 512, 0, 4, 2, "registers", registers=FEW),
+    Rule(4096, 512, 0, 8, 2, "registers", registers=FEW, above=2048),
+    *_single("registers"),
+    Rule(7360, 768, 0, 10, 2, "shared", warps=1, room=HALF_SHARED),
+    Rule(2048, 256, 256, 4, 6, "cluster"),
+    Rule(ANY, 256, 256, 8, 6, "cluster"),
+    Rule(4096, 512, 512, 4, 3, "cluster"),
+    Rule(ANY, 512, 512, 8, 3, "cluster"),
+    Rule(ANY, 256, 256, 4, 3, "segments"),
+    Rule(ANY, 128, 32, 4, 4, "segments"),  # whose threads need no memory to put their parts together
+)
+READ = (
+    *_short("piece"),
+    Rule(1024, 512, 0, 2, 3, "piece", registers=(5, 16), elements=(1, 4)),
+    Rule(1024, 512, 0, 2, 2, "piece", registers=(5, 16), elements=(5, 16)),
+    Rule(2048, 512, 0, 4, 3, "piece", registers=FEW, elements=(1, 4)),
+    Rule(2048, 512, 0, 4, 2, "piece", registers=FEW, elements=(5, 16)),
+    *_single("piece"),
+    Rule(ANY, 256, 256, 4, 4, "segments", elements=(1, 4)),
+    Rule(ANY, 256, 256, 4, 3, "segments", elements=(5, 16)),
+    Rule(ANY, 128, 32, 4, 4, "segments"),
+)
+
+
+def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
+    """Rows whose elements lie apart: neighbouring threads take neighbouring rows, `blocks` of them on a multiprocessor in a loop."""
+    found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
+    for side in (32, 16, 8, 4):
+        found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
+        found.append(Rule(ANY, side * 8, 8, 8, blocks, "segments"))
+    return (*found, Rule(ANY, 128, 1, 8, 4, "segments"))
+
+
+#: By whether elements lie apart and whether a row is held.
+RULES = {(False, True): HELD, (False, False): READ, (True, True): _apart("registers", 3), (True, False): _apart("piece", 6)}
+
+# ------------------------------------------------------------------------------------------------------------------ devices
+
+
+class Limits(NamedTuple):
+    """`shared`: bytes of shared memory that a block may have; `cluster`: blocks of a cluster, 0 where there are none."""
+
+    shared: int
+    cluster: int
+
+
+#: KB of shared memory of a block and blocks of a cluster, by compute capability; of others, by the least that they have.
+DEVICES = {75: (64, 0), 80: (163, 0), 87: (163, 0), 90: (227, 16), 100: (227, 16), 103: (227, 16), 110: (227, 8)}
+OTHERS = {90: (99, 8), 80: (99, 0), 0: (48, 0)}
+
+
+@cache
+def limits(arch: str) -> Limits:
+    """The limits of an architecture ("sm_90")."""
+    capability = int(arch.removeprefix("sm_").rstrip("af"))
+    shared, cluster = DEVICES.get(capability) or next(found for least, found in OTHERS.items() if capability >= least)
+    return Limits(shared * 1024, cluster)

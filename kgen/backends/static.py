@@ -1,0 +1,248 @@
+"""Static sources: a kernel for dims and dtypes that are known, as the one variant that they take.
+
+In: a checked kernel, the sizes of its named dims, a dtype for each variable.  Out: what a target's static templates see.  The
+schedule is the planner's of the same program, in which dtypes and sizes are written out; statements are printed as elsewhere.
+Tensors are contiguous, so that where an element lies follows from its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kgen import pipeline, precision, schedule
+from kgen.backends.base import Backend, Render
+from kgen.backends.names import OPEN
+from kgen.backends.text import Text, joined, source
+from kgen.backends.units import Accumulator, Argument, Code, Statement, Tensor
+from kgen.check import Kernel
+from kgen.errors import KgenError, printed
+from kgen.ir import Program, leaf
+from kgen.ops import CALL, PRODUCT, SUM, tree_depth
+from kgen.rewrite import rewrite
+from kgen.schedule import Map, Plan, Reduce
+from kgen.specialise import bound
+from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims
+
+#: The most elements that a tensor's named dims may have: places within them are 32-bit integers.
+MAX_ELEMENTS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a kernel's calls: the size of each named dim, the dtype of each variable."""
+
+    sizes: Mapping[str, int]
+    dtypes: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {value}" for name, value in (*self.dtypes.items(), *self.sizes.items()))
+
+
+def named_dims(kernel: Kernel) -> tuple[str, ...]:
+    """The named dims of a kernel's tensors, in order of appearance."""
+    tensors = (*(p.dims for p in kernel.params if p.is_tensor), *(r.dims for r in kernel.results))
+    return tuple(dict.fromkeys(d for dims in tensors for d in dims or () if d != ELLIPSIS))
+
+
+def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequence[str]]) -> Known:
+    """What a static source is for.  Raises `KgenError` where a dim is unknown, missing or of no use, or a variable has not one dtype."""
+    dims = named_dims(kernel)
+    has = f"{kernel.name} has {'the dims ' + ', '.join(dims) if dims else 'no named dims'}"
+    for name in sizes:
+        if name not in dims:
+            raise KgenError(f"--static: {kernel.name} has no dim {printed(name, '')}", help=has)
+    if missing := [d for d in dims if d not in sizes]:
+        asked = ",".join(f"{d}={sizes.get(d, '...')}" for d in dims)
+        raise KgenError(f"--static lacks the size of {', '.join(missing)}", help=f"give every dim: --static {asked}")
+    for name, size in sizes.items():
+        if size < 1:
+            raise KgenError(f"--static: {name} = {size} is no size of a dim", help="a static kernel's dims have 1 element or more")
+    for name, of in ((t.name, t.dims or ()) for t in (*kernel.params, *kernel.results)):
+        if _product(sizes[d] for d in of if d != ELLIPSIS) > MAX_ELEMENTS:
+            raise KgenError(f"--static: {name} has more than {MAX_ELEMENTS:,} elements along its named dims", help="compile without --static")
+    chosen = {}
+    for v in kernel.variables:
+        given = tuple(dtypes.get(v, ()))
+        if len(given) != 1:
+            said = f"{len(given)} dtypes" if given else "no dtype"
+            raise KgenError(f"--static takes one dtype for {v}, and has {said}", help=f"choose it: --dtype {v}=bf16 (or {_rest('bf16')})")
+        chosen[v] = given[0]
+    return Known({d: sizes[d] for d in dims}, chosen)
+
+
+def _rest(one: str) -> str:
+    return ", ".join(d.name for d in VARIABLE if d.name != one)
+
+
+def _product(sizes) -> int:
+    made = 1
+    for size in sizes:
+        made *= size
+    return made
+
+
+def sized(program: Program, sizes: Mapping[str, int]) -> Program:
+    """A program in which the sizes of known dims are literals."""
+    return replace(program, lets=tuple(
+        replace(let, expr=leaf("lit", str(sizes[let.expr.attrs[0]]))) if let.expr.name == "size" and let.expr.attrs[0] in sizes else let
+        for let in program.lets
+    ))  # fmt: skip
+
+
+class StaticRender(Render):
+    """One kernel for one target, of known sizes and dtypes."""
+
+    def __init__(self, backend: Backend, kernel: Kernel, known: Known, references: bool = False):
+        """`references` tells whether several results of a map are references that its function is given."""
+        self.known, self.has_references = known, references
+        super().__init__(backend, bound(kernel, known.dtypes) if known.dtypes else kernel)
+        self.global_names.given[ELLIPSIS] = f"{OPEN}{'rows' if known.sizes else 'n'}"  # how many elements the leading dims have
+        self.count = self.global_names.user(ELLIPSIS)
+
+    def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
+        program = rewrite(sized(pipeline.lowered(self.kernel, {}), self.known.sizes))
+        plan = schedule.planned(sized(schedule.expanded(program, self.backend.rides), self.known.sizes))
+        found = precision.forms(plan, self.kernel) if self.backend.has_forms else {}
+        return plan, {
+            name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
+            for name, (form, decides) in found.items() if decides in NARROW
+        }  # fmt: skip
+
+    def references(self, p: Map) -> dict[str, str]:
+        return super().references(p) if self.has_references else {}
+
+    def scalars(self, p: Map | Reduce) -> tuple[Argument, ...]:
+        """As elsewhere; the leading dims' size as a number has another name than as the count that a call gives."""
+        made = super().scalars(p)
+        return tuple(replace(a, name=self.global_names.fresh(f"{self.count}_number")) if a.name == self.count else a for a in made)
+
+    # ------------------------------------------------------------------ where elements lie
+
+    def size(self, dims: Dims) -> int | None:
+        """How many elements dims have together; None where only a call tells."""
+        return None if ELLIPSIS in dims else _product(self.known.sizes[d] for d in dims)
+
+    def product(self, dims: Sequence[str]) -> Text:
+        """That as text, by the dims' names."""
+        words = [self.global_names.user(d) for d in dims] or ["1"]
+        return Text(joined(words, " * ").tokens, PRODUCT if len(words) > 1 else CALL)
+
+    def wide(self, dims: Dims) -> Dims:
+        """Dims without those of one element."""
+        return tuple(d for d in dims if self.known.sizes.get(d) != 1)
+
+    def place(self, dims: Dims, order: Dims, index: Text, divide: str = "/") -> Text | None:
+        """Where the element of a tensor of `dims` lies for position number `index` along `order`; None for its first."""
+        dims, order = self.wide(dims), self.wide(order)
+        terms: list[Text] = []
+        for first, last in self.groups(dims, order):
+            value, behind = index, order[last + 1 :]
+            if behind:
+                value = source(f"{{0}} {divide} {{1}}", value.fit(PRODUCT), self.product(behind).fit(PRODUCT + 1), level=PRODUCT)
+            if first:
+                value = source("{0} % {1}", value.fit(PRODUCT), self.product(order[first : last + 1]).fit(PRODUCT + 1), level=PRODUCT)
+            step = dims[dims.index(order[last]) + 1 :]
+            terms.append(source("{0} * {1}", value.fit(PRODUCT), self.product(step).fit(PRODUCT + 1), level=PRODUCT) if step else value)
+        return summed(terms)
+
+    @staticmethod
+    def groups(dims: Dims, order: Dims) -> list[tuple[int, int]]:
+        """The runs of `order`, from one place to another, that lie in a tensor of `dims` as they do there."""
+        found: list[tuple[int, int]] = []
+        for k, d in enumerate(order):
+            if d not in dims:
+                continue
+            at = dims.index(d)
+            if found and found[-1][1] == k - 1 and at > 0 and dims[at - 1] == order[k - 1]:
+                found[-1] = (found[-1][0], k)
+            else:
+                found.append((k, k))
+        return found
+
+    def step(self, dims: Dims, order: Dims) -> int | None:
+        """How far the elements of a tensor lie apart along the last of `order`: 0 where it stands still, None where a call tells."""
+        dims, order = self.wide(dims), self.wide(order)
+        return self.size(dims[dims.index(order[-1]) + 1 :]) if order and order[-1] in dims else 0
+
+    def run(self, dims: Dims, order: Dims) -> int | None:
+        """How many positions along `order` are neighbours in a tensor, from one that is a multiple of that on; None where all are,
+        whatever their number."""
+        dims, order = self.wide(dims), self.wide(order)
+        if not order:
+            return None
+        groups = self.groups(dims, order)
+        last = groups[-1] if groups and groups[-1][1] == len(order) - 1 else None
+        if last is None or dims[dims.index(order[-1]) :] != order[-1:]:
+            return 1
+        return None if last[0] == 0 else self.size(order[last[0] :])
+
+
+def summed(terms: Sequence[Text | None]) -> Text | None:
+    """The sum of some places; None for none, which is where a tensor begins."""
+    made: Text | None = None
+    for term in terms:
+        if term is not None:
+            made = term if made is None else source("{0} + {1}", made, term.fit(SUM), level=SUM)
+    return made
+
+
+def static_call(function: str, fused: str) -> str:
+    """The name of a function for one dtype, of that which goes by a dtype."""
+    form, _, op = function.partition("_")
+    return {"brief": f"fast_{op}", "rough": f"rougher_{op}"}.get(form, fused if function == "fused" else function)
+
+
+def refused(kernel: Kernel, why: str) -> KgenError:
+    """The error where no static kernel is written."""
+    return KgenError(f"{kernel.name} has no static kernel: {why}", help="compile it without --static")
+
+
+def inlined(c: Code, reads: Mapping[str, Text]) -> tuple[Code, list[str]]:
+    """A phase's code in which what is read of an element once stands where it is used; and what is read more often, by name."""
+    count = {name: sum(text.tokens.count(name) for text in c.made) for name in reads}
+    states = {t.name for t in c.inputs if t.state}  # read before any is written
+    once = {name: reads[name] for name in reads if count[name] == 1 and name not in states}
+
+    def put(text: Text) -> Text:
+        for name, by in once.items():
+            text = text.replaced(name, by)
+        return text
+
+    made = replace(
+        c,
+        lines=tuple(replace(s, value=put(s.value)) for s in c.lines),
+        gives=tuple(replace(g, text=put(g.text)) for g in c.gives),
+        outputs=tuple(replace(o, value=put(o.value)) for o in c.outputs),
+        accumulators=tuple(replace(a, value=put(a.value), place=put(a.place)) for a in c.accumulators),
+    )
+    return made, [name for name in reads if count[name] and name not in once]
+
+
+def stored(lines: Sequence[Statement], outputs: Sequence[Tensor], others: Sequence[Text] = ()) -> tuple[list[Statement], dict[str, Text]]:
+    """Statements without those whose value is read by one store alone, each result's value, and the equations that these had."""
+    texts = {o.name: o.value for o in outputs}
+    kept = [*lines]
+    for o in reversed(outputs):
+        at = next((k for k, s in enumerate(kept) if s.names == (o.value,) and s.value), None)
+        if at is None or kept[at].type not in ("", o.compute):
+            continue
+        read = [*(s.value for s in kept[at + 1 :]), *others, *(x.value for x in outputs if x is not o)]
+        if at == len(kept) - 1 and not any(o.value in text.uses for text in read):
+            texts[o.name] = kept[at].value
+            kept[at] = Statement(note=kept[at].note)
+    return kept, texts
+
+
+def deep(chain: int, fold: int, count: int | None) -> bool:
+    """Whether a sum of `count` terms (None: any number) that adds `chain` of them one after another, and joins `fold` more times, is
+    deeper than the bounds allow."""
+    return count is None or min(chain + fold, count - 1) > tree_depth(count)
+
+
+def rounds(a: Accumulator) -> bool:
+    """Whether a reduction rounds: a sum or product of floats."""
+    return a.dtype.is_float and a.kind not in ("max", "min", "argmax", "argmin")
+
+
+__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "sized", "static_call", "summed"]

@@ -1,0 +1,84 @@
+// What the host does for any kernel: merge dims, launch. NVRTC's callers do this for themselves.
+#pragma once
+#include "kgen_numbers.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+// Dims of K operands, outermost first; those that can be made into one are merged. Rank at most 64.
+template <int K> struct Dims {
+    int rank = 0;
+    i64 count = 1, size[64], stride[K][64];
+
+    // In the order of operand `main`; `of(k)` gives the strides of operand k, `one` is that of a single element.
+    template <typename Strides> void merge(int dims, const i64* sizes, int main, i64 one, Strides of) {
+        int r = 0;
+        for (int d = 0; d < dims; d++) {
+            count *= sizes[d];
+            if (sizes[d] == 1) continue;
+            int p = r++;
+            for (; p > 0 && stride[main][p - 1] < of(main)[d]; p--) move(p - 1, p);
+            size[p] = sizes[d];
+            for (int k = 0; k < K; k++) stride[k][p] = of(k)[d];
+        }
+        if (r == 0) {  // one element
+            size[0] = 1;
+            for (int k = 0; k < K; k++) stride[k][0] = one;
+        }
+        int inner = 0;
+        for (int d = 1; d < r; d++) {
+            bool merge = true;
+            for (int k = 0; k < K; k++) merge = merge && stride[k][inner] == stride[k][d] * size[d];
+            if (merge) size[d] *= size[inner];
+            else inner++;
+            move(d, inner);
+        }
+        rank = inner + 1;
+    }
+    void move(int from, int to) {
+        size[to] = size[from];
+        for (int k = 0; k < K; k++) stride[k][to] = stride[k][from];
+    }
+    // Where the last element of operand k lies.
+    i64 last(int k) const {
+        i64 at = 0;
+        for (int d = 0; d < rank; d++) at += (size[d] - 1) * stride[k][d];
+        return at;
+    }
+    // As a kernel takes them, padded by outer dims of size 1.
+    template <int RANK, typename Index> void put(Index (&sizes)[RANK], Index (&strides)[K][RANK]) const {
+        for (int d = 0, from = rank - RANK; d < RANK; d++, from++) {
+            sizes[d] = from < 0 ? 1 : Index(size[from]);
+            for (int k = 0; k < K; k++) strides[k][d] = from < 0 ? 0 : Index(stride[k][from]);
+        }
+    }
+};
+
+// Launch a kernel on its layout and what else it takes; `cluster` blocks (1: none) are a cluster.
+template <typename Layout, typename... P, typename... A>
+cudaError_t start(void (*kernel)(Layout, P...), const Layout& layout, i64 blocks, int threads, int cluster, int shared, cudaStream_t stream,
+                  A... arguments) {
+    if (blocks > INT_MAX) return cudaErrorInvalidValue;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(unsigned(blocks));
+    config.blockDim = dim3(unsigned(threads));
+    config.dynamicSmemBytes = size_t(shared);
+    config.stream = stream;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = unsigned(cluster);
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaError_t error = cudaSuccess;
+    if (shared > 32 * 1024) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    if (cluster > 8 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (cluster > 1) {
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+    }
+    return error == cudaSuccess ? cudaLaunchKernelEx(&config, kernel, layout, P(arguments)...) : error;
+}
+
+}  // namespace host
+}  // namespace
+#endif

@@ -1,0 +1,385 @@
+// How a pass over rows is launched, by the table of launches: as kgen's runtime does it (kgen/runtime/rows.py), with the kernels that a
+// file has.
+#pragma once
+#include "kgen_host.cuh"
+#include "kgen_launches.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+// The architectures that the file is built for.
+#ifdef __CUDA_ARCH_LIST__
+constexpr int ARCHS[] = {__CUDA_ARCH_LIST__};
+#else
+constexpr int ARCHS[] = {800, 900, 1000};
+#endif
+
+// An operand of a pass over rows: strides along the rows' dims and then along a row's. No bytes: an index, which has no memory. `rows`
+// counts the rows' dims that it is declared with.
+struct RowOperand { const void* pointer; const i64* stride; int bytes; bool element; int rows; i64 gather_size = 0, gather_stride = 0; };
+
+// Who takes a row: a team of threads with some vectors each, in one piece or in segments of `span` vectors. KEEP and more: see Walk.
+struct Team {
+    int threads, team, vectors, keep;
+    i64 span = 0;
+    bool across = false;
+    int cluster = 0, most = 0;  // most: threads of a block that the kernel is built for, where a team is a block of any size
+};
+
+// A kernel of a pass, by the arguments of its Walk: for rows without gaps in vectors of `vec`, or (`general`) for any.
+struct Built {
+    int threads, blocks, team, vectors, keep;
+    bool across, segments, cluster, general;
+    int vec, step;
+};
+
+constexpr i64 up(i64 n, i64 by) { return (n + by - 1) / by; }
+constexpr int power(i64 n) {  // of two, no less than n
+    int found = 1;
+    while (found < n) found *= 2;
+    return found;
+}
+
+inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, int size) {
+    const int threads = rule.threads, vectors = rule.vectors;
+    const i64 blocks = up(chunks, threads * vectors), span = up(chunks, 32 * (blocks < 2 ? 2 : blocks)) * 32, count = up(chunks, span);
+    const int cluster = count < 1024 ? int(count) : 1024;
+    if (rule.trims && edges) return {int(up(span, 32 * vectors) * 32), 0, vectors, 2, span, false, cluster, threads};
+    return {threads, threads, vectors, 2, span, false, cluster, 0};
+}
+
+// The team that a rule gives a row of `chunks` vectors, each taking `size` bytes where it is held.
+inline Team team_of(const Rule& rule, i64 chunks, bool edges, int size, bool across) {
+    const int threads = rule.threads, team = rule.team, vectors = rule.vectors;
+    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges, size);
+    if (rule.where == LOOP && chunks > team * vectors) {
+        return {threads, team, vectors, 0, chunks < LONGEST_SEGMENT ? chunks : LONGEST_SEGMENT, across};
+    }
+    if (rule.where == SEGMENTS) {
+        i64 span = across ? SEGMENT_APART : SEGMENT;
+        while (!across && span < LONGEST_SEGMENT && span * MANY_SEGMENTS <= chunks) span *= 2;
+        return {threads, team, vectors, 0, span, across};
+    }
+    const int keep = rule.where == REGISTERS ? 1 : rule.where == SHARED ? 2 : 0;
+    if (team > 0) return {threads, team, vectors, keep, 0, across};
+    const i64 warps = up(chunks, 32 * vectors), needed = (warps < rule.warps ? rule.warps : warps) * 32;
+    return {int(needed), 0, vectors, keep, 0, false, 0, keep == 2 ? threads : power(needed)};
+}
+
+// What is known of a pass beside its operands: gathers; the operands that have the last dim of a row, that stay on the chip, that are
+// read, as bits; whether it has dims of rows; the readings that reduce, those of a row that does not stay on the chip, and whether one
+// more stores; the words of a result; whether launches may share a row; and the bytes of each operand's elements along a row.
+template <int GATHERS_, u64 WIDE_, u64 KEPT_, u64 READ_, bool ROWED, int READINGS_, int LONG_, bool STORES_, int WORDS_, bool SPLITS_,
+          int... BYTES>
+struct Pass {
+    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_, READINGS = READINGS_, LONG = LONG_, WORDS = WORDS_;
+    static constexpr u64 WIDE = WIDE_, KEPT = KEPT_, READ = READ_;
+    static constexpr bool STORES = STORES_, SPLITS = SPLITS_, LONE = READINGS == 0 && !STORES;
+
+    static constexpr bool has(u64 mask, int k) { return mask >> k & 1; }
+    static constexpr int widest() {
+        constexpr int bytes[] = {BYTES...};
+        int found = 0;
+        for (int k = 0; k < OPERANDS; k++) found = has(WIDE, k) && bytes[k] > found ? bytes[k] : found;
+        return found;
+    }
+    static constexpr int VEC = widest() == 0 ? 1 : 16 / widest();
+    static constexpr int main() {  // any of those that move in vectors, which are aligned alike
+        for (int k = 0; k < OPERANDS; k++) {
+            if (has(WIDE & READ, k)) return k;
+        }
+        for (int k = 0; k < OPERANDS; k++) {
+            if (has(WIDE, k)) return k;
+        }
+        return 0;
+    }
+    static constexpr int MAIN = main();
+    static constexpr int count(u64 mask) {
+        constexpr int bytes[] = {BYTES...};
+        int found = 0;
+        for (int k = 0; k < OPERANDS; k++) found += has(mask, k) && bytes[k] > 0;
+        return found;
+    }
+    static constexpr int HELD = count(KEPT), KIND = HELD == 0 ? 2 : READINGS > 1 ? 1 : 0;
+    // Whether what was measured holds for it, where elements move in vectors.
+    static constexpr bool KNOWN = HELD <= 1 && (HELD == 1 || count(READ) == 1) && (ROWED || READINGS == 0);
+    // Bytes of what is held of a vector, and the registers that it takes (or, where nothing is held, that all that is read does).
+    static constexpr int held(int vec) {
+        constexpr int bytes[] = {BYTES...};
+        int found = 0;
+        for (int k = 0; k < OPERANDS; k++) found += has(KEPT, k) ? vec * bytes[k] : 0;
+        return found;
+    }
+    static constexpr int registers(int vec) {
+        constexpr int bytes[] = {BYTES...};
+        int found = 0;
+        for (int k = 0; k < OPERANDS; k++) {
+            if (bytes[k] > 0 && has(HELD > 0 ? KEPT : READ, k)) found += vec * bytes[k] < 4 ? 1 : vec * bytes[k] / 4;
+        }
+        return found < 1 ? 1 : found;
+    }
+    static constexpr bool applies(const Rule& rule, int vec) {
+        const int r = registers(vec);
+        const bool clusters = rule.where != CLUSTER || (READINGS > 0 && READINGS <= MOST_READINGS);
+        return rule.least_registers <= r && r <= rule.most_registers && rule.least_elements <= vec && vec <= rule.most_elements &&
+               HELD <= rule.held && clusters;
+    }
+    // The bytes at most of a kernel's own shared memory.
+    static constexpr int declared(int threads, int team, bool across, bool cluster) {
+        int size = 0, slots = 2;
+        while (slots * 32 < threads) slots *= 2;
+        if (across) slots = threads;
+        const int one = slots * WORDS, both = 2 * one < 4096 ? 2 * one : 4096;
+        if (across ? team > 1 : team <= 0 || team > 32) size += wider(one, both);
+        if (cluster) size += 16 * (threads / 32) * WORDS;
+        return 4 * size * READINGS + (cluster ? BARRIERS : 0);
+    }
+};
+
+// The kernels of a pass that launches on the architectures of the file can need, each shape once.
+template <typename P> struct Kernels {
+    static constexpr int STEPS = P::SPLITS && P::READINGS > 0 ? 2 * P::LONG + P::STORES : 0;
+    Built at[72 + 4 * STEPS] = {};
+    int count = 0;
+
+    constexpr Kernels() {
+        const int keep = P::HELD > 0 ? 1 : 0;
+        if (P::LONE) {
+            add({128, 8, 1, 1, keep, false, false, false, false, 1, -1}, false);
+            add({128, 8, 1, 1, keep, false, false, false, true, 1, -1}, false);
+            return;
+        }
+        for (int team = 1; team <= SHORT; team *= 2) add({128, 8, team, 1, keep, false, false, false, false, 1, -1}, false);
+        if (P::WIDE != 0) {
+            for (int arch : ARCHS) add_flat(arch / 10);
+        }
+        for (int apart = 0; apart < 2; apart++) {
+            const Rules all = rules(apart == 1, P::HELD > 0);
+            for (int i = 0; i < all.count; i++) {
+                const Rule& r = all.at[i];
+                if (r.where != SEGMENTS || !P::applies(r, 1)) continue;
+                if (add({r.threads, r.blocks, r.team, r.vectors, 0, apart == 1, true, false, true, 1, -1}, false)) break;
+            }
+        }
+    }
+    // Those for rows without gaps, but for what no row's length comes to.
+    constexpr void add_flat(int arch) {
+        i64 known = 0, covered = 0;
+        bool all_fit = true;
+        const Rules steps = P::KNOWN && P::VEC > 1 ? ladder(arch, P::KIND) : Rules{nullptr, 0};
+        for (int i = 0; i < steps.count; i++) {
+            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !P::applies(steps.at[i], P::VEC))) continue;
+            all_fit = all_fit && fits(steps.at[i], arch);
+            if (all_fit) known = steps.at[i].longest;
+            add_rule(steps.at[i]);
+        }
+        const Rules others = rules(false, P::HELD > 0);
+        for (int i = 0; i < others.count; i++) {
+            const Rule& rule = others.at[i];
+            if (rule.longest > SHORT && covered < known) covered = known;
+            if (rule.longest <= covered || !P::applies(rule, P::VEC) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
+            add_rule(rule);
+            if (rule.above <= covered && rule.room == ANY && fits(rule, arch)) covered = rule.longest;
+        }
+    }
+    constexpr void add_rule(const Rule& r) {
+        const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
+        const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
+        const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
+        add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, false, segments, cluster, false, P::VEC, -1}, splits);
+    }
+    // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
+    static constexpr bool fits(const Rule& r, int arch) {
+        const bool cluster = r.where == CLUSTER;
+        const int own = P::declared(r.threads, r.team, false, cluster), rows = r.where == SHARED || cluster ? P::held(P::VEC) * r.threads * r.vectors : 0;
+        if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
+        return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
+    }
+    // Whether there is a kernel of a shape, added or there before; a block of any size has as many threads as its results have room.
+    constexpr bool add(Built b, bool splits) {
+        while (b.team == 0 && !b.cluster && b.threads > 64 && P::declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
+        if (P::declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return false;
+        for (int step = -1; step < (splits ? STEPS : 0); step++) {
+            b.step = step;
+            const int k = find(b);
+            if (k < 0) {
+                at[count++] = b;
+            } else {
+                const int before = at[k].blocks * at[k].threads, more = b.blocks * b.threads, both = before < more ? before : more;
+                at[k].threads = wider(at[k].threads, b.threads);
+                at[k].blocks = wider(1, both / at[k].threads);
+            }
+        }
+        return true;
+    }
+    constexpr int find(const Built& b) const {
+        for (int k = 0; k < count; k++) {
+            const Built& a = at[k];
+            const bool sized = a.team > 0 || a.cluster ? a.threads == b.threads : true;
+            if (sized && a.team == b.team && a.vectors == b.vectors && a.keep == b.keep && a.across == b.across && a.segments == b.segments &&
+                a.cluster == b.cluster && a.general == b.general && a.vec == b.vec && a.step == b.step) return k;
+        }
+        return -1;
+    }
+    // The number of the kernel that a team's launch takes, -1 where there is none.
+    constexpr int serves(const Team& t, bool general, int vec) const {
+        for (int k = 0; k < count; k++) {
+            const Built& a = at[k];
+            const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
+            const bool sized = team > 0 || t.cluster ? a.threads == threads : a.threads >= threads;
+            if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
+                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
+        }
+        return -1;
+    }
+};
+
+// The launches of a pass: which kernel, its grid, its cluster, its shared memory.
+struct Launch {
+    int kernel, threads, team, vectors, vec, keep, cluster, shared, misaligned;
+    bool general, across, split;
+    i64 blocks, groups, segments, span;
+};
+
+// The rows of a call and the elements of a row, and how they are walked: as `plan` in kgen/runtime/rows.py.
+template <typename P> struct RowPlan {
+    static constexpr int K = P::OPERANDS;
+    static constexpr Kernels<P> KERNELS = Kernels<P>();
+    static constexpr u64 FAR = UINT_MAX - (1 << 20);
+
+    Dims<K> row, inner;
+    const RowOperand* operands;
+    int main = -1, vec = 1;
+    bool edges = false;
+    u64 wide = 0;
+    Launch launch = {};
+
+    // Rank at most 64. `arch` is the device's: 90 for sm_90.
+    RowPlan(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch) : operands(given) {
+        choose_main(dims, outer);
+        const int lead = main < 0 ? 0 : main;
+        row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
+        inner.merge(dims - outer, sizes + outer, lead, 0, [&](int k) { return given[k].stride + outer; });
+        if (row.count != 0) plan(arch);
+    }
+    // The operand whose layout leads: the one that moves most, of those the one whose neighbours are a row's.
+    void choose_main(int dims, int outer) {
+        i64 best = -1;
+        for (int k = 0; k < K; k++) {
+            if (!memory(k)) continue;
+            i64 moves = 0, unit = 0;
+            for (int d = outer; d < dims; d++) {
+                moves += operands[k].stride[d] != 0;
+                unit |= operands[k].stride[d] == 1;
+            }
+            const i64 leads = ((i64(P::has(P::READ, k)) * 128 + moves) * 128 + operands[k].rows) * 2 + unit;
+            if (leads > best) main = k, best = leads;
+        }
+    }
+    bool memory(int k) const { return operands[k].element && operands[k].bytes > 0; }
+    i64 place(int k) const { return i64(uintptr_t(operands[k].pointer) % 16 / unsigned(operands[k].bytes)); }
+    i64 step(int k) const { return inner.stride[k][inner.rank - 1]; }
+    // Whether all steps of an operand are whole vectors: those of the rows, and those of a row but the last.
+    bool whole(int k, int v) const {
+        for (int d = 0; d < row.rank; d++) {
+            if (row.stride[k][d] % v != 0) return false;
+        }
+        for (int d = 0; d < inner.rank - 1; d++) {
+            if (inner.stride[k][d] % v != 0) return false;
+        }
+        return place(k) % v == 0;
+    }
+    bool alike(int k) const {
+        for (int d = 0; d < row.rank; d++) {
+            if ((row.stride[k][d] - row.stride[main][d]) % vec != 0) return false;
+        }
+        return (place(k) - place(main)) % vec == 0;
+    }
+    // The elements of a vector, whether rows begin or end within one, and the operands that move in vectors.
+    void choose_vectors() {
+        if (main < 0 || step(main) != 1) return;
+        int bytes = 0;
+        for (int k = 0; k < K; k++) bytes = memory(k) && step(k) == 1 ? wider(bytes, operands[k].bytes) : bytes;
+        vec = 16 / bytes;
+        const i64 length = inner.size[inner.rank - 1];
+        if (inner.rank > 1) {  // whole vectors along the innermost dim
+            while (vec > 1 && !(length % vec == 0 && whole(main, vec))) vec /= 2;
+        } else {
+            edges = inner.count % vec != 0 || !whole(main, vec);
+            if (edges && inner.count < 4 * vec) vec = 1, edges = false;
+        }
+        for (int k = 0; k < K && vec > 1; k++) {
+            if (memory(k) && step(k) == 1 && (inner.rank > 1 ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
+        }
+    }
+    void plan(int arch) {
+        choose_vectors();
+        u64 last = u64((row.count > inner.count ? row.count : inner.count) + (1 << 16));
+        for (int k = 0; k < K; k++) last = u64(row.last(k) + inner.last(k)) > last ? u64(row.last(k) + inner.last(k)) : last;
+        const bool flat = row.rank == 1 && inner.rank == 1 && last <= FAR;
+        const bool full = flat && P::WIDE != 0 && vec == P::VEC && (wide & P::WIDE) == P::WIDE;
+        if (!full) vec = 1, edges = false;
+        launch.vec = vec;
+        launch.general = !flat;
+        launch.across = main >= 0 && step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
+        launch.misaligned = main < 0 ? 0 : int(place(main) % vec);
+        const Team team = choose_team(arch);
+        if (launch.kernel < 0) return;
+        launch.general = KERNELS.at[launch.kernel].general;
+        finish(team, full);
+    }
+    // The first team, by what was measured and then by the rules, for which there is a kernel and that the device has room for.
+    Team choose_team(int arch) {
+        const i64 chunks = inner.count / vec;
+        const int size = P::held(vec);
+        Limits most = limits(arch);
+        if (P::READINGS == 0 || P::READINGS > MOST_READINGS) most.cluster = 0;
+        int built = 0;  // the one of the file's architectures that the device runs
+        for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
+        const bool measured = P::KNOWN && vec > 1 && !launch.across && chunks > SHORT;
+        const Rules steps = measured ? ladder(built, P::KIND) : Rules{nullptr, 0};
+        for (int i = 0; i < steps.count; i++) {
+            if (chunks > steps.at[i].longest || (most.cluster == 0 && steps.at[i].where == CLUSTER)) continue;
+            const Team found = team_of(steps.at[i], chunks, edges, size, false);
+            if (fits(found, most, size)) return found;
+            break;
+        }
+        const Rules others = rules(launch.across, P::HELD > 0);
+        for (int i = 0; i < others.count; i++) {
+            const Rule& rule = others.at[i];
+            if (chunks > rule.longest || chunks <= rule.above || !P::applies(rule, vec) || chunks * size > rule.room) continue;
+            const Team found = team_of(rule, chunks, edges, size, launch.across);
+            if (fits(found, most, size)) return found;
+        }
+        launch.kernel = -1;
+        return {};
+    }
+    bool fits(const Team& t, const Limits& most, int size) {
+        const int own = P::declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0);
+        const i64 rows = t.keep == 2 ? i64(t.threads) * t.vectors * size : 0;
+        if (rows > MAX_SHARED || own > MAX_STATIC || own + rows > most.shared) return false;
+        if (t.cluster && (t.cluster < 2 || t.cluster > most.cluster)) return false;
+        launch.kernel = launch.general ? -1 : KERNELS.serves(t, false, vec);
+        if (launch.kernel < 0 && vec == 1 && (t.span > 0 || P::LONE)) launch.kernel = KERNELS.serves(t, true, 1);
+        launch.shared = int(rows);
+        return launch.kernel >= 0;
+    }
+    void finish(const Team& team, bool full) {
+        const i64 rows = row.count, chunks = inner.count / vec;
+        launch.threads = team.threads;
+        launch.team = team.team;
+        launch.vectors = team.vectors;
+        launch.keep = team.keep;
+        launch.span = team.span > 0 ? team.span : chunks > 1 ? chunks : 1;
+        launch.segments = team.span > 0 && chunks > 0 ? up(chunks, launch.span) : 1;
+        launch.cluster = team.cluster > 0 ? int(launch.segments) : 1;
+        launch.groups = up(rows, launch.threads / (team.team > 0 ? team.team : launch.threads));
+        launch.split = full && team.cluster == 0 && launch.segments > 1 && launch.groups < FEW_ROWS && P::READINGS > 0 && P::SPLITS;
+        launch.blocks = team.cluster > 0 || launch.split ? launch.groups * launch.segments : launch.groups;
+    }
+};
+
+}  // namespace host
+}  // namespace
+#endif

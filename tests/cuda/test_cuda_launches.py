@@ -1,0 +1,364 @@
+"""What a call launches: kgen's runtime and the host part of a written file plan alike.  g++ builds the host part as it is written, with
+kernels that note how they are launched.  No GPU is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from kgen import check, syntax
+from kgen.backends import backend
+from kgen.backends.cuda import Layout, RowLayout
+from kgen.grad import backward
+from kgen.resources import resource
+from kgen.runtime import nvrtc, rows, tuned
+from kgen.types import DTYPES, ELLIPSIS
+from tests.runtime.plans import size as drawn_size
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+ARCHES = ("sm_80", "sm_90", "sm_100")
+
+HEAD = r"""
+#define __CUDA_ARCH_LIST__ 800, 900, 1000
+#define __device__
+#define __global__
+#define __shared__
+#define __align__(n)
+#define __launch_bounds__(...)
+#define __grid_constant__
+#include <cstddef>
+#include <cstring>
+#include <string>
+struct uint4 { unsigned x, y, z, w; };
+struct dim3 { unsigned x, y, z; dim3(unsigned x = 1) : x(x), y(1), z(1) {} };
+extern dim3 blockIdx, threadIdx, blockDim;
+enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
+using cudaStream_t = void*;
+enum { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor, cudaLaunchAttributeClusterDimension,
+       cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributeNonPortableClusterSizeAllowed };
+struct cudaLaunchAttribute { int id; struct { dim3 clusterDim; } val; };
+struct cudaLaunchConfig_t { dim3 gridDim, blockDim; size_t dynamicSmemBytes; cudaStream_t stream; cudaLaunchAttribute* attrs; unsigned numAttrs; };
+static int arch;
+static int allowed_shared, allowed_cluster;
+static std::string noted;
+static cudaError_t cudaGetDevice(int* d) { return *d = 0, cudaSuccess; }
+static cudaError_t cudaDeviceGetAttribute(int* v, int which, int) {
+    return *v = which == cudaDevAttrComputeCapabilityMajor ? arch / 10 : arch % 10, cudaSuccess;
+}
+static cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) { return *p = (void*)16, noted += "work=" + std::to_string(bytes) + "\n", cudaSuccess; }
+static cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
+template <typename F> cudaError_t cudaFuncSetAttribute(F*, int which, int value) {
+    return (which == cudaFuncAttributeMaxDynamicSharedMemorySize ? allowed_shared : allowed_cluster) = value, cudaSuccess;
+}
+float __double2float_rz(double);
+float __ll2float_rz(long long);
+long long __float2ll_rz(float);
+unsigned __float_as_uint(float);
+float __uint_as_float(unsigned);
+unsigned __shfl_xor_sync(unsigned, unsigned, int);
+unsigned __cvta_generic_to_shared(const void*);
+void __syncthreads();
+"""
+RECORD = r"""
+template <int K> static void note(const char* name, const i64 (&all)[K]) {
+    noted += std::string(name) + "=";
+    for (i64 x : all) noted += std::to_string(x) + ",";
+    noted += ";";
+}
+template <int RR, int RI, int K, int G, typename Index> static void note_layout(const Rows<RR, RI, K, G, Index>& r) {
+    note("rows", {i64(r.rows), i64(r.n), i64(r.segments), i64(r.span), i64(r.misaligned), i64(r.slot)});
+    for (int d = 0; d < RR; d++) note("row_size", {i64(r.row_size[d])});
+    for (int d = 0; d < RI; d++) note("size", {i64(r.size[d])});
+    for (int k = 0; k < K; k++) {
+        for (int d = 0; d < RR; d++) note("row_stride", {i64(r.row_stride[k][d])});
+        for (int d = 0; d < RI; d++) note("stride", {i64(r.stride[k][d])});
+    }
+}
+template <int RANK, int K, typename Index> static void note_layout(const Layout<RANK, K, Index>& l) {
+    note("n", {i64(l.n)});
+    for (int d = 0; d < RANK; d++) note("size", {i64(l.size[d])});
+    for (int k = 0; k < K; k++) {
+        for (int d = 0; d < RANK; d++) note("stride", {i64(l.stride[k][d])});
+    }
+}
+template <typename L, typename... P, typename... A>
+static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(L, P...), const L& layout, A... arguments) {
+    const int cluster = c->numAttrs ? int(c->attrs->val.clusterDim.x) : 1;
+    if (int(c->dynamicSmemBytes) > (allowed_shared ? allowed_shared : 32 * 1024) || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
+    note("launch", {i64(c->gridDim.x), i64(c->blockDim.x), i64(cluster), i64(c->dynamicSmemBytes)});
+    note_layout(layout);
+    kernel(layout, arguments...);
+    noted += "\n";
+    return cudaSuccess;
+}
+extern "C" const char* found() { return noted.c_str(); }
+extern "C" void begin(int device) { arch = device, noted.clear(), allowed_shared = allowed_cluster = 0; }
+"""
+
+SPECS = {
+    "softmax": "softmax(x: T[..., N]) -> y: T[..., N]\ne = exp(x - max[N](x))\ny = e / sum[N](e)",
+    "again": "again(x: T[..., N], w: T[N], b: T[N]) -> y: T[..., N]\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2) + 1e-5) * w + b",
+    "total": "total(x: T[..., N]) -> (s: T32[...], m: T[...])\ns = sum[N](x)\nm = max[N](x)",
+    "whole": "whole(x: T[...]) -> s: T[]\ns = sum[...](x * x)",
+    "groups": "groups(x: T[B, C, S], w: T[C]) -> y: T[B, C, S]\nm = mean[C, S](x)\ny = (x - m) * w * rsqrt(mean[C, S]((x - m)^2))",
+    "wide": "wide(x: T[..., N], h: f32[..., N], k: i8[N]) -> (y: f32[..., N], q: i64[...])\ny = x * h - sum[N](x * k)\nq = argmax[N](h + x)",
+    "places": "places(x: f32[..., N], s: f32[...]) -> (y: f32[..., N], s': f32[...])\ny = x * s * index[N] - max[N](x)\ns' = s + sum[N](x)",
+    "columns": "columns(x: T[M, N], y: T[M, N]) -> (a: T32[N], b: T32[N])\na = sum[M](x * y)\nb = sum[M](y)",
+    "many": "many(x: T[R, N]) -> y: T[R, N]\ny = " + " + ".join(f"x * sum[N](x^{k} - max[N](x * {k}))" for k in range(2, 6)),
+    "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
+    "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
+    "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
+}  # fmt: skip
+
+
+def kernels() -> dict[str, check.Kernel]:
+    made = {name: check.check(syntax.parse(text, f"{name}.k")) for name, text in SPECS.items()}
+    norm = (resource("specs") / "layernorm.k").read_text()
+    back = backward(check.check(syntax.parse(norm, "layernorm.k"))).kernel
+    return {**made, back.name: back}
+
+
+class File:
+    """Written files in one library, their launches noted."""
+
+    def __init__(self, folder: Path):
+        self.kernels, self.heads = kernels(), dict[str, list[str]]()
+        target, bodies = backend("cuda"), []
+        for name, kernel in self.kernels.items():
+            for file, text in target.written(kernel).items():
+                if file.endswith(".cuh"):
+                    (folder / file).write_text(text)
+                    continue
+                for entry, given in re.findall(r'^extern "C" cudaError_t (\w+)\((.*?)\) \{$', text, re.M | re.S):
+                    if "_f16" not in entry:
+                        self.heads[entry] = [p.strip() for p in given.split(",")]
+                text = re.sub(r"^#include .*$", "", text, flags=re.M)
+                text = re.sub(r"^(__global__ .*?\{)\n.*?\n\}$", r"\1 noted += __PRETTY_FUNCTION__; }", text, flags=re.M | re.S)
+                text = re.sub(r'^extern "C" cudaError_t \w+_f16\w*\(.*?\n\}$', "", text, flags=re.M | re.S)  # as bf16
+                bodies.append(re.sub(r"^(__device__ [^;]*?\{)\n.*?\n\}$", r"\1 }", text, flags=re.M | re.S))
+                assert name in text
+        path = folder / "all.cpp"
+        path.write_text("\n".join([HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', RECORD, '#include "kgen_rows.cuh"', *bodies]))
+        flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv"]
+        subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
+        self.library = ctypes.CDLL(str(folder / "all.so"))
+        self.library.found.restype = ctypes.c_char_p
+
+    def call(self, entry: str, arch: str, outer: int | None, sizes: list[int], operands: dict[str, tuple[int, list[int]]]) -> str:
+        """What a call notes: `operands` have addresses and strides by the names of pointers."""
+        array = ctypes.c_longlong * len(sizes)
+        values: list[Any] = []
+        kept = []
+        for p in self.heads[entry]:
+            kind, name = p.rsplit(" ", 1)
+            if name in ("rank", "outer"):
+                values.append(ctypes.c_int(len(sizes) if name == "rank" else outer or 0))
+            elif kind.endswith("i64*") and (name == "size" or name.endswith("_stride")):
+                kept.append(array(*(sizes if name == "size" else operands[name.removesuffix("_stride")][1])))
+                values.append(kept[-1])
+            elif kind.endswith("*"):
+                values.append(ctypes.c_void_p(operands[name][0]))
+            elif kind == "double":
+                values.append(ctypes.c_double(1))
+            else:
+                values.append(ctypes.c_void_p(0) if kind == "cudaStream_t" else ctypes.c_longlong(1))
+        self.library.begin(int(arch.removeprefix("sm_")))
+        assert getattr(self.library, entry)(*values) == 0, (entry, arch, sizes, operands)
+        return self.library.found().decode()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> File:
+    return File(tmp_path_factory.mktemp("launches"))
+
+
+def layout(rng: random.Random, sizes: list[int], has: list[bool], itemsize: int, order: list[int]) -> tuple[int, list[int]]:
+    """An address and strides: dense, padded, expanded, or beginning anywhere."""
+    strides, step = [0] * len(sizes), rng.choice((1,) * 14 + (2, 64))
+    for d in order:
+        if has[d]:
+            strides[d] = step if rng.random() < 0.97 else 0
+            step *= sizes[d] + rng.choice((0,) * 12 + (1, 8))
+    return 4096 + (rng.randrange(0, 16, itemsize) if rng.random() < 0.2 else 0), strides
+
+
+def drawn(rng: random.Random, unit: Layout | RowLayout) -> tuple[list[int], list[int]]:
+    """Sizes of the rows' dims and of a row's (of a map: none)."""
+    inner = unit.inner if isinstance(unit, RowLayout) else ()
+    outer = unit.rows if isinstance(unit, RowLayout) else unit.dims
+    n = drawn_size(rng, 2**20)
+
+    def split(dims: tuple[str, ...], total: int) -> list[int]:
+        count = sum(rng.choice((1, 1, 2)) if d == ELLIPSIS else 1 for d in dims)
+        made = []
+        for k in range(count):
+            made.append(max(1, total if k == count - 1 else rng.choice((1, 2, 3, 4, 8, 16))))
+            total //= made[-1]
+        rng.shuffle(made)
+        return made
+
+    many = max(1, min(rng.choice((1, 3, 100, 600, 5000)), 2**31 // n))
+    return split(outer, many if inner else n), split(inner, n)
+
+
+def names(unit: Layout | RowLayout, dims: tuple[str, ...], count: int) -> list[str]:
+    """The name of each dim of a part; the leading ones are "..."."""
+    named = [d for d in dims if d != ELLIPSIS]
+    return [ELLIPSIS] * (count - len(named)) + named
+
+
+def expected(walk: rows.Walk, plan: rows.RowPlan, grid: int) -> tuple:
+    """A launch in the words of both."""
+    cluster = plan.segments if walk.cluster else 1
+    team = 0 if walk.cluster or walk.team == 0 else walk.team  # a cluster's blocks are teams
+    return (
+        grid, plan.threads, cluster, plan.shared, team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step,
+        plan.rows, plan.n, plan.segments, plan.span, plan.misaligned, plan.slot,
+    )  # fmt: skip
+
+
+FIELD = re.compile(r"Walk = Walk<([^>]*)>")
+
+
+def noted_numbers(line: str) -> dict[str, list[int]]:
+    values: dict[str, list[int]] = {}
+    for name, found in re.findall(r"(\w+)=([-\d,]+);", line):
+        values.setdefault(name, []).extend(int(x) for x in found.split(",") if x)
+    return values
+
+
+def launched(line: str) -> tuple[tuple, dict[str, list[int]]]:
+    """A noted launch of a pass over rows, and its dims."""
+    values = noted_numbers(line)
+    found = FIELD.search(line)
+    assert found, line
+    walk = [x.strip() for x in found.group(1).split(",")]
+    number = [int(x.removesuffix("ull").removesuffix("l").removesuffix("u")) if x.lstrip("-").rstrip("ul").isdigit() else x == "true" for x in walk[:-1]]
+    _, _, team, across, vectors, vec, _, _, _, _, keep, cluster, step = number[:13]
+    assert values["launch"][1] <= number[0], line
+    return (*values["launch"], team, across, vectors, vec, keep, cluster, step, *values["rows"]), values
+
+
+def padded(inner: Any, rank: int, fill: int) -> list[int]:
+    return [fill] * (rank - len(inner)) + list(inner)
+
+
+def is_same(lines: list[str], plan: rows.RowPlan) -> None:
+    """Hold what was noted to a plan, field by field."""
+    notes = [line for line in lines if not line.startswith("work")]
+    assert len(notes) == len(plan.steps)
+    assert (f"work={plan.work}" in lines) == (plan.work > 0)
+    for line, (walk, grid) in zip(notes, plan.steps, strict=True):
+        got, values = launched(line)
+        assert got == expected(walk, plan, grid)
+        row_rank, rank = (len(values[k]) for k in ("row_size", "size"))
+        assert values["row_size"] == padded(plan.row_sizes, row_rank, 1) and values["size"] == padded(plan.sizes, rank, 1)
+        assert values["row_stride"] == [s for own in plan.row_strides for s in padded(own, row_rank, 0)]
+        assert values["stride"] == [s for own in plan.strides for s in padded(own, rank, 0)]
+
+
+def built(unit: RowLayout, itemsizes: list[int]) -> rows.Built:
+    """The kernels of a written file for a pass."""
+    wide = [k for k, o in enumerate(unit.operands) if o.element and o.role != "index" and set(unit.inner[-1:]) & set(o.dims)]
+    return rows.Built(16 // max((itemsizes[k] for k in wide), default=16), sum(1 << k for k in wide))
+
+
+class Call:
+    """A random call of one pass on an architecture."""
+
+    def __init__(self, rng: random.Random, file: File):
+        name = rng.choice(list(file.kernels))
+        self.kernel = file.kernels[name]
+        units = backend("cuda").layout(self.kernel)
+        self.number = rng.randrange(len(units))
+        unit = self.unit = units[self.number]
+        prefix = unit.kernel.removesuffix("_kernel")
+        self.entry = rng.choice([e for e in file.heads if re.fullmatch(prefix + r"((_(f32|f16|bf16|f64))*)", e)])
+        binding = dict(zip(self.kernel.variables, self.entry.removeprefix(prefix).split("_")[1:], strict=False))
+        self.binding = tuple(binding[v] for v in unit.variables)
+        self.outer, self.inner = drawn(rng, unit)
+        sizes = self.outer + self.inner
+        parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims, ())
+        each = [*names(unit, parts[0], len(self.outer)), *names(unit, parts[1], len(self.inner))]
+        order = list(reversed(range(len(sizes))))
+        if rng.random() < 0.25:
+            rng.shuffle(order)
+        self.sizes, self.pointers, self.given = sizes, dict[str, tuple[int, list[int]]](), []
+        for o in unit.operands:
+            if o.role == "index":
+                strides = [s for part, own in zip(parts, (self.outer, self.inner), strict=True) for s in nvrtc._index_strides(part, own, o.name)]
+                self.given.append((0, strides, 0))
+                continue
+            dtype = o.dtype if o.dtype in DTYPES else binding[o.dtype] if o.dtype in binding else "f64" if "f64" in binding.values() else "f32"
+            address, strides = layout(rng, sizes, [d in o.dims for d in each], DTYPES[dtype].bytes, order)
+            self.given.append((address % 16, strides, DTYPES[dtype].bytes))
+            self.pointers[o.name] = address, strides
+        self.arch = rng.choice(ARCHES)
+
+
+def rows_alike(call: Call, file: File) -> str:
+    """Hold a call of a pass over rows to the runtime's plan; which of them it is."""
+    noted = file.call(call.entry, call.arch, len(call.outer), call.sizes, call.pointers).splitlines()
+    asked: list[Any] = []
+    launcher = nvrtc.CudaLauncher("", backend("cuda").layout(call.kernel))
+    launcher.arch = call.arch
+    split = len(call.outer)
+    operands = [(address, tuple(s[:split]), tuple(s[split:]), size) for address, s, size in call.given]
+    with mock.patch.object(launcher, "function", lambda *_: None), mock.patch.object(rows, "cached", lambda *a: asked.append(a) or rows.plan(*a)):
+        launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
+    assert isinstance(call.unit, RowLayout)
+    own = built(call.unit, [size for _, _, size in call.given])
+    anywhere, here = rows.plan(*asked[0]), rows.plan(*asked[0], own)
+    assert anywhere is not None and here is not None
+    is_same(noted, here)
+    flat = len(here.sizes) == len(here.row_sizes) == 1 and not here.steps[0][0].index64
+    walk = anywhere.steps[0][0]
+    if flat and walk.vec in (own.vec, 1) and (walk.wide & own.wide == own.wide if walk.vec > 1 else walk.vectors == 1 and not walk.across):
+        is_same(noted, anywhere)
+        return f"rows, whole, {walk.keep}{walk.cluster}{len(anywhere.steps) > 1}"
+    return "rows, flat" if flat else "rows"
+
+
+def map_alike(call: Call, file: File) -> str:
+    """The same of a map."""
+    (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
+    strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
+    still = [o.role in ("input", "index") and not set(call.unit.dims[-1:]) <= set(o.dims) for o in call.unit.operands]
+    anywhere = nvrtc.plan(call.sizes, strides, itemsizes, addresses)
+    here = nvrtc.plan(call.sizes, strides, itemsizes, addresses, sum(1 << k for k, has in enumerate(still) if has))
+    assert anywhere is not None and here is not None
+    values = noted_numbers(line)
+    found = re.search(r"RANK = (\d+); int VEC = (\d+);.*?SPLAT = (\d+)", line)
+    assert found
+    assert values["launch"] == [here.grid, nvrtc.THREADS, 1, 0] and values["n"] == [here.n]
+    assert (int(found[2]), int(found[3])) == (here.variant.vec, here.variant.splat)
+    rank = len(values["size"])
+    assert values["size"] == padded(here.sizes, rank, 1) and values["stride"] == [s for own in here.strides for s in padded(own, rank, 0)]
+    return f"map, {here.variant.vec > 1}" if here == anywhere else "map, one by one"
+
+
+def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A thousand random calls of rows and maps: sizes, strides, alignments, dtypes, passes and architectures.
+
+    What is held: a written file launches as the runtime does, given its kernels; and those are enough for all rows without gaps whose
+    elements move in whole vectors or are few, and all maps but those where another operand stands still.
+    """
+    monkeypatch.setenv("KGEN_CONFIG_DIR", str(tmp_path))
+    tuned.ladders.cache_clear()
+    seen: Counter[str] = Counter()
+    for seed in range(1000):
+        call = Call(random.Random(seed), file)
+        try:
+            seen[rows_alike(call, file) if isinstance(call.unit, RowLayout) else map_alike(call, file)] += 1
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
+    print(seen)
