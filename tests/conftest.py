@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+#: What is imported and parsed stays: the collector of cycles finds nothing in it, and takes a sixth of the time of imports to look.
+gc.set_threshold(50_000, 20, 20)
 #: Inductor's pool of compiling processes costs each process that uses it as much again.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 #: A process of inductor's begins by building headers and trying the processor's vectors, which takes g++ longer than a test's few kernels.
@@ -37,6 +39,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=dropped)
         kept = set(items) - set(dropped)
         items[:] = [i for i in items if i in kept]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -39,7 +39,7 @@ def test_every_failure_that_was_found_is_gone(whole: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_properties_hold_of_random_programs(seed: int) -> None:
-    for number in range(3):
+    for number in range(2):
         text = fuzz.program_of(1000 + seed, number).text
         subject = fuzz.Subject(text, number)
         subject.prepare("torch")
