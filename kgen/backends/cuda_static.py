@@ -147,7 +147,8 @@ class CudaPrinter(CStatic):
         return named(name) if lanes == 1 else source("{0}.at[k]", name)
 
     def load(self, type_name: str, lanes: int, place: Text | str) -> str:
-        return f"*{place}" if lanes == 1 else f"*reinterpret_cast<const {self.vector(type_name, lanes)}*>({place})"
+        """A vector from where it begins."""
+        return f"*reinterpret_cast<const {self.vector(type_name, lanes)}*>({place})"
 
     @staticmethod
     def element(o: Tensor, value: Text | str) -> str:

@@ -195,7 +195,7 @@ class RowWriter:
     def each_vector(self, lines: list[str]) -> list[str]:
         """A loop over a thread's vectors."""
         lanes = f" * {self.lanes}" if self.lanes > 1 else ""
-        place = f"(v * {self.team} + {self.thread}){lanes}" if lanes or not self.whole else f"v * {self.team} + {self.thread}"
+        place = f"(v * {self.team} + {self.thread}){lanes}" if lanes else f"v * {self.team} + {self.thread}"
         if self.whole and sum(t == "i" for line in lines for t in tokens(line)) < 2:
             at, lines = [], ["".join(place if t == "i" else t for t in tokens(line)) for line in lines]
         else:
@@ -209,7 +209,7 @@ class RowWriter:
 
     def holding(self) -> list[str]:
         """The lines that load what stays in registers."""
-        made, loads = [], []
+        r, made, loads = self.render, list[str](), list[str]()
         for t in self.unit.inputs:
             if t.name in self.held:
                 lanes = self.lanes if self.moves(t) else 1
@@ -217,7 +217,9 @@ class RowWriter:
                     self.held.discard(t.name)
                     continue
                 made.append(f"{self.owner.vector(t.type, lanes)} {t.name}_held[{self.vectors}];")
-                loads.append(f"{t.name}_held[v] = {self.owner.load(t.type, lanes, self.where(t))};")
+                where = r.place(t.dims, self.unit.inner, named("i"))
+                first = self.owner.at(t, where, row=t.spec_name in self.in_row)
+                loads.append(f"{t.name}_held[v] = {first if lanes == 1 else self.owner.load(t.type, lanes, self.where(t))};")
         return [*made, *self.each_vector(loads)] if loads else []
 
     def element(self, t: Tensor) -> Text:
