@@ -90,7 +90,7 @@ class RowWriter:
         r = self.render
         run = r.run(t.dims, self.unit.inner)
         steps = [run or self.n or 1]
-        for first, last in r.groups(r.wide(t.dims), r.wide(self.unit.rows)):
+        for _, last in r.groups(r.wide(t.dims), r.wide(self.unit.rows)):
             steps.append(r.size(r.wide(t.dims)[r.wide(t.dims).index(r.wide(self.unit.rows)[last]) + 1 :]) or 1)
         return gcd(lanes, *steps)
 
@@ -120,7 +120,7 @@ class RowWriter:
 
     def kernel(self, numbers: list[host.PassedNumber]) -> KernelView:
         """The kernel and its launch."""
-        o, r, unit = self.owner, self.render, self.unit
+        o, unit = self.owner, self.unit
         side = SIDE if self.frame == "across" else self.threads // self.team if self.frame != "row" else self.threads
         body = [*o.converted(numbers), *self.opening(side), *o.row_values(unit)]
         if self.frame == "held":
@@ -139,7 +139,9 @@ class RowWriter:
             return "A thread for each row."
         if self.frame == "across":
             return f"{SIDE} rows side by side in a block, {SIDE_TEAM} threads for each."
-        vectors = f"{self.vectors} vector{'s' * (self.vectors > 1)} of {self.lanes} elements" if self.lanes > 1 else f"{self.vectors} elements"
+        vectors = f"{self.vectors} elements"
+        if self.lanes > 1:
+            vectors = f"{self.vectors} vector{'s' * (self.vectors > 1)} of {self.lanes} elements"
         if self.frame == "held":
             made = f"{who} and keeps it in registers, {vectors} a thread."
         else:
@@ -257,7 +259,10 @@ class RowWriter:
         made = [*self.owner.printed(self.unit, c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
         made = [line for line in made if line not in self.declared]
         self.declared.update(line for line in made if line.startswith("const "))
-        stores = [f"{self.owner.at(o, self.render.place(o.dims, self.unit.rows, named('row')))} = {self.owner.element(o, o.value)};" for o in c.outputs]
+        stores = []
+        for o in c.outputs:
+            at = self.owner.at(o, self.render.place(o.dims, self.unit.rows, named("row")))
+            stores.append(f"{at} = {self.owner.element(o, o.value)};")
         if stores and self.frame != "row":
             made += block(f"if ({' && '.join(filter(None, (self.guard, f'{self.thread} == 0')))})", stores)
         else:
