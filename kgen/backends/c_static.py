@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from kgen.backends.c_family import CFamily
 from kgen.backends.names import bare
-from kgen.backends.static import StaticRender, summed
+from kgen.backends.static import StaticRender, summed, tensors
 from kgen.backends.text import Text, named, source
 from kgen.backends.units import Given, RowUnit, Statement, Tensor, Unit
 from kgen.ops import SUM
 from kgen.types import ELLIPSIS, Dims
-
 
 #: How long a loop and its one statement may be to stand on one line.
 WIDTH = 110
@@ -32,18 +32,21 @@ def block(head: str, lines: list[str]) -> list[str]:
     return [*over(f"{head} {{", lines), "}"]
 
 
-class CStatic:
+Target = TypeVar("Target", bound=CFamily)
+
+
+class CStatic(Generic[Target]):
     """The texts of one file; `integer` is the target's name of a 64-bit integer."""
 
     integer = ""
 
-    def __init__(self, backend: CFamily, render: StaticRender):
+    def __init__(self, backend: Target, render: StaticRender):
         self.backend, self.render, self.known = backend, render, render.known
         self.units = render.units()
         self.kernel = render.kernel
         fresh, user = render.global_names.fresh, render.global_names.user
-        tensors = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
-        self.pointers = {name: fresh(f"{user(name)}_ptr") for name in tensors}
+        own = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
+        self.pointers = {name: fresh(f"{user(name)}_ptr") for name in own}
         self.pointers |= {w: fresh(f"{name}_ptr") for w, (_, name) in render.kept.items()}
         self.told: set[str] = set()
         self.rows = {name: fresh(f"{pointer.removesuffix('_ptr')}_row") for name, pointer in self.pointers.items()}
@@ -74,13 +77,13 @@ class CStatic:
 
     def names(self) -> list[str]:
         """What a caller passes, in order."""
-        tensors = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
+        own = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
         numbers = [p.name for p in self.kernel.params if not p.is_tensor]
-        return [*tensors, *numbers, *([self.render.count] if self.counts() else [])]
+        return [*own, *numbers, *([self.render.count] if self.counts() else [])]
 
     def counts(self) -> bool:
         """Whether the leading dims' size is to be passed."""
-        return any(ELLIPSIS in (t.dims or ()) for t in (*self.kernel.params, *self.kernel.results))
+        return any(ELLIPSIS in dims for _, dims in tensors(self.kernel))
 
     def tail(self, unit: Unit | RowUnit | None = None) -> list[tuple[str, str]]:
         """What comes behind the tensors: numbers, of a pass as they are rounded; then the leading dims' size."""
@@ -112,10 +115,10 @@ class CStatic:
         own = [p for name, p in self.pointers.items() if name not in self.render.kept]
         return [f"{'' if p in written else 'const '}{every.get(p, f'void* {p}')}" for p in own]
 
-    def row_pointers(self, tensors: Iterable[Tensor], rows: Dims, unit: Unit | RowUnit) -> list[str]:
+    def row_pointers(self, walked: Iterable[Tensor], rows: Dims, unit: Unit | RowUnit) -> list[str]:
         """Where the rows of tensors begin."""
         written, made = {o.spec_name for o in unit.outputs}, []
-        for name, t in {t.spec_name: t for t in tensors}.items():
+        for name, t in {t.spec_name: t for t in walked}.items():
             const = "" if name in written else "const "
             place = self.render.place(t.dims, rows, named("row"))
             made.append(f"{const}{t.type}* {self.rows[name]} = {self.pointers[name]} + {place};")
@@ -125,8 +128,8 @@ class CStatic:
 
     def lies_across(self, unit: RowUnit) -> bool:
         """Whether neighbours in memory belong to different rows: of the operand that moves most."""
-        tensors = [t for t in unit.inputs if not unit.is_row(t)]
-        main = max(tensors, key=lambda t: len(t.dims), default=None)
+        walked = [t for t in unit.inputs if not unit.is_row(t)]
+        main = max(walked, key=lambda t: len(t.dims), default=None)
         return main is not None and self.render.step(main.dims, unit.inner) != 1 and self.render.step(main.dims, unit.rows) == 1
 
     def row_values(self, unit: RowUnit) -> list[str]:

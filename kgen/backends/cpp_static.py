@@ -46,6 +46,7 @@ class CppStatic:
     """A file: what it is for, how it is called, constants, the functions that it brings along, its passes, and the function that calls
     them where there is one (`entry_head`), with the workspaces that it makes."""
 
+    file: str
     about: str
     call: str
     constants: list[tuple[str, int]]
@@ -62,7 +63,7 @@ class CppStatic:
     entry_calls: list[str]
 
 
-class CppPrinter(CStatic):
+class CppPrinter(CStatic[Cpp]):
     """The texts of one file."""
 
     integer = "int64_t"
@@ -85,7 +86,7 @@ class CppPrinter(CStatic):
         sizes = [(render.global_names.user(d), n) for d, n in self.known.sizes.items()]
         head, entry = self.entry() if not single else ("", [])
         return CppStatic(
-            about=str(self.known), call=bare(f"{render.kernel_name}({', '.join(self.names())})"),
+            file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join(self.names())})"),
             constants=[*sizes, *([("LANES", LANES)] if shares else []), *([("BLOCK", BLOCK)] if any(p.is_deep for p in passes) else [])],
             clips=any("std::min(" in line for p in passes for line in p.lines),
             functions=[*sources], function_sources=[*sources.values()], rounds="to" in calls,
@@ -136,8 +137,8 @@ class CppPrinter(CStatic):
         c, often = inlined(c, reads)
         body = [f"const {t.compute} {t.name} = {at(t)};" for t in unit.inputs if t.name in often]
         body += [self.position(x, *((inner, i) if set(x.dims) & set(inner) else (rows, row))) for x in unit.indices]
-        lines, values = stored(c.lines, c.outputs)
-        body += [*self.backend.printed(lines), *(f"{at(o)} = {values[o.name]};" for o in c.outputs)]
+        statements, values = stored(c.lines, c.outputs)
+        body += [*self.backend.printed(statements), *(f"{at(o)} = {values[o.name]};" for o in c.outputs)]
         if inner:
             body = block(f"for (int64_t i = 0; i < {r.product(inner)}; i++)", body)
         if rows:
@@ -183,7 +184,9 @@ class CppPrinter(CStatic):
         """A loop over lanes."""
         return [*(["#pragma omp simd"] if simd else []), *block(f"for (int64_t l = 0; l < {count}; l++)", lines)]
 
-    def reading(self, unit: RowUnit, c: Code, shares: list[Carried], lines: list[str], across: bool, is_deep: bool, kept: bool) -> list[str]:
+    def reading(
+        self, unit: RowUnit, c: Code, shares: list[Carried], lines: list[str], across: bool, is_deep: bool, kept: bool
+    ) -> list[str]:  # fmt: skip
         """The loop of a reading, and the row's values that it ends as."""
         r, n = self.render, self.render.size(unit.inner)
         length = str(r.product(unit.inner))
@@ -208,9 +211,8 @@ class CppPrinter(CStatic):
                 made.append(f"Pairwise<{kind}> {a.name}_blocks;")
             step = "BLOCK / LANES" if across else "BLOCK"
             inner = [f"const int64_t end = std::min({begin} + {step}, {length});", *held, *loop]
-            inner += [
-                f"{a.name}_blocks.add({f'{a.name}_lanes' if across else f'folded({a.name}_lanes, {a.name}_combine)'}, {a.name}_combine);" for a in shares
-            ]
+            whole = "{0}_lanes" if across else "folded({0}_lanes, {0}_combine)"
+            inner += [f"{a.name}_blocks.add({whole.format(a.name)}, {a.name}_combine);" for a in shares]
             made += block(f"for (int64_t {begin} = 0; {begin} < {length}; {begin} += {step})", inner)
             for a in shares:
                 if across:

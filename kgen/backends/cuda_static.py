@@ -49,6 +49,7 @@ class StaticCuda(Cuda):
 class CudaStatic:
     """A file: what it is for, how it is called, constants, what it has of the library, its kernels, and the host function."""
 
+    file: str
     about: str
     call: str
     constants: list[tuple[str, int]]
@@ -61,7 +62,7 @@ class CudaStatic:
     workspaces: list[tuple[str, str, Text]]
 
 
-class CudaPrinter(CStatic):
+class CudaPrinter(CStatic[StaticCuda]):
     """The texts of one file."""
 
     integer = "i64"
@@ -92,19 +93,25 @@ class CudaPrinter(CStatic):
         self.numbers = [host.numbers(b, u, s) for u, s in zip(self.units, scalars, strict=True)]
         kernels = []
         for u, w, numbers in zip(self.units, self.writers, self.numbers, strict=True):
-            kernels.append(w.kernel(numbers) if w is not None and isinstance(u, RowUnit) else self.map_kernel(u, numbers))
+            if w is not None:
+                kernels.append(w.kernel(numbers))
+            elif isinstance(u, Unit):
+                kernels.append(self.map_kernel(u, numbers))
         code = [line for k in kernels for line in (*k.element, *k.lines, k.head)]
         calls = [c for n in self.numbers for x in n for c in (x.rounded.calls if x.rounded else ())]
         hosts = functions(resource("templates") / "cpp", calls, (row.cpp for row in OPS.values()))
         items = [*self.interface(), *(d for d, _ in self.tail()), "cudaStream_t stream"]
         teams = self.team_lines()
         return CudaStatic(
-            about=str(self.known), call=bare(f"{render.kernel_name}({', '.join([*self.names(), 'stream'])})"),
+            file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join([*self.names(), 'stream'])})"),
             constants=[(render.global_names.user(d), n) for d, n in self.known.sizes.items()],
             library=self.library([*code, *teams]), teams=teams, kernels=kernels, host_functions=[*hosts.values()],
             host_head=wrapped(f'extern "C" cudaError_t {render.kernel_name}', items, " {"),
             limit=render.count if self.counts() else "",
-            workspaces=[(o.type, f"{self.pointers[o.spec_name]}", render.product(o.dims)) for u in self.units for o in u.outputs if o.spec_name in render.kept],
+            workspaces=[
+                (o.type, self.pointers[o.spec_name], render.product(o.dims))
+                for u in self.units for o in u.outputs if o.spec_name in render.kept
+            ],
         )  # fmt: skip
 
     def library(self, code: list[str]) -> list[str]:
@@ -148,7 +155,8 @@ class CudaPrinter(CStatic):
         return named(name) if lanes == 1 else source("{0}.at[k]", name)
 
     def load(self, type_name: str, lanes: int, place: Text | str) -> str:
-        return f"*{place}" if lanes == 1 else f"*reinterpret_cast<const {self.vector(type_name, lanes)}*>({place})"
+        """A vector from where it begins."""
+        return f"*reinterpret_cast<const {self.vector(type_name, lanes)}*>({place})"
 
     @staticmethod
     def element(o: Tensor, value: Text | str) -> str:
@@ -182,7 +190,7 @@ class CudaPrinter(CStatic):
         made: list[str] = []
         for name, a in self.pairs.items():
             made += [
-                f"// Partial results of blocks, combined pairwise in the order in which they come: errors grow with the logarithm of their number.",
+                "// Partial results of blocks, combined pairwise in their order: errors grow with the logarithm of their number.",
                 f"struct {name} {{", f"    {a.type} parts[64];", "    i64 count = 0;", "",
                 f"    __device__ void add({a.type} part) {{", "        int d = 0;",
                 f"        for (; count >> d & 1; d++) part = {self.backend.combined(a, 'parts[d]', named('part'))};",
@@ -234,7 +242,8 @@ class CudaPrinter(CStatic):
 
     def converted(self, numbers: list[host.PassedNumber]) -> list[str]:
         """The lines that round a number to a storage float by name."""
-        return [f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);" for n in numbers if n.converted]
+        given = [n.argument for n in numbers if n.converted]
+        return [f"const {a.type} {a.name} = to<{a.type}>({a.name}_given_k);" for a in given]
 
     def takes_count(self, lines: list[str]) -> bool:
         """Whether a kernel's lines name the leading dims' size."""
@@ -243,7 +252,8 @@ class CudaPrinter(CStatic):
     def launch(self, unit: Unit | RowUnit, numbers: list[host.PassedNumber], groups: str, threads: int, body: list[str]) -> list[str]:
         """The host's lines that launch a kernel."""
         lines = [f"const {s.type} {s.name} = {value};{'  // ' + s.note if s.note else ''}" for s, value in host.computed(numbers)]
-        given = [p for _, p in self.arguments(unit)] + [str(n.given) for n in numbers] + ([self.render.count] if self.takes_count(body) else [])
+        given = [p for _, p in self.arguments(unit)] + [str(n.given) for n in numbers]
+        given += [self.render.count] if self.takes_count(body) else []
         lines.append(wrapped(f"{unit.name}_kernel<<<unsigned({groups}), {threads}, 0, stream>>>", given, ";"))
         return lines if len(lines) == 1 or len(self.units) == 1 else ["{", *(f"    {line}" for line in lines), "}"]
 
@@ -279,10 +289,10 @@ class CudaPrinter(CStatic):
                 body.append(f"const {self.vector(t.type, lanes)} {wide[t.name]} = {self.load(t.type, lanes, where)};")
 
         def values(k: Text, in_vectors: bool) -> list[str]:
-            made = [
-                f"{t.compute}({self.lane(wide[t.name], lanes) if in_vectors and t.name in wide else self.at(t, r.place(t.dims, unit.dims, k))})"
-                for t in unit.inputs
-            ]
+            made = []
+            for t in unit.inputs:
+                here = self.lane(wide[t.name], lanes) if in_vectors and t.name in wide else self.at(t, r.place(t.dims, unit.dims, k))
+                made.append(f"{t.compute}({here})")
             made += [f"i64({r.place(x.dims, unit.dims, k) or 0})" for x in unit.indices]
             return [*made, *(n.argument.name for n in numbers)]
 
@@ -295,21 +305,29 @@ class CudaPrinter(CStatic):
             for o in unit.outputs:
                 where = f"{self.pointers[o.spec_name]} + {r.place(o.dims, unit.dims, i)}"
                 body.append(f"*reinterpret_cast<{self.vector(o.type, lanes)}*>({where}) = {outs[o.name]};")
-        n = r.product(unit.dims)
+        total = r.product(unit.dims)
         first = f"i64 i = (i64(blockIdx.x) * {THREADS} + threadIdx.x){f' * {lanes}' if lanes > 1 else ''};"
         if has_tail:
-            tail = block(f"for (; i < {n}; i++)", self.each(unit, values(i, False), flat))
-            lines = [first, f"if (i + {lanes} <= {n}) {{", *(f"    {x}" for x in body), "} else {  // the last few", *(f"    {x}" for x in tail), "}"]
+            tail = block(f"for (; i < {total}; i++)", self.each(unit, values(i, False), flat))
+            lines = [first, f"if (i + {lanes} <= {total}) {{", *(f"    {x}" for x in body)]
+            lines += ["} else {  // the last few", *(f"    {x}" for x in tail), "}"]
         else:
-            lines = ["const " + first, f"if (i >= {n}) return;", *body]
-        statements, made = stored(unit.lines, unit.outputs if unit.single else ())
-        element = [f"__device__ {self.backend.element_head(unit)}", *(f"    {line}" for line in self.backend.printed(statements))]
-        element += [f"    return {made[o.name]};" if unit.single else f"    {o.name} = {o.value};" for o in unit.outputs if unit.single or o.value != o.name]
+            lines = ["const " + first, f"if (i >= {total}) return;", *body]
         about = f"A thread for {'each element' if lanes == 1 else f'each {lanes} elements, which lie side by side'}."
         return KernelView(
-            about, self.head(unit, numbers, THREADS, lines), [*self.converted(numbers), *lines], [*element, "}"],
+            about, self.head(unit, numbers, THREADS, lines), [*self.converted(numbers), *lines], self.element_function(unit),
             self.launch(unit, numbers, self.shared_out(unit.dims, THREADS * lanes), THREADS, lines),
         )  # fmt: skip
+
+    def element_function(self, unit: Unit) -> list[str]:
+        """The function that computes an element."""
+        statements, made = stored(unit.lines, unit.outputs if unit.single else ())
+        lines = self.backend.printed(statements)
+        if unit.single:
+            lines += [f"return {made[o.name]};" for o in unit.outputs]
+        else:
+            lines += [f"{o.name} = {o.value};" for o in unit.outputs if o.value != o.name]
+        return [f"__device__ {self.backend.element_head(unit)}", *(f"    {line}" for line in lines), "}"]
 
     def each(self, unit: Unit, values: list[str], targets: dict[str, str]) -> list[str]:
         """The lines that make one element of each result from the values of what is read."""
@@ -336,11 +354,13 @@ def found_lines(name: str, scope: str, size: int, a: Accumulator, again: bool) -
 
     shuffles = loop(f"for (int apart = {min(size, 32) // 2}; apart > 0; apart /= 2)", "__shfl_xor_sync(~0u, value, apart)",
                     "__shfl_xor_sync(~0u, place, apart)")  # fmt: skip
-    made = [f"// The {'least' if a.kind == 'argmin' else 'greatest'} value of {TEAMS.get(scope, f'{size} threads')} and its place, in each of them."]
+    which, whose = "least" if a.kind == "argmin" else "greatest", TEAMS.get(scope, f"{size} threads")
+    made = [f"// The {which} value of {whose} and its place, in each of them."]
     if scope == "side":
         body = [f"__shared__ {kind} parts[{size}][32];", f"__shared__ i64 places[{size}][32];",
                 "parts[threadIdx.x / 32][threadIdx.x % 32] = value;", "places[threadIdx.x / 32][threadIdx.x % 32] = place;",
-                "__syncthreads();", *loop(f"for (int t = 0; t < {size}; t++)", "parts[t][threadIdx.x % 32]", "places[t][threadIdx.x % 32]")]  # fmt: skip
+                "__syncthreads();"]  # fmt: skip
+        body += loop(f"for (int t = 0; t < {size}; t++)", "parts[t][threadIdx.x % 32]", "places[t][threadIdx.x % 32]")
     elif scope == "block":
         body = [f"__shared__ {kind} parts[32];", "__shared__ i64 places[32];", *shuffles, "if (threadIdx.x % 32 == 0) {",
                 "    parts[threadIdx.x / 32] = value;", "    places[threadIdx.x / 32] = place;", "}", "__syncthreads();",

@@ -92,7 +92,7 @@ class RowWriter:
         r = self.render
         run = r.run(t.dims, self.unit.inner)
         steps = [run or self.n or 1]
-        for first, last in r.groups(r.wide(t.dims), r.wide(self.unit.rows)):
+        for _, last in r.groups(r.wide(t.dims), r.wide(self.unit.rows)):
             steps.append(r.size(r.wide(t.dims)[r.wide(t.dims).index(r.wide(self.unit.rows)[last]) + 1 :]) or 1)
         return gcd(lanes, *steps)
 
@@ -122,7 +122,7 @@ class RowWriter:
 
     def kernel(self, numbers: list[host.PassedNumber]) -> KernelView:
         """The kernel and its launch."""
-        o, r, unit = self.owner, self.render, self.unit
+        o, unit = self.owner, self.unit
         side = SIDE if self.frame == "across" else self.threads // self.team if self.frame != "row" else self.threads
         body = [*o.converted(numbers), *self.opening(side), *o.row_values(unit)]
         if self.frame == "held":
@@ -141,7 +141,9 @@ class RowWriter:
             return "A thread for each row."
         if self.frame == "across":
             return f"{SIDE} rows side by side in a block, {SIDE_TEAM} threads for each."
-        vectors = f"{self.vectors} vector{'s' * (self.vectors > 1)} of {self.lanes} elements" if self.lanes > 1 else f"{self.vectors} elements"
+        vectors = f"{self.vectors} elements"
+        if self.lanes > 1:
+            vectors = f"{self.vectors} vector{'s' * (self.vectors > 1)} of {self.lanes} elements"
         if self.frame == "held":
             made = f"{who} and keeps it in registers, {vectors} a thread."
         else:
@@ -197,7 +199,7 @@ class RowWriter:
     def each_vector(self, lines: list[str]) -> list[str]:
         """A loop over a thread's vectors."""
         lanes = f" * {self.lanes}" if self.lanes > 1 else ""
-        place = f"(v * {self.team} + {self.thread}){lanes}" if lanes or not self.whole else f"v * {self.team} + {self.thread}"
+        place = f"(v * {self.team} + {self.thread}){lanes}" if lanes else f"v * {self.team} + {self.thread}"
         if self.whole and sum(t == "i" for line in lines for t in tokens(line)) < 2:
             at, lines = [], ["".join(place if t == "i" else t for t in tokens(line)) for line in lines]
         else:
@@ -211,7 +213,7 @@ class RowWriter:
 
     def holding(self) -> list[str]:
         """The lines that load what stays in registers."""
-        made, loads = [], []
+        r, made, loads = self.render, list[str](), list[str]()
         for t in self.unit.inputs:
             if t.name in self.held:
                 lanes = self.lanes if self.moves(t) else 1
@@ -219,7 +221,9 @@ class RowWriter:
                     self.held.discard(t.name)
                     continue
                 made.append(f"{self.owner.vector(t.type, lanes)} {t.name}_held[{self.vectors}];")
-                loads.append(f"{t.name}_held[v] = {self.owner.load(t.type, lanes, self.where(t))};")
+                where = r.place(t.dims, self.unit.inner, named("i"))
+                first = self.owner.at(t, where, row=t.spec_name in self.in_row)
+                loads.append(f"{t.name}_held[v] = {first if lanes == 1 else self.owner.load(t.type, lanes, self.where(t))};")
         return [*made, *self.each_vector(loads)] if loads else []
 
     def element(self, t: Tensor) -> Text:
@@ -257,7 +261,10 @@ class RowWriter:
         made = [*self.owner.printed(self.unit, c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
         made = [line for line in made if line not in self.declared]
         self.declared.update(line for line in made if line.startswith("const "))
-        stores = [f"{self.owner.at(o, self.render.place(o.dims, self.unit.rows, named('row')))} = {self.owner.element(o, o.value)};" for o in c.outputs]
+        stores = []
+        for o in c.outputs:
+            at = self.owner.at(o, self.render.place(o.dims, self.unit.rows, named("row")))
+            stores.append(f"{at} = {self.owner.element(o, o.value)};")
         if stores and self.frame != "row":
             made += block(f"if ({' && '.join(filter(None, (self.guard, f'{self.thread} == 0')))})", stores)
         else:

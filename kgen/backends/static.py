@@ -7,7 +7,7 @@ Tensors are contiguous, so that where an element lies follows from its position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kgen import pipeline, precision, schedule
@@ -41,8 +41,12 @@ class Known:
 
 def named_dims(kernel: Kernel) -> tuple[str, ...]:
     """The named dims of a kernel's tensors, in order of appearance."""
-    tensors = (*(p.dims for p in kernel.params if p.is_tensor), *(r.dims for r in kernel.results))
-    return tuple(dict.fromkeys(d for dims in tensors for d in dims or () if d != ELLIPSIS))
+    return tuple(dict.fromkeys(d for _, dims in tensors(kernel) for d in dims if d != ELLIPSIS))
+
+
+def tensors(kernel: Kernel) -> list[tuple[str, Dims]]:
+    """A kernel's tensors with their dims: parameters, then results."""
+    return [(p.name, p.dims or ()) for p in kernel.params if p.is_tensor] + [(r.name, r.dims) for r in kernel.results]
 
 
 def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequence[str]]) -> Known:
@@ -58,9 +62,10 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
     for name, size in sizes.items():
         if size < 1:
             raise KgenError(f"--static: {name} = {size} is no size of a dim", help="a static kernel's dims have 1 element or more")
-    for name, of in ((t.name, t.dims or ()) for t in (*kernel.params, *kernel.results)):
+    for name, of in tensors(kernel):
         if _product(sizes[d] for d in of if d != ELLIPSIS) > MAX_ELEMENTS:
-            raise KgenError(f"--static: {name} has more than {MAX_ELEMENTS:,} elements along its named dims", help="compile without --static")
+            message = f"--static: {name} has more than {MAX_ELEMENTS:,} elements along its named dims"
+            raise KgenError(message, help="compile without --static")
     chosen = {}
     for v in kernel.variables:
         given = tuple(dtypes.get(v, ()))
@@ -75,7 +80,7 @@ def _rest(one: str) -> str:
     return ", ".join(d.name for d in VARIABLE if d.name != one)
 
 
-def _product(sizes) -> int:
+def _product(sizes: Iterable[int]) -> int:
     made = 1
     for size in sizes:
         made *= size

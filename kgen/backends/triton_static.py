@@ -19,7 +19,7 @@ from kgen.backends.triton_rows import Block, Node, RowPrinter, Slot
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import SUM
-from kgen.schedule import Reduce
+from kgen.schedule import Map, Reduce
 from kgen.types import DTYPES, ELLIPSIS, Dims
 
 #: What the dynamic file's host part has: elements of a tile that holds whole rows, bytes of a map's block.
@@ -135,7 +135,8 @@ class StaticRows(RowPrinter):
     def masked(self, a: Accumulator) -> list[Text]:
         """The values of a tile, the identity where it holds none."""
         if self.whole:
-            return [source("tl.broadcast_to({0}, [" + self.shape() + "])", s.value) if not self.varies(s.value) else s.value for s in self.slots(a)]
+            tile = f"tl.broadcast_to({{0}}, [{self.shape()}])"
+            return [s.value if self.varies(s.value) else source(tile, s.value) for s in self.slots(a)]
         return [source("tl.where(inside, {0}, {1})", s.value, s.identity) for s in self.slots(a)]
 
     def varies(self, value: Text) -> bool:
@@ -312,7 +313,7 @@ class TritonPrinter:
         PLACES[id(r)] = self.pointers
         try:
             passes = [
-                self.row_pass(u, p) if isinstance(u, RowUnit) and isinstance(p, Reduce) else self.map_pass(u)
+                self.map_pass(u) if isinstance(u, Unit) else self.row_pass(u, p)
                 for u, p in zip(self.units, r.passes, strict=True)
             ]
         finally:
@@ -323,7 +324,8 @@ class TritonPrinter:
         fresh = [x for x in self.kernel.results if not x.state]
         returns = ", ".join(self.names[x.name] for x in fresh)
         return TritonStatic(
-            about=str(self.known), call=bare(b.head(r, False).removeprefix("def ").removesuffix(":").replace("\n", "")), constants=[(r.global_names.user(d), n) for d, n in self.known.sizes.items()],
+            about=str(self.known), call=bare(f"{r.kernel_name}({', '.join(r.global_names.user(p.name) for p in self.kernel.params)})"),
+            constants=[(r.global_names.user(d), n) for d, n in self.known.sizes.items()],
             math=any(w.startswith("math.") for w in words), assembly="ASSEMBLY" in words, fractions="Fraction" in words,
             libdevice=any(w.startswith("libdevice.") for w in words), function_sources=[*functions.values()], passes=passes,
             host_head=b.head(r, False), host_about=self.host_about(), checks=self.checks(),
@@ -405,9 +407,8 @@ class TritonPrinter:
         made = [f"{s.name} = {s.text}{'  # ' + s.note if s.note else ''}" for s in unit.scalars if not s.text.is_name]
         options = [f"num_warps={warps}", "enable_fp_fusion=False", "enable_reflect_ftz=False"]
         launch = wrapped(f"{unit.name}_kernel[({groups},)]", [*given, *options], "")
-        return PassView(
-            wrapped(f"def {unit.name}_kernel", items, ":"), about, body, [*made, *launch.split("\n")], tuple(c for t in texts for c in t.calls)
-        )
+        calls = tuple(c for t in texts for c in t.calls)
+        return PassView(wrapped(f"def {unit.name}_kernel", items, ":"), about, body, [*made, *launch.split("\n")], calls)
 
     def groups(self, dims: Dims, by: int) -> str:
         """How many programs there are."""
@@ -418,8 +419,9 @@ class TritonPrinter:
         text = " * ".join([self.render.count, *others])
         return text if by == 1 else f"triton.cdiv({text}, {by})"
 
-    def row_pass(self, unit: RowUnit, p: Reduce) -> PassView:
+    def row_pass(self, unit: RowUnit, p: Map | Reduce) -> PassView:
         """A pass over rows."""
+        assert isinstance(p, Reduce)
         rows = StaticRows(self.backend, self.render, unit, p)
         body = rows.body()
         about = {"whole": f"{rows.side} rows a program." if rows.side > 1 else "One row a program.",
@@ -429,7 +431,8 @@ class TritonPrinter:
         calls = [rows.combine(a) for c in rows.codes for a in c.accumulators if rows.combine(a) != "plus"]
         calls += ["greatest", "least", "alike"] if any(a.place for c in rows.codes for a in c.accumulators) else []
         if any(ELLIPSIS in d for d in (unit.inner,)):
-            check = [f"if {self.render.count} > {LONGEST}:", f'    raise ValueError(f"{{{self.render.count}}} rows are more than {LONGEST:,}, beyond which sums would lose digits")']
+            said = f"{{{self.render.count}}} rows are more than {LONGEST:,}, beyond which sums would lose digits"
+            check = [f"if {self.render.count} > {LONGEST}:", f'    raise ValueError(f"{said}")']
             made = replace(made, launch=[*check, *made.launch])
         return replace(made, calls=(*made.calls, *calls))
 
@@ -451,7 +454,8 @@ class TritonPrinter:
 
         for t in unit.inputs:
             place = where(t)
-            body.append(Statement((t.name,), "", b.widen(source(f"tl.load({{0}}{mask if r.place(t.dims, unit.dims, i) else ''})", place), t)))
+            masked = mask if r.place(t.dims, unit.dims, i) else ""
+            body.append(Statement((t.name,), "", b.widen(source(f"tl.load({{0}}{masked})", place), t)))
         for x in unit.indices:
             body.append(Statement((x.name,), "", source("({0}).to(tl.int64)", r.place(x.dims, unit.dims, i, "//") or Text(("i * 0",)))))
         lines, values = stored(unit.lines, tuple(replace(o, value=b.typed(o.value, o.compute)) for o in unit.outputs))

@@ -61,10 +61,11 @@ def compile_(
     def work(spec: str) -> None:
         """Write one spec's sources (build them, where asked) and note a row for each file."""
         kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
-        dims = tuple(d for t in (*kernels[0].params, *kernels[0].results) for d in t.dims or ())
+        dims = tuple(d for t in (*(p.dims for p in kernels[0].params), *(r.dims for r in kernels[0].results)) for d in t or ())
         if out == "-":
-            made = written(kernels[-1], targets[0], dims) if sizes is not None else {"": backend(targets[0]).render(kernels[-1], _chosen(kernels[-1], dtypes))}
-            click.echo(next(iter(made.values())), nl=False)
+            k, t = kernels[-1], targets[0]
+            alone = backend(t).render(k, _chosen(k, dtypes)) if sizes is None else next(iter(written(k, t, dims).values()))
+            click.echo(alone, nl=False)
             return
         folder = Path(out) / kernels[0].name
         files = {(k.name, t): written(k, t, dims) for k in kernels for t in targets}

@@ -1,0 +1,126 @@
+"""Static CUDA files: their host function and kernels run on the CPU, each thread a fiber; NVRTC and nvcc take them."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from kgen.runtime import driver, nvrtc
+from tests import static_files as files
+from tests.cuda.emulated import ASM, FLAGS, SHIM
+
+HOST = r"""
+#undef __CUDACC_RTC__
+using std::rint;
+using std::fabs;
+static float rsqrt(float x) { return float(1 / sqrt(double(x))); }
+static double rsqrt(double x) { return 1 / sqrt(x); }
+static int __float2int_rz(float x) { return x != x ? 0 : x >= 2147483648.0f ? 2147483647 : x < -2147483648.0f ? -2147483647 - 1 : int(x); }
+static int __double2int_rz(double x) { return __float2int_rz(float(x)); }
+static long long __double2ll_rz(double x) { return (long long)x; }
+typedef int cudaError_t;
+typedef void* cudaStream_t;
+static const int cudaSuccess = 0;
+static int cudaGetLastError() { return 0; }
+template <typename T> static int cudaMallocAsync(T** p, size_t bytes, cudaStream_t) { *p = (T*)malloc(bytes); return 0; }
+static int cudaFreeAsync(void* p, cudaStream_t) { free(p); return 0; }
+static float __shfl_xor_sync(unsigned m, float x, int apart) { return __uint_as_float(__shfl_xor_sync(m, __float_as_uint(x), apart)); }
+static unsigned __shfl_xor_sync(unsigned m, bool x, int apart) { return __shfl_xor_sync(m, unsigned(x), apart); }
+static long long __shfl_xor_sync(unsigned m, long long x, int apart) {
+    const unsigned low = __shfl_xor_sync(m, unsigned(x), apart), high = __shfl_xor_sync(m, unsigned(x >> 32), apart);
+    return (long long)((unsigned long long)high << 32 | low);
+}
+static double __shfl_xor_sync(unsigned m, double x, int apart) {
+    long long i = __shfl_xor_sync(m, __double_as_longlong(x), apart);
+    memcpy(&x, &i, 8);
+    return x;
+}
+template <typename F> static void emulate(unsigned grid, unsigned threads, F f) {
+    body = [](void* c) { (*static_cast<F*>(c))(); };
+    body_data = &f;
+    if (!launched(grid, threads)) abort();
+}
+"""
+ROUNDED = "{ unsigned u = __float_as_uint(x); bits = x != x ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16; }"
+SPECS: tuple[tuple[str, str, dict[str, int], bool], ...] = (
+    ("softmax", "f32", {"N": 77}, False),
+    ("softmax", "bf16", {"N": 4096}, False),
+    ("softmax", "bf16", {"N": 4096}, True),
+    ("softmax", "f32", {"N": 70_000}, False),
+    ("softmax", "bf16", {"N": 300_000}, False),
+    ("layernorm", "f32", {"N": 1001}, False),
+    ("layernorm", "bf16", {"N": 768}, True),
+    ("rmsnorm", "bf16", {"N": 40}, True),
+    ("cross_entropy", "bf16", {"V": 1000}, True),
+    ("cross_entropy", "f32", {"V": 150_000}, False),
+    ("gelu", "bf16", {}, True),
+    ("gelu", "f64", {}, False),
+    ("adamw", "bf16", {}, False),
+    ("argmax", "f32", {"N": 33}, False),
+    ("argmax", "f64", {"N": 10_000}, False),
+    ("groupnorm", "f32", {"B": 2, "G": 3, "C": 4, "S": 8}, False),
+    ("batchnorm_stats", "f32", {"B": 3, "C": 5, "S": 16}, False),
+    ("sum_of_squares_cols", "f32", {"M": 3000, "N": 70}, False),
+    ("row_absmax_int8", "f32", {"N": 512}, False),
+    ("bias_gelu", "bf16", {"N": 41}, False),
+)
+
+
+def emulated(path: Path) -> ctypes.CDLL:
+    """A file's host function, its kernels run on the CPU."""
+    source = path.read_text()
+    for pattern, made in ASM:
+        source = re.sub(pattern, made, source, flags=re.S)
+    source = re.sub(r'asm\("cvt\.rn\.bf16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', ROUNDED, source)
+    source = re.sub(r"(\w+)<<<unsigned\((.*?)\), (\d+), 0, stream>>>\((.*?)\);", r"emulate(unsigned(\2), \3, [&] { \1(\4); });", source, flags=re.S)
+    made = path.with_name(f"{path.stem}_emulated.cpp")
+    made.write_text(SHIM + HOST + source)
+    subprocess.run(["g++", *FLAGS, "-o", str(made.with_suffix(".so")), str(made)], check=True)
+    return ctypes.CDLL(str(made.with_suffix(".so")))
+
+
+@pytest.mark.parametrize(("name", "dtype", "sizes", "backward"), SPECS)
+def test_files_hold_the_bound_on_the_cpu(name: str, dtype: str, sizes: dict[str, int], backward: bool, tmp_path: Path) -> None:
+    lead = (5,) if sizes.get("N", 0) < 1000 else (2,)
+    lead = (1, 2345) if name in ("gelu", "adamw") else lead
+    written = files.compiled(name, "cuda", tmp_path, dtype, sizes, backward)
+    for kernel in files.kernels(name, backward):
+        kernel = files.concrete(kernel, dtype)
+        library = emulated(written[kernel.name])
+        given = files.arguments(kernel, sizes, lead)
+        before = {n: x.clone() if isinstance(x, torch.Tensor) else x for n, x in given.items()}
+        made = files.results(kernel, given, sizes, lead)
+        assert files.called_as_c(library[kernel.name], kernel, given, made, files.count_of(kernel, lead), None) == 0
+        files.holds(kernel, before, made, "cuda")
+
+
+@pytest.mark.parametrize(("name", "dtype", "sizes"), [(n, d, s) for n, d, s, b in SPECS if not b] + [("softmax", "f16", {"N": 4096})])
+def test_nvrtc_takes_the_kernels(name: str, dtype: str, sizes: dict[str, int], tmp_path: Path) -> None:
+    if not driver.available():
+        pytest.skip("NVRTC is not there")
+    source = files.compiled(name, "cuda", tmp_path, dtype, sizes)[name].read_text()
+    kernels = re.findall(r"__global__ .*? (\w+_kernel)\(", source)
+    cubin, _ = driver.compile_cubin(source, kernels, "sm_90", nvrtc.OPTIONS)
+    assert kernels and cubin
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("name", ["softmax", "gelu"])
+def test_nvcc_builds_whole_files(name: str, tmp_path: Path) -> None:
+    """By the line in their heads, from a folder with nothing else."""
+    path = files.compiled(name, "cuda", tmp_path, "bf16", {"N": 4096} if name == "softmax" else {})[name]
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    files.built(path, "nvcc")
+
+
+def test_a_file_says_where_its_launches_differ(tmp_path: Path) -> None:
+    path = files.compiled("softmax", "cuda", tmp_path, "bf16", {"N": 300_000})["softmax"]
+    assert "each reading fetches them anew" in path.read_text()
+
+
