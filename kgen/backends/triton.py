@@ -16,7 +16,8 @@ from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
 from kgen.backends.text import Text, decimal, fill, named, numeral, single_precision, source
 from kgen.backends.triton_maps import MapPrinter, TritonUnit
-from kgen.backends.triton_rows import Block, Node, RowPrinter
+from kgen.backends.triton_nodes import Block, Node
+from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, ResultDecl
 from kgen.ir import Let, exact

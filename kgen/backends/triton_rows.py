@@ -16,6 +16,7 @@ from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Call, Text, joined, named, source
 from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
+from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading, Slot
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
 from kgen.monoids import MONOIDS
 from kgen.schedule import Reduce
@@ -30,95 +31,6 @@ COMBINE = {"add": "plus", "mul": "times", "max": "greatest", "min": "least"}
 ON_BOOLS = {"max": "either", "min": "both"}
 FIRST = {"least": "first_greatest", "greatest": "first_least"}
 LAST = str(2**63 - 1)  # the place of no element: behind all others
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A tensor or index of a pass: `key` is its name in the host's code, `place` how many operands come before it.
-
-    `base` is what its rows' places are called (its pointer where it has no dim of the rows), `rows` and `inner` are the
-    names of its strides, outermost first, `steps` that of the inner strides' tuple.
-    """
-
-    key: str
-    place: int
-    pointer: str
-    base: str
-    rows: tuple[str, ...]
-    inner: tuple[str, ...]
-    steps: str
-
-    @property
-    def kind(self) -> str:
-        return f"KINDS[{self.place}]"
-
-    @property
-    def vector(self) -> str:
-        return f"VECTORS[{self.place}]"
-
-
-@dataclass(frozen=True)
-class Slot:
-    """What a reduction carries from one step to the next: argmax carries a value and its place, the others one value.  `start` is its
-    identity as a bare literal."""
-
-    name: str
-    type: str
-    dtype: str
-    identity: Text
-    start: Text
-    value: Text
-
-
-@dataclass(frozen=True)
-class Block:
-    """Lines under a head that ends in a colon."""
-
-    head: Text
-    body: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Invocation:
-    """A call of one of the unit's own functions, on as many lines as it takes."""
-
-    names: tuple[str, ...]
-    function: str
-    arguments: tuple[str, ...]
-
-
-Node = Statement | Block | Invocation
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The function of a reading of a segment: what is given to it, and what it makes of a tile."""
-
-    name: str
-    slots: tuple[Slot, ...]
-    accumulators: tuple[Accumulator, ...]
-    given: tuple[str, ...]
-    constants: tuple[str, ...]
-    head: tuple[Statement, ...]
-    body: tuple[Statement, ...]
-    tail: tuple[Statement, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(s.name for s in self.slots)
-
-    @property
-    def returns(self) -> str:
-        return ", ".join(self.names)
-
-    @property
-    def about(self) -> str:
-        *most, last = [a.name for a in self.accumulators] or [""]
-        return f"What a segment adds to {', '.join(most) + ' and ' if most else ''}{last}." if last else "A segment's results."
-
-    @property
-    def define(self) -> str:
-        return wrapped(f"def {self.name}", [*self.given, *(f"{n}: {CONSTEXPR}" for n in self.constants)], ":")
 
 
 @dataclass(frozen=True, kw_only=True)

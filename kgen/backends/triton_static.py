@@ -15,7 +15,8 @@ from kgen.backends.static import Known, StaticRender, deep, refused, rounds, sta
 from kgen.backends.text import Text, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
-from kgen.backends.triton_rows import Block, Node, RowPrinter, Slot
+from kgen.backends.triton_nodes import Block, Node, Slot
+from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import SUM

@@ -1,0 +1,99 @@
+"""What Triton's passes over rows are printed from: operands, what a reduction carries, blocks of lines, readings of a segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgen.backends.python_text import wrapped
+from kgen.backends.text import Text
+from kgen.backends.triton_maps import CONSTEXPR
+from kgen.backends.units import Accumulator, Statement
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor or index of a pass: `key` is its name in the host's code, `place` how many operands come before it.
+
+    `base` is what its rows' places are called (its pointer where it has no dim of the rows), `rows` and `inner` are the
+    names of its strides, outermost first, `steps` that of the inner strides' tuple.
+    """
+
+    key: str
+    place: int
+    pointer: str
+    base: str
+    rows: tuple[str, ...]
+    inner: tuple[str, ...]
+    steps: str
+
+    @property
+    def kind(self) -> str:
+        return f"KINDS[{self.place}]"
+
+    @property
+    def vector(self) -> str:
+        return f"VECTORS[{self.place}]"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a reduction carries from one step to the next: argmax carries a value and its place, the others one value.  `start` is its
+    identity as a bare literal."""
+
+    name: str
+    type: str
+    dtype: str
+    identity: Text
+    start: Text
+    value: Text
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines under a head that ends in a colon."""
+
+    head: Text
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A call of one of the unit's own functions, on as many lines as it takes."""
+
+    names: tuple[str, ...]
+    function: str
+    arguments: tuple[str, ...]
+
+
+Node = Statement | Block | Invocation
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The function of a reading of a segment: what is given to it, and what it makes of a tile."""
+
+    name: str
+    slots: tuple[Slot, ...]
+    accumulators: tuple[Accumulator, ...]
+    given: tuple[str, ...]
+    constants: tuple[str, ...]
+    head: tuple[Statement, ...]
+    body: tuple[Statement, ...]
+    tail: tuple[Statement, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.slots)
+
+    @property
+    def returns(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def about(self) -> str:
+        *most, last = [a.name for a in self.accumulators] or [""]
+        return f"What a segment adds to {', '.join(most) + ' and ' if most else ''}{last}." if last else "A segment's results."
+
+    @property
+    def define(self) -> str:
+        return wrapped(f"def {self.name}", [*self.given, *(f"{n}: {CONSTEXPR}" for n in self.constants)], ":")
