@@ -32,13 +32,14 @@ LONGEST_KEPT = 65536
 @dataclass(frozen=True)
 class PassView:
     """A pass: the first line of its function, and the others; `across` tells whether lanes are rows, `is_deep` whether parts of a row are
-    combined pairwise."""
+    combined pairwise, `clips` whether a loop ends within a group of lanes."""
 
     head: str
     lines: list[str]
     shares: list[Carried]
     across: bool = False
     is_deep: bool = False
+    clips: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class CppPrinter(CStatic[Cpp]):
         return CppStatic(
             file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join(self.names())})"),
             constants=[*sizes, *([("LANES", LANES)] if shares else []), *([("BLOCK", BLOCK)] if any(p.is_deep for p in passes) else [])],
-            clips=any("std::min(" in line for p in passes for line in p.lines),
+            clips=any(p.clips for p in passes),
             functions=[*sources], function_sources=[*sources.values()], rounds="to" in calls,
             doubles=b.doubles(render) or "to" in calls, passes=passes, shares=shares,
             folds=any(p.shares and not p.across for p in passes), entry_head=head,
@@ -177,7 +178,8 @@ class CppPrinter(CStatic[Cpp]):
             loop = block(f"for (int64_t first = 0; first < {count}; first += LANES)", [width, *body])
         else:
             loop = block(f"for (int64_t row = 0; row < {count}; row++)", body)
-        return PassView(self.function(unit, single), [self.parallel(unit.dims), *loop], shares, across, any(deeps))
+        clips = across or any(deeps) or bool(shares) and (n is None or n % LANES != 0)
+        return PassView(self.function(unit, single), [self.parallel(unit.dims), *loop], shares, across, any(deeps), clips)
 
     @staticmethod
     def lanes(count: str, lines: list[str], simd: bool = True) -> list[str]:

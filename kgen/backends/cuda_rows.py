@@ -224,9 +224,9 @@ class RowPrinter:
         return ", ".join([
             str(max(1, len(self.gathers))), mask([e and bool(set(unit.inner[-1:]) & set(w.record.dims)) for e, w in zip(element, operands, strict=True)]),
             mask([w.record.kept for w in operands]), mask([w.record.role != "result" for w in operands]),
-            str(any(set(w.record.dims) & set(unit.rows) for w in operands)).lower(), str(self.reductions), str(self.long), str(self.stores).lower(),
-            str(self.words),
-            str(not (rereads and self.stores)).lower(), *(f"int(sizeof({w.type}))" if e else "0" for e, w in zip(element, operands, strict=True)),
+            str(any(set(w.record.dims) & set(unit.rows) for w in operands)).lower(), str(self.reductions), str(self.long),
+            str(self.stores).lower(), str(self.words), str(not (rereads and self.stores)).lower(),
+            *(f"int(sizeof({w.type}))" if e else "0" for e, w in zip(element, operands, strict=True)),
         ])  # fmt: skip
 
     def tensor(self, w: Walked) -> str:

@@ -81,7 +81,7 @@ def compile_(
                         build_file(t, path, k, arch)
                     except OSError as error:
                         raise KgenError(f"cannot build {path}: {error.strerror or error}") from None
-                rows.append(_compiled_row(k, path, source))
+                rows.append(_compiled_row(k, path, source, {} if sizes is None else _chosen(k, dtypes)))
 
     try:
         each(specs, work)
@@ -119,11 +119,13 @@ def _chosen(kernel: Kernel, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]
     return found
 
 
-def _compiled_row(kernel: Kernel, path: Path, source: str) -> tuple[str, ...]:
+def _compiled_row(kernel: Kernel, path: Path, source: str, chosen: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What the table says of a kernel's file; of the dtypes that are chosen, where any are."""
     from kgen import pipeline
     from kgen.cost import predicted_bound
 
-    figures = [pipeline.cost(kernel, binding) for binding in kernel.bindings()]
+    bindings = [b for b in kernel.bindings() if all(d.name in chosen.get(v, (d.name,)) for v, d in b.items())]
+    figures = [pipeline.cost(kernel, binding) for binding in bindings]
     low, high = min(f.read for f in figures), max(f.read for f in figures)
     out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
     return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
