@@ -78,14 +78,14 @@ cudaError_t layernorm_run(
     const T* b, const i64* b_stride, T* y, const i64* y_stride, double eps, i64 N, cudaStream_t stream) {
     using F = compute<T>;
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(T)), true},
-        {w, w_stride, int(sizeof(T)), true},
-        {b, b_stride, int(sizeof(T)), true},
-        {y, y_stride, int(sizeof(T)), true},
+        {x, x_stride, int(sizeof(T)), true, 1},
+        {w, w_stride, int(sizeof(T)), true, 0},
+        {b, b_stride, int(sizeof(T)), true, 0},
+        {y, y_stride, int(sizeof(T)), true, 1},
     };
     const auto kernel = [](auto way) { return layernorm_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<4, 1, 0, 16 / int(sizeof(T)), 15, 2, true, 2, int(sizeof(T)), true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 15, 1, 7, true, 2, true, 2, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), int(sizeof(T))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, w, b, y, F(N), F(eps));
 }
 

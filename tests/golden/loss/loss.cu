@@ -247,18 +247,18 @@ cudaError_t loss_l_run(
     cudaStream_t stream) {
     using F = compute<T>;
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(T)), true},
-        {t, t_stride, int(sizeof(i64)), false},
-        {x, x_at_stride, int(sizeof(T)), false, V, x_V_stride},
-        {weight, weight_at_stride, int(sizeof(float)), false, V, weight_V_stride},
-        {class_, class_at_stride, int(sizeof(i32)), false, V, class_V_stride},
-        {l, l_stride, int(sizeof(float)), false},
-        {of, of_stride, int(sizeof(i32)), false},
-        {l_kept, l_kept_stride, int(sizeof(F)), false},
+        {x, x_stride, int(sizeof(T)), true, 1},
+        {t, t_stride, int(sizeof(i64)), false, 1},
+        {x, x_at_stride, int(sizeof(T)), false, 1, V, x_V_stride},
+        {weight, weight_at_stride, int(sizeof(float)), false, 0, V, weight_V_stride},
+        {class_, class_at_stride, int(sizeof(i32)), false, 0, V, class_V_stride},
+        {l, l_stride, int(sizeof(float)), false, 1},
+        {of, of_stride, int(sizeof(i32)), false, 1},
+        {l_kept, l_kept_stride, int(sizeof(F)), false, 1},
     };
     const auto kernel = [](auto way) { return loss_l_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<8, 3, 0, 16 / int(sizeof(T)), 1, 1, false, 4, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<3, 1, 0, 31, true, 1, false, 4, true, int(sizeof(T)), 0, 0, 0, 0, 0, 0, 0>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, t, x, weight, class_, l, of, l_kept, i64(V), i64(ignore));
 }
@@ -272,16 +272,16 @@ cudaError_t loss_scaled_run(
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
     index_V_stride[rank - 1] = 1;
     const RowOperand operands[] = {
-        {weight, weight_stride, int(sizeof(float)), true},
-        {best, best_stride, int(sizeof(i64)), false},
-        {nullptr, index_V_stride, 0, true},
-        {weight, weight_at__stride, int(sizeof(float)), false, V, weight_V_stride_},
-        {scaled, scaled_stride, int(sizeof(float)), true},
-        {beside, beside_stride, int(sizeof(float)), true},
+        {weight, weight_stride, int(sizeof(float)), true, 0},
+        {best, best_stride, int(sizeof(i64)), false, 0},
+        {nullptr, index_V_stride, 0, true, 0},
+        {weight, weight_at__stride, int(sizeof(float)), false, 0, V, weight_V_stride_},
+        {scaled, scaled_stride, int(sizeof(float)), true, 0},
+        {beside, beside_stride, int(sizeof(float)), true, 0},
     };
     const auto kernel = [](auto way) { return loss_scaled_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<6, 1, 0, 16 / 4, 49, 1, true, 4, int(sizeof(float)), true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 49, 1, 15, false, 1, true, 4, true, int(sizeof(float)), 0, 0, 0, int(sizeof(float)), int(sizeof(float))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, weight, best, weight, scaled, beside, i64(V));
 }
 
@@ -291,12 +291,12 @@ cudaError_t loss_sum_D_kept_run(
     compute<T>* sum_D_kept, const i64* sum_D_kept_stride, cudaStream_t stream) {
     using F = compute<T>;
     const RowOperand operands[] = {
-        {table, table_stride, int(sizeof(T)), true},
-        {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false},
+        {table, table_stride, int(sizeof(T)), true, 1},
+        {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false, 1},
     };
     const auto kernel = [](auto way) { return loss_sum_D_kept_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<2, 1, 0, 16 / int(sizeof(T)), 1, 1, false, 4, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, true, 1, false, 4, true, int(sizeof(T)), 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, table, sum_D_kept);
 }
 
@@ -306,12 +306,12 @@ cudaError_t loss_m_run(
     float* m, const i64* m_stride, i64 leading, cudaStream_t stream) {
     using F = compute<T>;
     const RowOperand operands[] = {
-        {l_kept, l_kept_stride, int(sizeof(F)), true},
-        {m, m_stride, int(sizeof(float)), false},
+        {l_kept, l_kept_stride, int(sizeof(F)), true, 0},
+        {m, m_stride, int(sizeof(float)), false, 0},
     };
     const auto kernel = [](auto way) { return loss_m_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<2, 1, 0, 16 / int(sizeof(F)), 1, 1, false, 4, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, false, 1, false, 4, true, int(sizeof(F)), 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, l_kept, m, F(leading));
 }
 
@@ -320,13 +320,13 @@ cudaError_t loss_e_run(
     int rank, int outer, const i64* size, const i64* t, const i64* t_stride, const T* table,
     bf16* e, const i64* e_stride, const i64* table_at_stride, i64 table_V_stride, i64 V, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {t, t_stride, int(sizeof(i64)), false},
-        {table, table_at_stride, int(sizeof(T)), false, V, table_V_stride},
-        {e, e_stride, int(sizeof(bf16)), false},
+        {t, t_stride, int(sizeof(i64)), false, 1},
+        {table, table_at_stride, int(sizeof(T)), false, 1, V, table_V_stride},
+        {e, e_stride, int(sizeof(bf16)), false, 2},
     };
     const auto kernel = [](auto way) { return loss_e_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<3, 1, 0, 1, 0, 0, false, 4, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 0, 0, 3, true, 0, false, 4, true, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, t, table, e, i64(V));
 }
 
@@ -334,13 +334,13 @@ cudaError_t loss_column_run(
     int rank, int outer, const i64* size, const i32* class_, const i64* other_, const i64* other_stride,
     i32* column, const i64* column_stride, const i64* class_at__stride, i64 class_V_stride_, i64 V, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {other_, other_stride, int(sizeof(i64)), false},
-        {class_, class_at__stride, int(sizeof(i32)), false, V, class_V_stride_},
-        {column, column_stride, int(sizeof(i32)), false},
+        {other_, other_stride, int(sizeof(i64)), false, 1},
+        {class_, class_at__stride, int(sizeof(i32)), false, 0, V, class_V_stride_},
+        {column, column_stride, int(sizeof(i32)), false, 1},
     };
     const auto kernel = [](auto way) { return loss_column_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<3, 1, 0, 1, 0, 0, false, 4, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 0, 0, 3, true, 0, false, 4, true, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, other_, class_, column);
 }
 
@@ -351,15 +351,15 @@ cudaError_t loss_share_run(
     T* share, const i64* share_stride, const i64* table_at__stride, i64 table_V_stride_, i64 V, cudaStream_t stream) {
     using F = compute<T>;
     const RowOperand operands[] = {
-        {table, table_stride, int(sizeof(T)), false},
-        {other_, other_stride, int(sizeof(i64)), false},
-        {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false},
-        {table, table_at__stride, int(sizeof(T)), false, V, table_V_stride_},
-        {share, share_stride, int(sizeof(T)), false},
+        {table, table_stride, int(sizeof(T)), false, 2},
+        {other_, other_stride, int(sizeof(i64)), false, 1},
+        {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false, 1},
+        {table, table_at__stride, int(sizeof(T)), false, 2, V, table_V_stride_},
+        {share, share_stride, int(sizeof(T)), false, 2},
     };
     const auto kernel = [](auto way) { return loss_share_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<5, 1, 0, 1, 0, 0, false, 4, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 0, 0, 15, true, 0, false, 4, true, 0, 0, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, table, other_, sum_D_kept, table, share, i64(V));
 }
 

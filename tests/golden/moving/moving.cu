@@ -142,14 +142,14 @@ cudaError_t moving_run_run(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride, float* run, const i64* run_stride,
     float* last, const i64* last_stride, float* high, const i64* high_stride, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(float)), true},
-        {run, run_stride, int(sizeof(float)), false},
-        {last, last_stride, int(sizeof(float)), false},
-        {high, high_stride, int(sizeof(float)), false},
+        {x, x_stride, int(sizeof(float)), true, 2},
+        {run, run_stride, int(sizeof(float)), false, 2},
+        {last, last_stride, int(sizeof(float)), false, 2},
+        {high, high_stride, int(sizeof(float)), false, 2},
     };
     const auto kernel = [](auto way) { return moving_run_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<4, 1, 0, 16 / 4, 1, 3, false, 2, int(sizeof(float)), true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 1, 7, true, 3, false, 2, true, int(sizeof(float)), 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, run, last, high);
 }
 
@@ -157,12 +157,12 @@ cudaError_t moving_moving_kernel_run(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride,
     float* moving_kernel, const i64* moving_kernel_stride, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(float)), true},
-        {moving_kernel, moving_kernel_stride, int(sizeof(float)), false},
+        {x, x_stride, int(sizeof(float)), true, 1},
+        {moving_kernel, moving_kernel_stride, int(sizeof(float)), false, 1},
     };
     const auto kernel = [](auto way) { return moving_moving_kernel_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<2, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, true, 1, false, 2, true, int(sizeof(float)), 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, moving_kernel);
 }
 

@@ -216,27 +216,27 @@ cudaError_t places_i_run(
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
     index_N_stride[rank - 1] = 1;
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(T)), true},
-        {k, k_stride, int(sizeof(i16)), true},
-        {h, h_stride, int(sizeof(u8)), true},
-        {flag, flag_stride, int(sizeof(bool)), true},
-        {nullptr, index_N_stride, 0, true},
-        {i, i_stride, int(sizeof(i64)), false},
-        {j, j_stride, int(sizeof(i64)), false},
-        {at, at_stride, int(sizeof(i64)), false},
-        {least_, least_stride, int(sizeof(i16)), false},
-        {most, most_stride, int(sizeof(u8)), false},
-        {deep, deep_stride, int(sizeof(i64)), false},
-        {every, every_stride, int(sizeof(bool)), false},
-        {some, some_stride, int(sizeof(bool)), false},
-        {total, total_stride, int(sizeof(i64)), false},
-        {times, times_stride, int(sizeof(i64)), false},
-        {product, product_stride, int(sizeof(float)), false},
-        {spread, spread_stride, int(sizeof(float)), false},
+        {x, x_stride, int(sizeof(T)), true, 1},
+        {k, k_stride, int(sizeof(i16)), true, 1},
+        {h, h_stride, int(sizeof(u8)), true, 1},
+        {flag, flag_stride, int(sizeof(bool)), true, 1},
+        {nullptr, index_N_stride, 0, true, 0},
+        {i, i_stride, int(sizeof(i64)), false, 1},
+        {j, j_stride, int(sizeof(i64)), false, 1},
+        {at, at_stride, int(sizeof(i64)), false, 1},
+        {least_, least_stride, int(sizeof(i16)), false, 1},
+        {most, most_stride, int(sizeof(u8)), false, 1},
+        {deep, deep_stride, int(sizeof(i64)), false, 1},
+        {every, every_stride, int(sizeof(bool)), false, 1},
+        {some, some_stride, int(sizeof(bool)), false, 1},
+        {total, total_stride, int(sizeof(i64)), false, 1},
+        {times, times_stride, int(sizeof(i64)), false, 1},
+        {product, product_stride, int(sizeof(float)), false, 1},
+        {spread, spread_stride, int(sizeof(float)), false, 1},
     };
     const auto kernel = [](auto way) { return places_i_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<17, 1, 0, 16 / int(sizeof(T)), 15, 2, false, 30, int(sizeof(T)), true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 15, 1, 31, true, 2, false, 30, true, int(sizeof(T)), int(sizeof(i16)), int(sizeof(u8)), int(sizeof(bool)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, k, h, flag, i, j, at, least_, most, deep, every, some, total,
         times, product, spread);
@@ -251,14 +251,14 @@ cudaError_t places_first_run(
     index_N__stride[rank - 1] = 1;
     for (int d = rank - 1 - 1, step = 1; d >= outer; step *= int(size[d--])) index_all_stride[d] = step;
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(T)), true},
-        {nullptr, index_N__stride, 0, true},
-        {nullptr, index_all_stride, 0, true},
-        {first_, first_stride, int(sizeof(i64)), false},
+        {x, x_stride, int(sizeof(T)), true, 0},
+        {nullptr, index_N__stride, 0, true, 0},
+        {nullptr, index_all_stride, 0, true, 0},
+        {first_, first_stride, int(sizeof(i64)), false, 0},
     };
     const auto kernel = [](auto way) { return places_first_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<4, 1, 0, 16 / int(sizeof(T)), 1, 1, false, 30, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 7, false, 1, false, 30, true, int(sizeof(T)), 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, first_, i64(N));
 }
 

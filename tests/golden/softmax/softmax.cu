@@ -78,12 +78,12 @@ cudaError_t softmax_run(
     int rank, int outer, const i64* size, const T* x, const i64* x_stride, T* y, const i64* y_stride,
     cudaStream_t stream) {
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(T)), true},
-        {y, y_stride, int(sizeof(T)), true},
+        {x, x_stride, int(sizeof(T)), true, 1},
+        {y, y_stride, int(sizeof(T)), true, 1},
     };
     const auto kernel = [](auto way) { return softmax_kernel<T, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<2, 1, 0, 16 / int(sizeof(T)), 3, 1, true, 4, int(sizeof(T)), true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 3, 1, 1, true, 1, true, 4, true, int(sizeof(T)), int(sizeof(T))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, y);
 }
 

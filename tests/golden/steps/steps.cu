@@ -97,17 +97,17 @@ cudaError_t steps_run(
     index_N_stride[rank - 1] = 1;
     index_M_stride[outer - 1] = 1;
     const RowOperand operands[] = {
-        {p, p_stride, int(sizeof(T)), true},
-        {g, g_stride, int(sizeof(U)), true},
-        {s, s_stride, int(sizeof(float)), false},
-        {seen, seen_stride, int(sizeof(F)), false},
-        {nullptr, index_N_stride, 0, true},
-        {nullptr, index_M_stride, 0, false},
-        {n, n_stride, int(sizeof(U)), false},
+        {p, p_stride, int(sizeof(T)), true, 1},
+        {g, g_stride, int(sizeof(U)), true, 1},
+        {s, s_stride, int(sizeof(float)), false, 1},
+        {seen, seen_stride, int(sizeof(F)), false, 1},
+        {nullptr, index_N_stride, 0, true, 0},
+        {nullptr, index_M_stride, 0, false, 1},
+        {n, n_stride, int(sizeof(U)), false, 1},
     };
     const auto kernel = [](auto way) { return steps_kernel<T, U, typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<7, 1, 0, 16 / wider(int(sizeof(T)), int(sizeof(U))), 3, 1, true, 2, int(sizeof(U)), false>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 3, 2, 63, true, 1, true, 2, false, int(sizeof(T)), int(sizeof(U)), 0, 0, 0, 0, 0>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, p, g, s, seen, n, G(N), float(lr), lr, F(decay), decay);
 }

@@ -172,16 +172,16 @@ cudaError_t whiten_y_run(
     const float s0 = float(B * S);
     const float s1 = float(1.0 - rate);
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(float)), true},
-        {run, run_stride, int(sizeof(float)), false},
-        {scale, scale_stride, int(sizeof(float)), false},
-        {mu_kept, mu_kept_stride, int(sizeof(float)), false},
-        {inv_kept, inv_kept_stride, int(sizeof(float)), false},
-        {y, y_stride, int(sizeof(float)), true},
+        {x, x_stride, int(sizeof(float)), true, 1},
+        {run, run_stride, int(sizeof(float)), false, 1},
+        {scale, scale_stride, int(sizeof(float)), false, 1},
+        {mu_kept, mu_kept_stride, int(sizeof(float)), false, 1},
+        {inv_kept, inv_kept_stride, int(sizeof(float)), false, 1},
+        {y, y_stride, int(sizeof(float)), true, 1},
     };
     const auto kernel = [](auto way) { return whiten_y_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<6, 1, 0, 16 / 4, 33, 2, true, 2, int(sizeof(float)), false>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 33, 1, 7, true, 2, true, 2, false, int(sizeof(float)), 0, 0, 0, 0, int(sizeof(float))>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, run, scale, mu_kept, inv_kept, y, s0, float(eps), s1,
         float(rate));
@@ -192,14 +192,14 @@ cudaError_t whiten_sum_S_kept_run(
     const float* mu_kept, const i64* mu_kept_stride, const float* inv_kept, const i64* inv_kept_stride,
     float* sum_S_kept, const i64* sum_S_kept_stride, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(float)), true},
-        {mu_kept, mu_kept_stride, int(sizeof(float)), false},
-        {inv_kept, inv_kept_stride, int(sizeof(float)), false},
-        {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), false},
+        {x, x_stride, int(sizeof(float)), true, 2},
+        {mu_kept, mu_kept_stride, int(sizeof(float)), false, 1},
+        {inv_kept, inv_kept_stride, int(sizeof(float)), false, 1},
+        {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), false, 2},
     };
     const auto kernel = [](auto way) { return whiten_sum_S_kept_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<4, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 7, true, 1, false, 2, true, int(sizeof(float)), 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, mu_kept, inv_kept, sum_S_kept);
 }
 
@@ -207,13 +207,13 @@ cudaError_t whiten_far_run(
     int rank, int outer, const i64* size, const float* sum_S_kept, const i64* sum_S_kept_stride,
     float* far_, const i64* far_stride, float* far_kept, const i64* far_kept_stride, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), true},
-        {far_, far_stride, int(sizeof(float)), false},
-        {far_kept, far_kept_stride, int(sizeof(float)), false},
+        {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), true, 0},
+        {far_, far_stride, int(sizeof(float)), false, 0},
+        {far_kept, far_kept_stride, int(sizeof(float)), false, 0},
     };
     const auto kernel = [](auto way) { return whiten_far_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, false, 1, false, 2, true, int(sizeof(float)), 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, sum_S_kept, far_, far_kept);
 }
 
@@ -221,13 +221,13 @@ cudaError_t whiten_kinds_run(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride,
     const float* far_kept, const i64* far_kept_stride, i64* kinds, const i64* kinds_stride, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(float)), true},
-        {far_kept, far_kept_stride, int(sizeof(float)), false},
-        {kinds, kinds_stride, int(sizeof(i64)), false},
+        {x, x_stride, int(sizeof(float)), true, 1},
+        {far_kept, far_kept_stride, int(sizeof(float)), false, 0},
+        {kinds, kinds_stride, int(sizeof(i64)), false, 1},
     };
     const auto kernel = [](auto way) { return whiten_kinds_kernel<typename decltype(way)::Walk>; };
-    // operands, gathers, main, elements of a vector, along a row, readings, stores, words, bytes held, splits
-    using pass = Pass<3, 1, 0, 16 / 4, 1, 1, false, 2, 0, true>;
+    // gathers; along a row, kept, read; rowed, readings, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 3, true, 1, false, 2, true, int(sizeof(float)), 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, far_kept, kinds);
 }
 
