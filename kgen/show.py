@@ -60,6 +60,10 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
         return precision(kernel, bound, rides) if backend(target).has_forms else f"{target}: every operator in its accurate form\n"
     if stage == "units":
         return bare("".join(f"{line}\n" for unit in Render(backend(target), kernel).units() for line in _tree(unit, 0)))
+    if stage == "launch":
+        from kgen.runtime.launches import launches
+
+        return launches(kernel, target, bound, arch)
     source = backend(target).render(kernel)
     if stage == "source":
         return source

@@ -18,8 +18,8 @@ namespace host {
 
 enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS };
 """
-RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many elements,
-// and up to `held` operands take up to `room` bytes: blocks of `threads`, of which `team` take a row (0: all).
+RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many
+// elements, and up to `held` operands take up to `room` bytes: blocks of `threads`, of which `team` take a row (0: all).
 struct Rule {
     i64 longest;
     int threads, team, vectors, blocks;
@@ -69,7 +69,7 @@ def table() -> str:
         name = f"{'APART' if apart else 'ALONG'}_{'HELD' if held else 'READ'}"
         lines += _array(name, rules)
         choices.append((f"{'' if apart else '!'}apart && {'' if held else '!'}held", f"{{{name}, {len(rules)}}}"))
-    lines += ["// What was measured for an architecture and a kind of pass: 0 holds a row behind one reading that reduces, 1 behind several, 2 none."]
+    lines += ["// What was measured; `kind` is 0 where a row is held behind one reading that reduces, 1 behind several, 2 where none is."]
     lines += _choice("constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
     lines += _choice("constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
     devices = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.DEVICES.items()]

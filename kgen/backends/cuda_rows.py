@@ -212,22 +212,16 @@ class RowPrinter:
 
     def parameters(self) -> str:
         """The arguments of the library's `Pass`."""
-        unit, operands = self.unit, self.operands
-        element = [w.record.element and w.has_memory for w in operands]
-
-        def mask(which: list[bool]) -> str:
-            found = sum(1 << k for k, has in enumerate(which) if has)
-            return f"{found}{'ull' if found > 2**31 else ''}"
-
-        rows = {w.record.name for w in operands if w.record.role == "state" and not w.record.element}
-        rereads = bool(rows & {t.spec_name for t in unit.inputs})
-        return ", ".join([
-            str(max(1, len(self.gathers))), mask([e and bool(set(unit.inner[-1:]) & set(w.record.dims)) for e, w in zip(element, operands, strict=True)]),
-            mask([w.record.kept for w in operands]), mask([w.record.role != "result" for w in operands]),
-            str(any(set(w.record.dims) & set(unit.rows) for w in operands)).lower(), str(self.reductions), str(self.long),
-            str(self.stores).lower(), str(self.words), str(not (rereads and self.stores)).lower(),
-            *(f"int(sizeof({w.type}))" if e else "0" for e, w in zip(element, operands, strict=True)),
-        ])  # fmt: skip
+        unit, operands = self.unit, [w.record for w in self.operands]
+        element = [w.record.element and w.has_memory for w in self.operands]
+        along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
+        rowed = any(set(o.dims) & set(unit.rows) for o in operands)
+        rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
+        masks = [along, [o.kept for o in operands], [o.role != "result" for o in operands]]
+        splits = not (rereads and self.stores)
+        values = [max(1, len(self.gathers)), *map(mask, masks), rowed, self.reductions, self.long, self.stores, self.words, splits]
+        sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
+        return ", ".join([*(str(v).lower() for v in values), *sizes])
 
     def tensor(self, w: Walked) -> str:
         """The name of an operand's tensor in the host function; "" of an index."""
@@ -290,6 +284,12 @@ class RowPrinter:
         if w.record.name == ELLIPSIS:
             return name, True, "outer" if w.record.element else "0", f"{end} - {len(named)}"
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
+
+
+def mask(which: list[bool]) -> str:
+    """A bit for each that is so, as a literal."""
+    found = sum(1 << k for k, has in enumerate(which) if has)
+    return f"{found}{'ull' if found > 2**31 else ''}"
 
 
 def indented(phases: list[list[str]]) -> list[str]:

@@ -13,7 +13,8 @@ from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
 
 STAGES = (
-    "spec", "syntax", "math", "lowered", "program", "expanded", "schedule", "precision", "units", "source", "ptx", "sass", "asm",
+    "spec", "syntax", "math", "lowered", "program", "expanded", "schedule", "precision", "units", "launch", "source", "ptx", "sass",
+    "asm",
 )
 
 
@@ -24,7 +25,7 @@ STAGES = (
     "--target", type=click.Choice([*TARGETS]), default="triton", show_default=True, help="Whose schedule, source, PTX or assembly."
 )
 @click.option("--dtype", "dtypes", multiple=True, metavar="T=bf16", help="What a dtype variable stands for (default: f32).")
-@click.option("--arch", default="sm_90", show_default=True, help="GPU architecture for ptx and sass.")
+@click.option("--arch", default="sm_90", show_default=True, help="GPU architecture for launch, ptx and sass.")
 @click.option("--backward", is_flag=True, help="Show its backward.")
 def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str, backward: bool) -> None:
     """Show a spec at one stage on its way from text to machine code."""

@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand
+from kgen.backends.launches import MOST_READINGS
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -175,6 +176,22 @@ class Launch(NamedTuple):
             function(grid, device_index, stream, values, self.threads, self.shared, self.cluster)
 
 
+def rows_plan(
+    unit: RowLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
+) -> rows.RowPlan | None:  # fmt: skip
+    """How a pass over rows is launched on an architecture; None where it has no row.  `operands` are as `CudaLauncher.rows` takes them."""
+    places = tuple(
+        rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows)))
+        for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
+    )
+    return rows.cached(
+        row_sizes, inner_sizes, places, gathers, unit.reductions, unit.stores, unit.words,
+        limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
+        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions), unit.long,
+    )  # fmt: skip
+
+
 class CudaLauncher:
     """Makes the launches of one source's units; each variant is compiled when it is first needed.
 
@@ -229,15 +246,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        places = tuple(
-            rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows)))
-            for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
-        )
-        planned = rows.cached(
-            row_sizes, inner_sizes, places, len(gathers), unit.reductions, unit.stores, unit.words,
-            limits(arch) if unit.reductions <= 16 else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
-            tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions), unit.long,
-        )  # fmt: skip
+        planned = rows_plan(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
         if planned is None:
             return None
         types = dict(zip(unit.variables, binding, strict=True))

@@ -21,7 +21,8 @@ from kgen.backends.launches import FEW_ROWS, MAX_SHARED, SECTOR, Limits, Rule, S
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
-UINT_MAX = 2**32 - 1
+#: An offset beyond this takes 64 bits: a little below 2^32, for steps behind the last element.
+FAR = 2**32 - 1 - 2**20
 
 
 class RowOperandPlace(NamedTuple):
@@ -117,6 +118,17 @@ class Team:
         """The bytes of the rows that a block holds in shared memory, where a vector takes `size`."""
         return self.threads * self.vectors * size if self.keep == 2 else 0
 
+    def fits(self, size: int, words: int, readings: int, limits: Limits) -> bool:
+        """Whether a device has the memory and the clusters that it asks for."""
+        static, dynamic = self.static(words, readings), self.dynamic(size)
+        allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
+        return allowed and (not self.cluster or 2 <= self.cluster <= limits.cluster)
+
+    def has_kernel(self, flat: bool) -> bool:
+        """Whether a written file has a kernel for it that moves element by element; `flat`: rows without gaps."""
+        short = flat and not self.across and 0 < self.team <= launches.SHORT and self.vectors == 1
+        return short or self.span > 0 and not self.cluster
+
 
 def merged(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int, one: int = 0
@@ -159,21 +171,11 @@ def plan(
     if rows == 0:
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
-
-    def leads(k: int) -> tuple[bool, int, int, bool, int]:
-        """Which operand's layout to follow: the one that moves most, of those the one whose neighbours are a row's.  How many
-        rows there are, and so what strides they have, may not tell."""
-        o = operands[k]
-        return o.read, sum(s != 0 for s in o.strides), o.row_dims, 1 in o.strides, -k
-
-    main = max(memory, key=leads, default=0)
-    sizes, strides = merged(inner_sizes, [o.strides for o in operands], main) if inner_sizes else ((1,), ((0,),) * len(operands))
+    main = _main(operands, memory)
+    sizes, strides = merged(inner_sizes, [o.strides for o in operands], main)
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
-    last = 0
-    for a, b in zip(strides, outer, strict=True):
-        last = max(last, sum((s - 1) * t for s, t in (*zip(sizes, a, strict=True), *zip(outer_sizes, b, strict=True))))
-    far = max(last, rows + 2**16, n + 2**16) > UINT_MAX - 2**20
+    far = max(rows + 2**16, n + 2**16, *map(_last, (sizes,) * len(operands), strides, (outer_sizes,) * len(operands), outer)) > FAR
     flat = len(sizes) == len(outer_sizes) == 1 and not far
     full = built is None or flat and built.wide != 0 and vec == built.vec and wide & built.wide == built.wide
     if not full:
@@ -190,21 +192,14 @@ def plan(
     rules = launches.RULES[apart, bool(held)]
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
 
-    def fits(team: Team) -> bool:
-        """Whether there is a kernel for a team, and the device has the memory and the clusters that it asks for."""
-        short = flat and not team.across and 0 < team.team <= launches.SHORT and team.vectors == 1
-        if not (full or short or reductions == 0 and not stores or team.span and not team.cluster):
-            return False
-        static, dynamic = team.static(words, reductions), team.dynamic(size)
-        allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
-        return allowed and (not team.cluster or 2 <= team.cluster <= most)
-
-    team = next(filter(fits, teams))
+    anything = full or not (reductions or stores)
+    room = limits._replace(cluster=most)
+    team = next(t for t in teams if (anything or t.has_kernel(flat)) and t.fits(size, words, reductions, room))
     if built is None and team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
-    index64 = far or rows * segments > UINT_MAX - 2**20
+    index64 = far or rows * segments > FAR
     walk = Walk(
         team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, edges, wide, main,
         bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
@@ -241,12 +236,29 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     """How a row of `n` elements is walked in vectors of `vec`, which it is a multiple of, on an sm_90: as `plan` has it, but in one
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
-    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if vec > 1 and len(held) <= 1 and (held or len(read) == 1) else ()
+    known = vec > 1 and len(held) <= 1 and (held or len(read) == 1)
+    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if known else ()
     clusters = bool(reductions and launches.limits(arch).cluster)
     teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
     wished = "" if first is team else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
+
+
+def _main(operands: Sequence[RowOperandPlace], memory: Sequence[int]) -> int:
+    """Which operand's layout to follow: the one that moves most, of those the one whose neighbours are a row's.  How many rows there are,
+    and so what strides they have, may not tell."""
+
+    def leads(k: int) -> tuple[bool, int, int, bool, int]:
+        o = operands[k]
+        return o.read, sum(s != 0 for s in o.strides), o.row_dims, 1 in o.strides, -k
+
+    return max(memory, key=leads, default=0)
+
+
+def _last(sizes: Sequence[int], strides: Sequence[int], outer_sizes: Sequence[int], outer: Sequence[int]) -> int:
+    """Where an operand's last element lies."""
+    return sum((n - 1) * s for n, s in (*zip(sizes, strides, strict=True), *zip(outer_sizes, outer, strict=True)))
 
 
 def _vectors(
@@ -370,5 +382,6 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
 
 
 __all__ = [
-    "FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged", "plan",
+    "FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged",
+    "plan",
 ]  # fmt: skip

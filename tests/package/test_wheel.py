@@ -44,7 +44,7 @@ def test_the_wheel_compiles_gelu_in_an_empty_folder(wheel: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert str(site) in done.stdout.splitlines()[0]
     assert {p.name for p in (work / "build" / "gelu").iterdir()} == {
-        "gelu_triton.py", "gelu.cu", "gelu.cpp", "kgen_functions.cuh", "kgen_maps.cuh", "kgen_numbers.cuh",
+        "gelu_triton.py", "gelu.cu", "gelu.cpp", "kgen_functions.cuh", "kgen_host.cuh", "kgen_maps.cuh", "kgen_numbers.cuh",
     }  # fmt: skip
 
 

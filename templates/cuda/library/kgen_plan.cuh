@@ -41,7 +41,7 @@ constexpr int power(i64 n) {  // of two, no less than n
     return found;
 }
 
-inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, int size) {
+inline Team cluster_of(const Rule& rule, i64 chunks, bool edges) {
     const int threads = rule.threads, vectors = rule.vectors;
     const i64 blocks = up(chunks, threads * vectors), span = up(chunks, 32 * (blocks < 2 ? 2 : blocks)) * 32, count = up(chunks, span);
     const int cluster = count < 1024 ? int(count) : 1024;
@@ -49,10 +49,10 @@ inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, int size) {
     return {threads, threads, vectors, 2, span, false, cluster, 0};
 }
 
-// The team that a rule gives a row of `chunks` vectors, each taking `size` bytes where it is held.
-inline Team team_of(const Rule& rule, i64 chunks, bool edges, int size, bool across) {
+// The team that a rule gives a row of `chunks` vectors.
+inline Team team_of(const Rule& rule, i64 chunks, bool edges, bool across) {
     const int threads = rule.threads, team = rule.team, vectors = rule.vectors;
-    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges, size);
+    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges);
     if (rule.where == LOOP && chunks > team * vectors) {
         return {threads, team, vectors, 0, chunks < LONGEST_SEGMENT ? chunks : LONGEST_SEGMENT, across};
     }
@@ -67,139 +67,139 @@ inline Team team_of(const Rule& rule, i64 chunks, bool edges, int size, bool acr
     return {int(needed), 0, vectors, keep, 0, false, 0, keep == 2 ? threads : power(needed)};
 }
 
-// What is known of a pass beside its operands: gathers; the operands that have the last dim of a row, that stay on the chip, that are
-// read, as bits; whether it has dims of rows; the readings that reduce, those of a row that does not stay on the chip, and whether one
-// more stores; the words of a result; whether launches may share a row; and the bytes of each operand's elements along a row.
-template <int GATHERS_, u64 WIDE_, u64 KEPT_, u64 READ_, bool ROWED, int READINGS_, int LONG_, bool STORES_, int WORDS_, bool SPLITS_,
-          int... BYTES>
-struct Pass {
-    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_, READINGS = READINGS_, LONG = LONG_, WORDS = WORDS_;
-    static constexpr u64 WIDE = WIDE_, KEPT = KEPT_, READ = READ_;
-    static constexpr bool STORES = STORES_, SPLITS = SPLITS_, LONE = READINGS == 0 && !STORES;
+// What is known of a pass beside its operands: those that have the last dim of a row, that stay on the chip, that are read, as bits;
+// whether it has dims of rows; the readings that reduce, those of a row that does not stay on the chip, and whether one more stores; the words
+// of a result; whether launches may share a row; and the bytes of each operand's elements along a row.
+struct Facts {
+    u64 wide, kept, read;
+    bool rowed;
+    int readings, long_readings;
+    bool stores;
+    int words;
+    bool splits;
+    const int* bytes;
+    int operands;
 
     static constexpr bool has(u64 mask, int k) { return mask >> k & 1; }
-    static constexpr int widest() {
-        constexpr int bytes[] = {BYTES...};
-        int found = 0;
-        for (int k = 0; k < OPERANDS; k++) found = has(WIDE, k) && bytes[k] > found ? bytes[k] : found;
-        return found;
+    constexpr bool lone() const { return readings == 0 && !stores; }  // one element for each row
+    constexpr int steps() const { return splits && readings > 0 ? 2 * long_readings + stores : 0; }
+    constexpr int vec() const {
+        int widest = 0;
+        for (int k = 0; k < operands; k++) widest = has(wide, k) && bytes[k] > widest ? bytes[k] : widest;
+        return widest == 0 ? 1 : 16 / widest;
     }
-    static constexpr int VEC = widest() == 0 ? 1 : 16 / widest();
-    static constexpr int main() {  // any of those that move in vectors, which are aligned alike
-        for (int k = 0; k < OPERANDS; k++) {
-            if (has(WIDE & READ, k)) return k;
+    constexpr int main() const {  // any of those that move in vectors, which are aligned alike
+        for (int k = 0; k < operands; k++) {
+            if (has(wide & read, k)) return k;
         }
-        for (int k = 0; k < OPERANDS; k++) {
-            if (has(WIDE, k)) return k;
+        for (int k = 0; k < operands; k++) {
+            if (has(wide, k)) return k;
         }
         return 0;
     }
-    static constexpr int MAIN = main();
-    static constexpr int count(u64 mask) {
-        constexpr int bytes[] = {BYTES...};
+    constexpr int count(u64 mask) const {
         int found = 0;
-        for (int k = 0; k < OPERANDS; k++) found += has(mask, k) && bytes[k] > 0;
+        for (int k = 0; k < operands; k++) found += has(mask, k) && bytes[k] > 0;
         return found;
     }
-    static constexpr int HELD = count(KEPT), KIND = HELD == 0 ? 2 : READINGS > 1 ? 1 : 0;
+    constexpr bool holds() const { return count(kept) > 0; }
+    constexpr int kind() const { return !holds() ? 2 : readings > 1 ? 1 : 0; }
     // Whether what was measured holds for it, where elements move in vectors.
-    static constexpr bool KNOWN = HELD <= 1 && (HELD == 1 || count(READ) == 1) && (ROWED || READINGS == 0);
+    constexpr bool known() const { return count(kept) <= 1 && (holds() || count(read) == 1) && (rowed || readings == 0); }
     // Bytes of what is held of a vector, and the registers that it takes (or, where nothing is held, that all that is read does).
-    static constexpr int held(int vec) {
-        constexpr int bytes[] = {BYTES...};
+    constexpr int held(int vec) const {
         int found = 0;
-        for (int k = 0; k < OPERANDS; k++) found += has(KEPT, k) ? vec * bytes[k] : 0;
+        for (int k = 0; k < operands; k++) found += has(kept, k) ? vec * bytes[k] : 0;
         return found;
     }
-    static constexpr int registers(int vec) {
-        constexpr int bytes[] = {BYTES...};
+    constexpr int registers(int vec) const {
         int found = 0;
-        for (int k = 0; k < OPERANDS; k++) {
-            if (bytes[k] > 0 && has(HELD > 0 ? KEPT : READ, k)) found += vec * bytes[k] < 4 ? 1 : vec * bytes[k] / 4;
+        for (int k = 0; k < operands; k++) {
+            if (bytes[k] > 0 && has(holds() ? kept : read, k)) found += vec * bytes[k] < 4 ? 1 : vec * bytes[k] / 4;
         }
         return found < 1 ? 1 : found;
     }
-    static constexpr bool applies(const Rule& rule, int vec) {
+    constexpr bool applies(const Rule& rule, int vec) const {
         const int r = registers(vec);
-        const bool clusters = rule.where != CLUSTER || (READINGS > 0 && READINGS <= MOST_READINGS);
+        const bool clusters = rule.where != CLUSTER || (readings > 0 && readings <= MOST_READINGS);
         return rule.least_registers <= r && r <= rule.most_registers && rule.least_elements <= vec && vec <= rule.most_elements &&
-               HELD <= rule.held && clusters;
+               count(kept) <= rule.held && clusters;
     }
     // The bytes at most of a kernel's own shared memory.
-    static constexpr int declared(int threads, int team, bool across, bool cluster) {
+    constexpr int declared(int threads, int team, bool across, bool cluster) const {
         int size = 0, slots = 2;
         while (slots * 32 < threads) slots *= 2;
         if (across) slots = threads;
-        const int one = slots * WORDS, both = 2 * one < 4096 ? 2 * one : 4096;
+        const int one = slots * words, both = 2 * one < 4096 ? 2 * one : 4096;
         if (across ? team > 1 : team <= 0 || team > 32) size += wider(one, both);
-        if (cluster) size += 16 * (threads / 32) * WORDS;
-        return 4 * size * READINGS + (cluster ? BARRIERS : 0);
+        if (cluster) size += 16 * (threads / 32) * words;
+        return 4 * size * readings + (cluster ? BARRIERS : 0);
     }
 };
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
-template <typename P> struct Kernels {
-    static constexpr int STEPS = P::SPLITS && P::READINGS > 0 ? 2 * P::LONG + P::STORES : 0;
+template <int STEPS> struct Kernels {
     Built at[72 + 4 * STEPS] = {};
     int count = 0;
 
-    constexpr Kernels() {
-        const int keep = P::HELD > 0 ? 1 : 0;
-        if (P::LONE) {
-            add({128, 8, 1, 1, keep, false, false, false, false, 1, -1}, false);
-            add({128, 8, 1, 1, keep, false, false, false, true, 1, -1}, false);
+    constexpr explicit Kernels(const Facts& f) {
+        const int keep = f.holds() ? 1 : 0;
+        if (f.lone()) {
+            add(f, {128, 8, 1, 1, keep, false, false, false, false, 1, -1}, false);
+            add(f, {128, 8, 1, 1, keep, false, false, false, true, 1, -1}, false);
             return;
         }
-        for (int team = 1; team <= SHORT; team *= 2) add({128, 8, team, 1, keep, false, false, false, false, 1, -1}, false);
-        if (P::WIDE != 0) {
-            for (int arch : ARCHS) add_flat(arch / 10);
+        for (int team = 1; team <= SHORT; team *= 2) add(f, {128, 8, team, 1, keep, false, false, false, false, 1, -1}, false);
+        if (f.wide != 0) {
+            for (int arch : ARCHS) add_flat(f, arch / 10);
         }
         for (int apart = 0; apart < 2; apart++) {
-            const Rules all = rules(apart == 1, P::HELD > 0);
+            const Rules all = rules(apart == 1, f.holds());
             for (int i = 0; i < all.count; i++) {
                 const Rule& r = all.at[i];
-                if (r.where != SEGMENTS || !P::applies(r, 1)) continue;
-                if (add({r.threads, r.blocks, r.team, r.vectors, 0, apart == 1, true, false, true, 1, -1}, false)) break;
+                if (r.where != SEGMENTS || !f.applies(r, 1)) continue;
+                if (add(f, {r.threads, r.blocks, r.team, r.vectors, 0, apart == 1, true, false, true, 1, -1}, false)) break;
             }
         }
     }
     // Those for rows without gaps, but for what no row's length comes to.
-    constexpr void add_flat(int arch) {
+    constexpr void add_flat(const Facts& f, int arch) {
         i64 known = 0, covered = 0;
         bool all_fit = true;
-        const Rules steps = P::KNOWN && P::VEC > 1 ? ladder(arch, P::KIND) : Rules{nullptr, 0};
+        const Rules steps = f.known() && f.vec() > 1 ? ladder(arch, f.kind()) : Rules{nullptr, 0};
         for (int i = 0; i < steps.count; i++) {
-            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !P::applies(steps.at[i], P::VEC))) continue;
-            all_fit = all_fit && fits(steps.at[i], arch);
+            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !f.applies(steps.at[i], f.vec()))) continue;
+            all_fit = all_fit && fits(f, steps.at[i], arch);
             if (all_fit) known = steps.at[i].longest;
-            add_rule(steps.at[i]);
+            add_rule(f, steps.at[i]);
         }
-        const Rules others = rules(false, P::HELD > 0);
+        const Rules others = rules(false, f.holds());
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (rule.longest > SHORT && covered < known) covered = known;
-            if (rule.longest <= covered || !P::applies(rule, P::VEC) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
-            add_rule(rule);
-            if (rule.above <= covered && rule.room == ANY && fits(rule, arch)) covered = rule.longest;
+            if (rule.longest <= covered || !f.applies(rule, f.vec()) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
+            add_rule(f, rule);
+            if (rule.above <= covered && rule.room == ANY && fits(f, rule, arch)) covered = rule.longest;
         }
     }
-    constexpr void add_rule(const Rule& r) {
+    constexpr void add_rule(const Facts& f, const Rule& r) {
         const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
         const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
-        add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, false, segments, cluster, false, P::VEC, -1}, splits);
+        add(f, {r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, false, segments, cluster, false, f.vec(), -1}, splits);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
-    static constexpr bool fits(const Rule& r, int arch) {
+    static constexpr bool fits(const Facts& f, const Rule& r, int arch) {
         const bool cluster = r.where == CLUSTER;
-        const int own = P::declared(r.threads, r.team, false, cluster), rows = r.where == SHARED || cluster ? P::held(P::VEC) * r.threads * r.vectors : 0;
+        const int own = f.declared(r.threads, r.team, false, cluster);
+        const int rows = r.where == SHARED || cluster ? f.held(f.vec()) * r.threads * r.vectors : 0;
         if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
     // Whether there is a kernel of a shape, added or there before; a block of any size has as many threads as its results have room.
-    constexpr bool add(Built b, bool splits) {
-        while (b.team == 0 && !b.cluster && b.threads > 64 && P::declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
-        if (P::declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return false;
+    constexpr bool add(const Facts& f, Built b, bool splits) {
+        while (b.team == 0 && !b.cluster && b.threads > 64 && f.declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
+        if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return false;
         for (int step = -1; step < (splits ? STEPS : 0); step++) {
             b.step = step;
             const int k = find(b);
@@ -222,17 +222,6 @@ template <typename P> struct Kernels {
         }
         return -1;
     }
-    // The number of the kernel that a team's launch takes, -1 where there is none.
-    constexpr int serves(const Team& t, bool general, int vec) const {
-        for (int k = 0; k < count; k++) {
-            const Built& a = at[k];
-            const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
-            const bool sized = team > 0 || t.cluster ? a.threads == threads : a.threads >= threads;
-            if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
-                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
-        }
-        return -1;
-    }
 };
 
 // The launches of a pass: which kernel, its grid, its cluster, its shared memory.
@@ -243,20 +232,22 @@ struct Launch {
 };
 
 // The rows of a call and the elements of a row, and how they are walked: as `plan` in kgen/runtime/rows.py.
-template <typename P> struct RowPlan {
-    static constexpr int K = P::OPERANDS;
-    static constexpr Kernels<P> KERNELS = Kernels<P>();
+template <int K> struct RowPlan {
     static constexpr u64 FAR = UINT_MAX - (1 << 20);
 
     Dims<K> row, inner;
     const RowOperand* operands;
-    int main = -1, vec = 1;
+    const Facts& f;
+    const Built* kernels;
+    int count, main = -1, vec = 1;
     bool edges = false;
     u64 wide = 0;
     Launch launch = {};
 
     // Rank at most 64. `arch` is the device's: 90 for sm_90.
-    RowPlan(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch) : operands(given) {
+    template <int STEPS>
+    RowPlan(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, const Kernels<STEPS>& all, int arch)
+        : operands(given), f(f), kernels(all.at), count(all.count) {
         choose_main(dims, outer);
         const int lead = main < 0 ? 0 : main;
         row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
@@ -273,7 +264,7 @@ template <typename P> struct RowPlan {
                 moves += operands[k].stride[d] != 0;
                 unit |= operands[k].stride[d] == 1;
             }
-            const i64 leads = ((i64(P::has(P::READ, k)) * 128 + moves) * 128 + operands[k].rows) * 2 + unit;
+            const i64 leads = ((i64(Facts::has(f.read, k)) * 128 + moves) * 128 + operands[k].rows) * 2 + unit;
             if (leads > best) main = k, best = leads;
         }
     }
@@ -318,7 +309,7 @@ template <typename P> struct RowPlan {
         u64 last = u64((row.count > inner.count ? row.count : inner.count) + (1 << 16));
         for (int k = 0; k < K; k++) last = u64(row.last(k) + inner.last(k)) > last ? u64(row.last(k) + inner.last(k)) : last;
         const bool flat = row.rank == 1 && inner.rank == 1 && last <= FAR;
-        const bool full = flat && P::WIDE != 0 && vec == P::VEC && (wide & P::WIDE) == P::WIDE;
+        const bool full = flat && f.wide != 0 && vec == f.vec() && (wide & f.wide) == f.wide;
         if (!full) vec = 1, edges = false;
         launch.vec = vec;
         launch.general = !flat;
@@ -326,44 +317,55 @@ template <typename P> struct RowPlan {
         launch.misaligned = main < 0 ? 0 : int(place(main) % vec);
         const Team team = choose_team(arch);
         if (launch.kernel < 0) return;
-        launch.general = KERNELS.at[launch.kernel].general;
+        launch.general = kernels[launch.kernel].general;
         finish(team, full);
     }
     // The first team, by what was measured and then by the rules, for which there is a kernel and that the device has room for.
     Team choose_team(int arch) {
         const i64 chunks = inner.count / vec;
-        const int size = P::held(vec);
+        const int size = f.held(vec);
         Limits most = limits(arch);
-        if (P::READINGS == 0 || P::READINGS > MOST_READINGS) most.cluster = 0;
+        if (f.readings == 0 || f.readings > MOST_READINGS) most.cluster = 0;
         int built = 0;  // the one of the file's architectures that the device runs
         for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
-        const bool measured = P::KNOWN && vec > 1 && !launch.across && chunks > SHORT;
-        const Rules steps = measured ? ladder(built, P::KIND) : Rules{nullptr, 0};
+        const bool measured = f.known() && vec > 1 && !launch.across && chunks > SHORT;
+        const Rules steps = measured ? ladder(built, f.kind()) : Rules{nullptr, 0};
         for (int i = 0; i < steps.count; i++) {
             if (chunks > steps.at[i].longest || (most.cluster == 0 && steps.at[i].where == CLUSTER)) continue;
-            const Team found = team_of(steps.at[i], chunks, edges, size, false);
+            const Team found = team_of(steps.at[i], chunks, edges, false);
             if (fits(found, most, size)) return found;
             break;
         }
-        const Rules others = rules(launch.across, P::HELD > 0);
+        const Rules others = rules(launch.across, f.holds());
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
-            if (chunks > rule.longest || chunks <= rule.above || !P::applies(rule, vec) || chunks * size > rule.room) continue;
-            const Team found = team_of(rule, chunks, edges, size, launch.across);
+            if (chunks > rule.longest || chunks <= rule.above || !f.applies(rule, vec) || chunks * size > rule.room) continue;
+            const Team found = team_of(rule, chunks, edges, launch.across);
             if (fits(found, most, size)) return found;
         }
         launch.kernel = -1;
         return {};
     }
     bool fits(const Team& t, const Limits& most, int size) {
-        const int own = P::declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0);
+        const int own = f.declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0);
         const i64 rows = t.keep == 2 ? i64(t.threads) * t.vectors * size : 0;
         if (rows > MAX_SHARED || own > MAX_STATIC || own + rows > most.shared) return false;
         if (t.cluster && (t.cluster < 2 || t.cluster > most.cluster)) return false;
-        launch.kernel = launch.general ? -1 : KERNELS.serves(t, false, vec);
-        if (launch.kernel < 0 && vec == 1 && (t.span > 0 || P::LONE)) launch.kernel = KERNELS.serves(t, true, 1);
+        launch.kernel = launch.general ? -1 : serves(t, false, vec);
+        if (launch.kernel < 0 && vec == 1 && (t.span > 0 || f.lone())) launch.kernel = serves(t, true, 1);
         launch.shared = int(rows);
         return launch.kernel >= 0;
+    }
+    // The number of the kernel that a team's launch takes, -1 where there is none.
+    int serves(const Team& t, bool general, int vec) const {
+        for (int k = 0; k < count; k++) {
+            const Built& a = kernels[k];
+            const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
+            const bool sized = team > 0 || t.cluster ? a.threads == threads : a.threads >= threads;
+            if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
+                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
+        }
+        return -1;
     }
     void finish(const Team& team, bool full) {
         const i64 rows = row.count, chunks = inner.count / vec;
@@ -375,9 +377,20 @@ template <typename P> struct RowPlan {
         launch.segments = team.span > 0 && chunks > 0 ? up(chunks, launch.span) : 1;
         launch.cluster = team.cluster > 0 ? int(launch.segments) : 1;
         launch.groups = up(rows, launch.threads / (team.team > 0 ? team.team : launch.threads));
-        launch.split = full && team.cluster == 0 && launch.segments > 1 && launch.groups < FEW_ROWS && P::READINGS > 0 && P::SPLITS;
+        launch.split = full && team.cluster == 0 && launch.segments > 1 && launch.groups < FEW_ROWS && f.readings > 0 && f.splits;
         launch.blocks = team.cluster > 0 || launch.split ? launch.groups * launch.segments : launch.groups;
     }
+};
+
+// A pass, by what is known of it, and its kernels.
+template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, int READINGS_, int LONG_, bool STORES, int WORDS_, bool SPLITS, int... BYTES>
+struct Pass {
+    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_, READINGS = READINGS_, LONG = LONG_, WORDS = WORDS_;
+    static constexpr u64 WIDE = WIDE_;
+    static constexpr int bytes[] = {BYTES...};
+    static constexpr Facts FACTS = {WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, bytes, OPERANDS};
+    static constexpr int STEPS = FACTS.steps();
+    static constexpr Kernels<STEPS> KERNELS = Kernels<STEPS>(FACTS);
 };
 
 }  // namespace host

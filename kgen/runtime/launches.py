@@ -1,0 +1,65 @@
+"""What calls on dense tensors launch on a GPU, as a table: the text behind `kgen show --stage launch`."""
+
+from __future__ import annotations
+
+from kgen.backends import backend
+from kgen.backends.cuda import Cuda, Layout, RowLayout
+from kgen.check import Kernel
+from kgen.errors import KgenError
+from kgen.runtime import nvrtc, rows
+from kgen.types import DTYPES, Binding, resolve
+
+#: How many rows the calls have, and the elements of each.
+ROWS, LENGTHS = 1024, tuple(1 << k for k in range(5, 22))
+HEADS = ("elements", "threads", "of a row", "vectors", "of elements", "row in", "cluster", "shared", "segments", "launches")
+PLACES = ("memory", "registers", "shared")
+
+
+def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
+    """What each pass launches on an architecture ("sm_90"), by the length of a row; raises `KgenError` where that is not the target's."""
+    made = backend(target)
+    if not isinstance(made, Cuda):
+        raise KgenError(f"the target {target} has no launch", help="write `--target cuda`")
+    lines = []
+    for k, unit in enumerate(made.layout(kernel)):
+        if isinstance(unit, Layout):
+            sizes = [resolve(o.dtype, bound).bytes for o in unit.operands if o.role != "index"]
+            planned = nvrtc.plan([ROWS * 16], [[1]] * len(sizes), sizes, [0] * len(sizes))
+            assert planned is not None
+            lines.append(f"pass {k}: blocks of {nvrtc.THREADS} threads, {planned.variant.vec} elements each")
+            continue
+        lines.append(f"pass {k} on {arch}, {ROWS} rows:")
+        found = [HEADS, *(cells(n, *dense(unit, n, bound, arch)) for n in LENGTHS)]
+        widths = [max(map(len, column)) for column in zip(*found, strict=True)]
+        lines += ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in found]
+    return "\n".join(lines) + "\n"
+
+
+def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> tuple[rows.RowPlan, rows.Walk]:
+    """The plan of a pass over `ROWS` rows of n elements on dense tensors that begin anywhere a vector may; and how it walks."""
+    sizes = dict.fromkeys(unit.dims, 1) | dict.fromkeys(unit.inner[-1:], n) | dict.fromkeys(unit.rows[-1:], ROWS)
+    parts = (unit.rows, unit.inner)
+    shapes = [tuple(sizes[d] for d in part) for part in parts]
+    operands = []
+    for o in unit.operands:
+        steps, step = dict.fromkeys(unit.dims, 0), 1
+        for d in reversed(o.dims):
+            if d in steps:
+                steps[d], step = step, step * sizes[d]
+        size = 0 if o.role == "index" else DTYPES[o.dtype].bytes if o.dtype in DTYPES else resolve(o.dtype, bound).bytes
+        outer, inner = (tuple(steps[d] for d in part) for part in parts)
+        operands.append((0, outer, inner, size))
+    planned = nvrtc.rows_plan(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
+    assert planned is not None
+    return planned, planned.steps[0][0]
+
+
+def cells(n: int, planned: rows.RowPlan, walk: rows.Walk) -> tuple[str, ...]:
+    """The cells under HEADS."""
+    cluster = planned.segments if walk.cluster else 1
+    numbers = (n, planned.threads, (walk.team or planned.threads) * cluster, walk.vectors, walk.vec)
+    rest = (cluster, planned.shared, planned.segments // cluster, len(planned.steps))
+    return (*map(str, numbers), PLACES[walk.keep], *map(str, rest))
+
+
+__all__ = ["launches"]
