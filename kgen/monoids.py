@@ -13,9 +13,10 @@ Before such partials are joined they are *rescaled* to the peak of all their ele
     offsum    sum(x - m)                                   n * (a - b) is added, n being the count
     sqsum     sum((x - m)^2)               m = mean(x)     n * (a - b)^2 is added (Chan, Golub and LeVeque 1983)
 
-Shares and moves are patterns of a target's own source, as spellings of operators are: `{x}` is an element, `{v}` the product of its
-weights, `{place}` its position; `{own}` and `{<field>}` are fields of a partial, `{peak}` its peak, `{top}` the peak that it moves to,
-`{top.<field>}` a field there.  The functions that they call stand in the `functions` of each target that makes such sums.
+Shares and moves are patterns of a target's own source, as spellings of operators are: `{x}` is an element, `{v}` its weights, one times
+the next, `{place}` its position; `{own}` and `{<field>}` are fields of a partial, `{peak}` its peak, `{top}` the peak that it moves to,
+`{top.<field>}` a field there, `{part.<field>}` another share of the element.  The functions that they call stand in the `functions` of
+each target that makes such sums.
 
 Where the peak is infinite, exponentials are of x itself (`finite_or_zero`): the formula's own value is made of that (`online.py`).
 """

@@ -7,7 +7,7 @@ about a peak how it is rescaled when that moves.
 from __future__ import annotations
 
 from kgen.backends.base import Backend
-from kgen.backends.text import Text, joined, named, put
+from kgen.backends.text import Text, named, put
 from kgen.backends.units import Accumulator, Code
 from kgen.monoids import MONOIDS, Field
 
@@ -48,11 +48,11 @@ class Partial:
         """A share or a move of the row, with the names that it has here; `whole` where other shares have no names."""
         a = self.a
         names = {"x": a.value, "place": a.place, "peak": named(a.peak), "top": named(self.top or f"top.{a.peak}"), "own": named(a.name)}
-        names["v"] = joined((w if w.is_plain else w.fit(99) for w in a.weights), " * ")
+        names |= {f"v{k}": w for k, w in enumerate(a.weights)}
         for f in self.row.fields:
             names |= {f.name: named(self.named(f)), f"top.{f.name}": named(f"top.{self.named(f)}")}
             names[f"part.{f.name}"] = self.filled(f.share) if whole and "{part." not in f.share else named(f"part.{self.named(f)}")
-        return put(pattern, names)
+        return put(pattern.replace("{v}", " * ".join(f"{{v{k}}}" for k in range(len(a.weights)))), names)
 
     def joins(self, early: bool) -> list[str]:
         """The lines that join the fields of another partial, `more`, to this one's."""

@@ -251,7 +251,7 @@ class RowWriter:
         made = [f"const {inputs[name].compute} {name} = {reads[name]};" for name in often]
         i = named("i") if self.lanes == 1 or self.frame == "across" else Text(("i", " + ", "k"), SUM)
         made += [self.owner.position(x, unit.inner, i) for x in c.indices if x.name in words and not unit.is_row(x)]
-        lines, values = stored(c.lines, c.outputs, [text for a in c.accumulators for text in (a.value, a.place)])
+        lines, values = stored(c.lines, c.outputs, [text for a in c.accumulators for text in (a.value, a.place, *a.weights)])
         return loads, [*made, *self.owner.printed(unit, lines)], c, values
 
     # ------------------------------------------------------------------ phases

@@ -219,7 +219,9 @@ def inlined(c: Code, reads: Mapping[str, Text]) -> tuple[Code, list[str]]:
         lines=tuple(replace(s, value=put(s.value)) for s in c.lines),
         gives=tuple(replace(g, text=put(g.text)) for g in c.gives),
         outputs=tuple(replace(o, value=put(o.value)) for o in c.outputs),
-        accumulators=tuple(replace(a, value=put(a.value), place=put(a.place)) for a in c.accumulators),
+        accumulators=tuple(
+            replace(a, value=put(a.value), place=put(a.place), weights=tuple(map(put, a.weights))) for a in c.accumulators
+        ),
     )
     return made, [name for name in reads if count[name] and name not in once]
 

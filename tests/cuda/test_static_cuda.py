@@ -14,6 +14,7 @@ import torch
 from kgen.runtime import driver, nvrtc
 from tests import static_files as files
 from tests.cuda.emulated import ASM, FLAGS, SHIM
+from tests.programs import PROGRAMS
 
 HOST = r"""
 #undef __CUDACC_RTC__
@@ -98,6 +99,18 @@ def test_files_hold_the_bound_on_the_cpu(name: str, dtype: str, sizes: dict[str,
         made = files.results(kernel, given, sizes, lead)
         assert files.called_as_c(library[kernel.name], kernel, given, made, files.count_of(kernel, lead), None) == 0
         files.holds(kernel, before, made, "cuda")
+
+
+def test_weighted_sums_about_a_maximum_hold_the_bound(tmp_path: Path) -> None:
+    """Rows that are read anew, with what the table of monoids has about a maximum: sums of exponentials, weighted ones, an entropy's."""
+    text, sizes, lead = PROGRAMS["weighted sums about a maximum"], {"N": 70_000}, (2,)
+    (written,) = files.compiled(text, "cuda", tmp_path, "f32", sizes).values()
+    kernel = files.concrete(files.kernels(text, False)[0], "f32")
+    given = files.arguments(kernel, sizes, lead)
+    made = files.results(kernel, given, sizes, lead)
+    assert files.called_as_c(emulated(written)[kernel.name], kernel, given, made, files.count_of(kernel, lead), None) == 0
+    files.holds(kernel, given, made, "cuda")
+    assert "descent(" in written.read_text() and "carried(" in written.read_text()
 
 
 @pytest.mark.parametrize(("name", "dtype", "sizes"), [(n, d, s) for n, d, s, b in SPECS if not b] + [("softmax", "f16", {"N": 4096})])
