@@ -30,19 +30,13 @@ TENSORS = {
 @triton.jit
 def inverse(x):
     """1 / x by the hardware; 0 above 2^126."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return 1.0 / x
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
 
 
 @triton.jit
 def power_of_two(x):
     """2^x by the hardware; below 2^-126 it is 0."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return tl.exp2(x)
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
 
 
 @triton.jit
@@ -56,8 +50,7 @@ def polynomial(x, factors: tl.constexpr):
 
 @triton.jit
 def fast_erfc(x):
-    """erfc(x) as exp(-x^2) times a polynomial in t = 1 / (1 + 0.44 |x|) (minimax, 2^-17.5 off), reflected
-    below 0."""
+    """erfc(x) as exp(-x^2) times a polynomial in 1 / (1 + 0.44 |x|) (minimax, 2^-17.5 off), reflected below 0."""
     t = inverse(1.0 + tl.abs(x) * 0.44)
     root = power_of_two(x * x * -0.72134752)
     p = polynomial(t, (-0.14610618, 0.35065392, 0.040729534, 0.26358718, 0.24256932, 0.24856104))

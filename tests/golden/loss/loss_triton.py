@@ -108,19 +108,13 @@ def plus(a, b):
 @triton.jit
 def power_of_two(x):
     """2^x by the hardware; below 2^-126 it is 0."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return tl.exp2(x)
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
 
 
 @triton.jit
 def inverse(x):
     """1 / x by the hardware; 0 above 2^126."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return 1.0 / x
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
 
 
 @triton.jit

@@ -53,10 +53,7 @@ def walk(index, sizes, steps, RANK: tl.constexpr, DENSE: tl.constexpr, VECTOR: t
 @triton.jit
 def power_of_two(x):
     """2^x by the hardware; below 2^-126 it is 0."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return tl.exp2(x)
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
 
 
 @triton.jit
@@ -78,10 +75,7 @@ def brief_exp(x, T: tl.constexpr):
 @triton.jit
 def inverse(x):
     """1 / x by the hardware; 0 above 2^126."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return 1.0 / x
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
 
 
 @triton.jit
