@@ -68,6 +68,8 @@ class CudaPrinter(CStatic[StaticCuda]):
     integer = "i64"
 
     def __init__(self, backend: Cuda, kernel: Kernel, known: Known, planner: Callable[..., Any]):
+        """`planner` says how a row of known length is shared out (`kgen.runtime.rows.along`).  Raises `KgenError` for what no static
+        file has."""
         mine = StaticCuda()
         mine.storage_names = frozenset()
         super().__init__(mine, StaticRender(mine, kernel, known, references=True))

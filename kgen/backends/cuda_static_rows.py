@@ -43,6 +43,8 @@ class RowWriter:
     """One pass over rows, in its frame: "row" (one element a row), "held", "loop" or "across"."""
 
     def __init__(self, owner: CudaPrinter, unit: RowUnit, planner: Callable[..., Any]):
+        """`planner` says how a row of known length is shared out (`kgen.runtime.rows.along`).  Raises `KgenError` for a pass that blocks
+        would have to share."""
         self.owner, self.unit, self.render = owner, unit, owner.render
         self.readings = [c for c in unit.codes if c.element]
         self.reductions = sum(bool(c.accumulators) for c in self.readings)

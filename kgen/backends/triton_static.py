@@ -266,7 +266,7 @@ class StaticRows(RowPrinter):
         fold = self.block.bit_length()
         is_deep = any(rounds(a) for a in c.accumulators) and deep(steps or 0, fold, self.n)
         levels = 3 if is_deep else 1
-        if is_deep and self.n is not None and deep(2 * FEW + -(-steps // FEW**2), fold, self.n):  # type: ignore[operator]
+        if is_deep and self.n is not None and steps is not None and deep(2 * FEW + -(-steps // FEW**2), fold, self.n):
             raise refused(self.static.kernel, f"rows of {self.n:,} elements are longer than its order of sums bounds")
         own = [("_tile" if k == levels - 1 else f"_{k}") for k in range(levels)]
         inner: list[Node] = [*self.columns(f"start + tl.arange(0, {self.block})"), *self.elements(c), *c.lines]
