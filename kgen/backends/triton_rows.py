@@ -247,14 +247,20 @@ class RowPrinter:
         made += [self.load(t) for t in self.unit.inputs if t.name in read and self.unit.is_row(t)]
         return made + [self.index(i) for i in self.unit.indices if i.name in self.starts]
 
-    def ends(self, body: Iterable[Node] = ()) -> list[Node]:
-        """A body with the rows' results stored, each as soon as it is known and all is loaded: what is computed of it may share the
-        change of layout that a store needs, and Triton 3.6 refused a kernel where the store, and so the change, came later."""
-        made = list(body)
-        for stores in reversed([self.store(o) for o in self.outputs if self.unit.is_row(o)]):
+    def put(self, made: list[Statement] | list[Node], outputs: Iterable[Tensor]) -> None:
+        """Have a body store results, each as soon as it is known and all is read: what is computed of it may share the change of layout
+        that a store needs, and Triton 3.6 refused kernels where the store, and so the change, came later."""
+        memory = {o.base for o in self.operands.values()} | {o.pointer for o in self.operands.values()}
+        for stores in reversed([self.store(o) for o in outputs]):
             used = frozenset[str]().union(*(s.uses for s in stores))
-            behind = [k for k, n in enumerate(made) if not isinstance(n, Statement) or used & {*n.names} or "tl.load" in n.value.calls]
-            made[behind[-1] + 1 if behind else 0 : 0] = stores
+            behind = [k for k, n in enumerate(made) if not isinstance(n, Statement) or n.names and (used & {*n.names} or memory & n.uses)]
+            at = behind[-1] + 1 if behind else 0
+            made[at:at] = stores
+
+    def ends(self, body: Iterable[Node] = ()) -> list[Node]:
+        """A body with the rows' results stored."""
+        made = list(body)
+        self.put(made, [o for o in self.outputs if self.unit.is_row(o)])
         return made
 
     def elements(self, c: Code) -> list[Statement]:
@@ -290,7 +296,7 @@ class RowPrinter:
             add(self.elements(c))
             add(list(c.lines))
             made += [s for a in c.accumulators for s in self.reduced_whole(a)]
-            made += [s for o in c.outputs for s in self.store(o)]
+            self.put(made, c.outputs)
         return self.ends(made)
 
     def readings(self) -> list[Reading]:
@@ -302,7 +308,7 @@ class RowPrinter:
             tiles = {s.name: self.names.fresh(f"{s.name}_tile") for s in slots}
             own = {a.name: [tiles[s.name] for s in self.slots(a)] for a in c.accumulators}
             body = [*self.elements(c), *c.lines, *(self.accumulate(a, own[a.name], self.masked(a)) for a in c.accumulators)]
-            body += [s for o in c.outputs for s in self.store(o)]
+            self.put(body, c.outputs)
             head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for s in slots]
             tail = [self.reduced(a, list(map(named, own[a.name]))) for a in c.accumulators]
             given, constants = self.live_in(slots, [*head, *body], tail)

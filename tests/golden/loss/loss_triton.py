@@ -422,9 +422,9 @@ def loss_scaled_row(
     index_V = walk(column, (), index_V_steps, 1, KINDS[2] == "along", VECTORS[2]).to(tl.int64)
     # scaled = weight / (1 + sum[V](weight^2)) * (1 + index[V])
     scaled = divide(weight, add_row) * (1 + index_V).to(tl.float32)
+    tl.store(scaled_ptr + walk(column, (), scaled_steps, 1, KINDS[3] == "along", VECTORS[3]) + row, scaled, inside)
     # beside = tanh(pick[V](weight, best)) * weight
     beside = t0 * weight
-    tl.store(scaled_ptr + walk(column, (), scaled_steps, 1, KINDS[3] == "along", VECTORS[3]) + row, scaled, inside)
     tl.store(beside_ptr + walk(column, (), beside_steps, 1, KINDS[4] == "along", VECTORS[4]) + row, beside, inside)
 
 
@@ -459,9 +459,9 @@ def loss_scaled_reading_2(
         index_V = walk(column, (), index_V_steps, 1, KINDS[2] == "along", VECTORS[2]).to(tl.int64)
         # scaled = weight / (1 + sum[V](weight^2)) * (1 + index[V])
         scaled = divide(weight, add_row) * (1 + index_V).to(tl.float32)
+        tl.store(scaled_ptr + walk(column, (), scaled_steps, 1, KINDS[3] == "along", VECTORS[3]) + row, scaled, inside)
         # beside = tanh(pick[V](weight, best)) * weight
         beside = t0 * weight
-        tl.store(scaled_ptr + walk(column, (), scaled_steps, 1, KINDS[3] == "along", VECTORS[3]) + row, scaled, inside)
         tl.store(beside_ptr + walk(column, (), beside_steps, 1, KINDS[4] == "along", VECTORS[4]) + row, beside, inside)
 
 
