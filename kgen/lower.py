@@ -5,6 +5,9 @@ A failure past this line is kgen's bug, not the writer's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from sympy.core.symbol import Str
 
 from kgen.check import Kernel, Value
@@ -118,4 +121,12 @@ class _Lower:
         return self.build.add(Op("cast", ref(x.name)), dtype, x.dims, x.span, label, generic(t))
 
 
-__all__ = ["DTYPES", "compute_dtype", "lower"]
+def sized(program: Program, sizes: Mapping[str, int]) -> Program:
+    """A program in which the sizes of known dims are literals."""
+    return replace(program, lets=tuple(
+        replace(let, expr=leaf("lit", str(sizes[let.expr.attrs[0]]))) if let.expr.name == "size" and let.expr.attrs[0] in sizes else let
+        for let in program.lets
+    ))  # fmt: skip
+
+
+__all__ = ["DTYPES", "compute_dtype", "lower", "sized"]

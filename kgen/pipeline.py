@@ -96,3 +96,9 @@ def forms(kernel: Kernel, binding: Binding, rides: bool) -> Mapping[str, tuple[s
 def cost(kernel: Kernel, binding: Binding, rides: bool) -> Cost:
     """What an element takes, operators in those forms."""
     return costs.cost(plan(kernel, binding, rides), forms(kernel, binding, rides))
+
+
+def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: bool) -> Plan:
+    """The passes over memory where the sizes of dims are known, written out as numbers."""
+    program = rewrite.rewrite(lowering.sized(lowered(kernel, {}), sizes))
+    return schedule.planned(lowering.sized(schedule.expanded(program, rides), sizes))

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kgen import pipeline, precision, schedule
+from kgen import pipeline, precision
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import OPEN
 from kgen.backends.text import Text, joined, source
 from kgen.backends.units import Accumulator, Argument, Code, Statement, Tensor
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
-from kgen.ir import Program, leaf
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.rewrite import rewrite
 from kgen.schedule import Map, Plan, Reduce
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims
@@ -87,14 +85,6 @@ def _product(sizes: Iterable[int]) -> int:
     return made
 
 
-def sized(program: Program, sizes: Mapping[str, int]) -> Program:
-    """A program in which the sizes of known dims are literals."""
-    return replace(program, lets=tuple(
-        replace(let, expr=leaf("lit", str(sizes[let.expr.attrs[0]]))) if let.expr.name == "size" and let.expr.attrs[0] in sizes else let
-        for let in program.lets
-    ))  # fmt: skip
-
-
 class StaticRender(Render):
     """One kernel for one target, of known sizes and dtypes."""
 
@@ -106,8 +96,7 @@ class StaticRender(Render):
         self.count = self.global_names.user(ELLIPSIS)
 
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
-        program = rewrite(sized(pipeline.lowered(self.kernel, {}), self.known.sizes))
-        plan = schedule.planned(sized(schedule.expanded(program, self.backend.rides), self.known.sizes))
+        plan = pipeline.sized_plan(self.kernel, self.known.sizes, self.backend.rides)
         found = precision.forms(plan, self.kernel) if self.backend.has_forms else {}
         return plan, {
             name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
@@ -252,4 +241,4 @@ def rounds(a: Accumulator) -> bool:
     return a.dtype.is_float and a.kind not in ("max", "min", "argmax", "argmin")
 
 
-__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "sized", "static_call", "summed"]
+__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "static_call", "summed"]

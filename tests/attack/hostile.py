@@ -37,6 +37,7 @@ from kgen.backends import (
     python_text,
     triton,
     triton_maps,
+    triton_nodes,
     triton_rows,
 )  # fmt: skip
 from kgen.backends import text as lines
@@ -421,7 +422,7 @@ def harmless_sources(text: str, target: str, back: bool) -> tuple[str, ...]:
 @contextmanager
 def laid_out() -> Iterator[None]:
     """Lines laid out without regard to the length of names: every value on a line of its own, no line wrapped."""
-    modules = (lines, python_text, triton, triton_maps, triton_rows, c_family, cpp, cpp_rows, cuda_host, cuda_maps, cuda_rows)
+    modules = (lines, python_text, triton, triton_maps, triton_nodes, triton_rows, c_family, cpp, cpp_rows, cuda_host, cuda_maps, cuda_rows)
     before = body.MAX_INLINE, write._LINE, [m.wrapped for m in modules]
     body.MAX_INLINE, write._LINE = -1, 10**9
     for m in modules:
