@@ -45,6 +45,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # extension modules complain of what is there at the end
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Workers take neighbours, which share builds in memory, and then from whoever has most left."""

@@ -4,6 +4,7 @@ calls of several sizes, strides and dtypes launch, through NVRTC and through Tri
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -66,10 +67,12 @@ def turn(name: str) -> int:
     return [*TEXTS, *BENCH, *FORMULAS].index(name)
 
 
+#: Of what fuzzing found, by default what it found in a GPU's sources.
+FORWARDS = [pytest.param(n, marks=pytest.mark.slow if n in FUZZED and not re.search("^# target: (cuda|triton)$", FUZZED[n], re.M) else ()) for n in TEXTS]
 BACKWARDS = [n for n in SPECS if grad.differentiable(kernel(SPECS[n]))]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", FORWARDS)
 def test_forwards_compile(name: str) -> None:
     """Through NVRTC all; through Triton, which takes six times as long, every second spec whose passes are no other's, of the rest of
     these the backward, and every third program.  `test_everything_compiles_in_every_dtype` has all."""

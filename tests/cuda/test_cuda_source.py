@@ -230,7 +230,7 @@ def walks(draw):
     return sizes, strides, itemsizes, addresses
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(walks())
 def test_plan_visits_each_element_once(walk):
     sizes, strides, itemsizes, addresses = walk

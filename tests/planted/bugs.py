@@ -30,6 +30,7 @@ TRITON, TRITON_ROWS = "tests/triton/test_triton_source.py::", "tests/triton/test
 CUDA, CUDA_ROWS = "tests/cuda/test_cuda_source.py::", "tests/cuda/test_cuda_rows.py::"
 LAUNCHES = "tests/cuda/test_cuda_launches.py::"
 KINDS = "tests/planted/test_kinds.py::"
+INTERPRETED = TRITON_ROWS + "test_host_functions_and_rows_under_the_interpreter"
 
 BUGS = (
     # ------------------------------------------------------------------------------------------------------------- C++
@@ -110,7 +111,7 @@ BUGS = (
     bug("a picked element is not checked against the dim's end", "kgen/expand.py", 'Op("lt", ref(at.name), ref(size.name))', 'Op("le", ref(at.name), ref(size.name))',
         KINDS + "test_what_is_picked_outside_is_nan"),
     bug("places of an argmax over two dims count the wrong one", "kgen/expand.py", 'size = self.cast(self.build.add(leaf("size", d), INT, (), let.span))',
-        'size = self.cast(self.build.add(leaf("size", dims[0]), INT, (), let.span))', TRITON_ROWS + "test_rows_under_the_interpreter"),
+        'size = self.cast(self.build.add(leaf("size", dims[0]), INT, (), let.span))', INTERPRETED),
     bug("the mean counts one dim of two", "kgen/expand.py", "for d in dims[1:]:\n        size = build.add", "for d in ():\n        size = build.add",
         KINDS + "test_a_mean_over_two_dims_counts_both"),
     bug("an overlap of what is written with what is read is not refused", "kgen/runtime/arguments.py", "return a0 < b1 and b0 < a1", "return False",
@@ -183,11 +184,11 @@ BUGS = (
         KINDS + "test_triton_counts_far_elements_in_64_bits"),
     bug("64-bit addresses by numel alone (Triton)", "templates/triton/rows_launch.py.jinja", "tl.int64 if far > 2**30 else", "tl.int64 if length > 2**30 else",
         KINDS + "test_triton_counts_far_elements_in_64_bits"),
-    bug("mask of a row's end off by one (Triton)", "templates/triton/rows.py.jinja", "        inside = present & (column < length)", "        inside = present & (column <= length)", TRITON_ROWS + "test_rows_under_the_interpreter"),
-    bug("mask of the last block off by one (Triton)", "kgen/backends/triton_maps.py", '"lane[0] + lane[1] < numel - first"', '"lane[0] + lane[1] < numel - first - 1"', TRITON + "test_host_functions_under_the_interpreter"),
+    bug("mask of a row's end off by one (Triton)", "templates/triton/rows.py.jinja", "        inside = present & (column < length)", "        inside = present & (column <= length)", INTERPRETED),
+    bug("mask of the last block off by one (Triton)", "kgen/backends/triton_maps.py", '"lane[0] + lane[1] < numel - first"', '"lane[0] + lane[1] < numel - first - 1"', INTERPRETED),
     bug("max drops NaN (Triton)", "templates/triton/functions/greatest.py", "tl.PropagateNan.ALL", "tl.PropagateNan.NONE", KINDS + "test_triton_compiles_to_exact_instructions"),
     bug("the last of equals wins an argmax (Triton)", "templates/triton/functions/first_greatest.py", "greater | equal & (j < i)", "greater | equal & (j > i)",
-        TRITON_ROWS + "test_rows_under_the_interpreter"),
+        INTERPRETED),
     bug("division is approximate (Triton)", "templates/triton/functions/divide.py", "return tl.div_rn(x, y)", "return x / y", KINDS + "test_triton_compiles_to_exact_instructions"),
     bug("square roots are approximate (Triton)", "templates/triton/functions/square_root.py", "return tl.sqrt_rn(x)", "return tl.sqrt(x)",
         KINDS + "test_triton_compiles_to_exact_instructions"),
@@ -196,7 +197,7 @@ BUGS = (
     bug("products and sums contract (Triton)", "templates/triton/kernel.py.jinja", '"enable_fp_fusion": False', '"enable_fp_fusion": True',
         TRITON_ROWS + "test_the_schedule_follows_from_the_row_and_how_many_there_are", KINDS + "test_triton_compiles_to_exact_instructions"),
     bug("a cast to integer does not saturate (Triton)", "templates/triton/functions/saturate.py", "return tl.where(over, tl.full([], high, D), y)", "return y",
-        TRITON + "test_host_functions_under_the_interpreter"),
+        INTERPRETED),
     bug("empty tensors are launched (Triton)", "templates/triton/rows_launch.py.jinja", "    if count == 0:\n        return\n", "",
         TRITON_ROWS + "test_the_schedule_follows_from_the_row_and_how_many_there_are"),
     bug("alignment unchecked (Triton)", "templates/triton/rows_launch.py.jinja", "return n if x.data_ptr() % 16 == 0 and all(jump % n == 0 for jump in jumps) else 1",

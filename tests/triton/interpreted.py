@@ -1,4 +1,4 @@
-"""Runs the emitted host functions under Triton's interpreter against torch in f64; started by test_triton_source.py."""
+"""Runs the emitted host functions under Triton's interpreter against torch in f64; started by test_triton_rows.py."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ def refused(call, *words) -> None:
 
 
 def views(dtype):
-    """Tensors of every kind of layout."""
+    """Tensors of every kind of layout in f32; which one it is counts nothing in another dtype, of which three have to do."""
     b = torch.randn(3, 5, 6, 8, dtype=torch.float64).to(dtype)
-    yield from (torch.randn(2049, dtype=torch.float64).to(dtype), torch.tensor(1.5, dtype=dtype), torch.empty(0, 3, dtype=dtype))
-    yield from (b, b.permute(0, 2, 3, 1), b.transpose(0, 3), b[:, ::2, 1:, 3:], b[:, :, :, 0], b[0:1].expand(3, 5, 6, 8))
+    yield from (torch.randn(2049, dtype=torch.float64).to(dtype), torch.tensor(1.5, dtype=dtype), b[:, ::2, 1:, 3:])
+    if dtype != torch.float32:
+        return
+    yield torch.empty(0, 3, dtype=dtype)
+    yield from (b, b.permute(0, 2, 3, 1), b.transpose(0, 3), b[:, :, :, 0], b[0:1].expand(3, 5, 6, 8))
     yield from (b.to(memory_format=torch.channels_last), torch.randn(9, 32, dtype=torch.float64).to(dtype)[:, :16])
     yield torch.randn(4, 3, 4, 3, 4, 3, dtype=torch.float64).to(dtype)[::2, :2, ::2, :2, ::2, :2]
 

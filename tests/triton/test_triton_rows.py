@@ -21,7 +21,7 @@ from kgen.runtime import toolchain  # noqa: E402
 from kgen.testing import cases  # noqa: E402
 from kgen.types import f32  # noqa: E402
 from tests.programs import PROGRAMS  # noqa: E402
-from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, check, emit, syntax  # noqa: E402
+from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, TRICKY, check, emit, syntax  # noqa: E402
 
 MORE = {
     "two": "two(x: T[M, N]) -> y: T[M, N]\ny = x / sum[M](x) / sum[N](x)",
@@ -205,14 +205,18 @@ def test_every_form_compiles_everywhere(name, target, tmp_path):
                 build(entry, target)
 
 
-def test_rows_under_the_interpreter(tmp_path):
+def test_host_functions_and_rows_under_the_interpreter(tmp_path):
+    """In one process: it imports torch and Triton for as long as either takes."""
+    for name in ("affine", "scaled", "adamish", "middle", "turned", "passes", "position", "bools", "into", "forget", "nasty", "wide"):
+        emit(TRICKY[name], tmp_path, name)
     for name in ("inplace", "places", "products", "embed", "two", "bare"):
         emit(MORE[name], tmp_path, name)
     for name, kernel in (("ae", "all and each"), ("aa", "place among all"), ("cd", "in the dtype computed in")):
         emit(PROGRAMS[kernel], tmp_path, name)
-    done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted_rows.py"), tmp_path], capture_output=True, text=True,
+    scripts = [str(Path(__file__).with_name(name)) for name in ("interpreted.py", "interpreted_rows.py")]
+    done = subprocess.run([sys.executable, "-c", f"import runpy\nfor path in {scripts}: runpy.run_path(path)", tmp_path], capture_output=True, text=True,
                           env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip
-    assert done.stdout.endswith("ok\n"), done.stderr[-3000:]
+    assert done.stdout == "ok\nok\n", done.stderr[-3000:]
 
 
 def test_a_reading_is_passed_what_a_comment_seems_to_assign():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
-import os
 import re
 import subprocess
 import sys
@@ -174,11 +173,12 @@ def spec_or_skip(path: Path, folder: Path):
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW_ON_DEFAULT or k % 2 else ()) for k, n in enumerate(TRICKY)])
 def test_tricky_specs_compile(name, tmp_path):
-    """Each second one by default."""
+    """Each second one by default; of one dtype variable in bf16 or f64, by turns."""
     module = emit(TRICKY[name], tmp_path, name)
     assert kernels(module)
     for kernel in kernels(module):
         every = choices(module, VARIANTS)
+        every = every[list(TRICKY).index(name) // 2 % 2 :][:1] if len(every) == 2 else every
         mixed = [types for types in every if len(set(types.values())) > 1]  # of several variables, each has each dtype in some of these
         for types in (mixed[:: max(1, len(mixed) - 1)] or every)[: 1 if name.startswith("nasty") else None]:
             block = 128 if name.startswith("table") else 1024  # an element a thread: a function's code is the same for each of eight
@@ -206,15 +206,6 @@ def test_full_blocks_use_16_byte_accesses(dtype, kind, rank, tmp_path):
     assert len(re.findall(r"ld\.global[a-z0-9.:]*\.v4\.b32", ptx)) >= 2 * full
     assert len(re.findall(r"st\.global[a-z0-9.:]*\.v4\.b32", ptx)) >= full
     assert len(re.findall(r"\b(?:div|rem)\.[us]\d+", ptx)) <= 2 * full + 2 * 8  # one a vector in full blocks, one an element in the tail
-
-
-def test_host_functions_under_the_interpreter(tmp_path):
-    for name in ("affine", "scaled", "adamish", "middle", "turned", "passes", "position", "bools", "into", "forget", "nasty", "wide"):
-        path = tmp_path / f"{name}.py"
-        path.write_text(backend("triton").render(check(syntax.parse(TRICKY[name], f"{name}.k"))))
-    done = subprocess.run([sys.executable, Path(__file__).with_name("interpreted.py"), tmp_path], capture_output=True, text=True,
-                          env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip
-    assert done.stdout.endswith("ok\n"), done.stderr[-3000:]
 
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 710.0, 1e308, -1e308, 1e-320, math.inf, -math.inf, math.nan]
