@@ -37,6 +37,13 @@ def test_every_failure_that_was_found_is_gone(whole: bool) -> None:
     assert not found, "\n\n".join(f"{f.broken} {f.target}: {f.message}\n{f.text}" for f in found)
 
 
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+def test_gradients_that_no_parameter_decides_are_not_asked_of_a_gpu(target: str) -> None:
+    """They have no tensor that says which device is meant."""
+    report = properties.gradients_agree(kernel("p(y: f32[]) -> da: f16[]\nda = clamp(1e-38, 0, 2) if 100 >= 100 else softplus(y)"), target)
+    assert not report.cases and not report.failures
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_properties_hold_of_random_programs(seed: int) -> None:
     for number in range(2):
