@@ -140,7 +140,7 @@ def test_sums_of_weighted_exponentials_take_one_reading():
 def test_weighted_sums_stay_within_their_bounds(tmp_path):
     """Rows of all lengths, that rise, fall and are offset; weights of all sizes; infinities and NaN in either."""
     torch.manual_seed(0)
-    shapes = [(6, 1), (9, 5), (4, 33), (4, 1000), (3, 20000), (40, 70)]
+    shapes = [(6, 1), (9, 5), (4, 33), (3, 20000), (40, 70)]
     given = [(torch.randn(s) * 6, torch.randn(s), torch.randn(s[-1])) for s in shapes]
     given[-1] = tuple(t.T.contiguous().T if t.dim() > 1 else t for t in given[-1])
     kernel = Emulated(WEIGHTED, tmp_path, *given, (torch.empty(3, 0), torch.empty(3, 0), torch.empty(0)))
