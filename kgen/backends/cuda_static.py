@@ -47,7 +47,9 @@ class StaticCuda(Cuda):
 
 @dataclass(frozen=True)
 class CudaStatic:
-    """A file: what it is for, how it is called, constants, what it has of the library, its kernels, and the host function."""
+    """A file: what it is for, how it is called, constants, what it has of the library, its kernels, and the host function, which does
+    nothing where `limit` is 0 (`some` is the condition where that holds for a part of it alone), and refuses more `blocks` than a launch
+    may have."""
 
     file: str
     about: str
@@ -59,6 +61,8 @@ class CudaStatic:
     host_functions: list[Text]
     host_head: str
     limit: str
+    some: str
+    blocks: list[str]
     workspaces: list[tuple[str, str, Text]]
 
 
@@ -85,6 +89,10 @@ class CudaPrinter(CStatic[StaticCuda]):
         self.asked: list[tuple[str, str]] = []
         self.functions: dict[tuple[str, str], tuple[str, int, Accumulator]] = {}
         self.pairs: dict[str, Accumulator] = {}
+        # Of no rows a sum over all of them is still a result.
+        alone = any(ELLIPSIS not in o.dims for u in self.units for o in u.outputs)
+        self.some = f"if ({self.render.count} > 0) " if alone and self.counts() else ""
+        self.blocks: dict[str, None] = {}  # how many a launch has, where that depends on how many rows there are
 
     # ------------------------------------------------------------------ the file
 
@@ -109,7 +117,7 @@ class CudaPrinter(CStatic[StaticCuda]):
             constants=[(render.global_names.user(d), n) for d, n in self.known.sizes.items()],
             library=self.library([*code, *teams]), teams=teams, kernels=kernels, host_functions=[*hosts.values()],
             host_head=wrapped(f'extern "C" cudaError_t {render.kernel_name}', items, " {"),
-            limit=render.count if self.counts() else "",
+            limit=render.count if self.counts() else "", some=self.some, blocks=[*self.blocks],
             workspaces=[
                 (o.type, self.pointers[o.spec_name], render.product(o.dims))
                 for u in self.units for o in u.outputs if o.spec_name in render.kept
@@ -253,10 +261,13 @@ class CudaPrinter(CStatic[StaticCuda]):
 
     def launch(self, unit: Unit | RowUnit, numbers: list[host.PassedNumber], groups: str, threads: int, body: list[str]) -> list[str]:
         """The host's lines that launch a kernel."""
+        if isinstance(unit, RowUnit) and not groups.isdigit():
+            self.blocks[groups] = None
         lines = [f"const {s.type} {s.name} = {value};{'  // ' + s.note if s.note else ''}" for s, value in host.computed(numbers)]
         given = [p for _, p in self.arguments(unit)] + [str(n.given) for n in numbers]
         given += [self.render.count] if self.takes_count(body) else []
-        lines.append(wrapped(f"{unit.name}_kernel<<<unsigned({groups}), {threads}, 0, stream>>>", given, ";"))
+        some = "" if groups.isdigit() else self.some
+        lines.append(wrapped(f"{some}{unit.name}_kernel<<<unsigned({groups}), {threads}, 0, stream>>>", given, ";"))
         return lines if len(lines) == 1 or len(self.units) == 1 else ["{", *(f"    {line}" for line in lines), "}"]
 
     def shared_out(self, dims: Dims, by: int) -> str:

@@ -7,8 +7,9 @@ Tensors are contiguous, so that where an element lies follows from its position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from kgen import pipeline, precision
 from kgen.backends.base import Backend, Render
@@ -17,13 +18,14 @@ from kgen.backends.text import Text, joined, source
 from kgen.backends.units import Accumulator, Argument, Code, Statement, Tensor
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
+from kgen.monoids import MONOIDS
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
 from kgen.schedule import Map, Plan, Reduce
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims
 
-#: The most elements that a tensor's named dims may have: places within them are 32-bit integers.
-MAX_ELEMENTS = 2**31 - 1
+#: The most elements that a tensor's named dims may have: places within them, and a step beyond, are 32-bit integers.
+MAX_ELEMENTS = 2**30
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
         if size < 1:
             raise KgenError(f"--static: {name} = {size} is no size of a dim", help="a static kernel's dims have 1 element or more")
     for name, of in tensors(kernel):
-        if _product(sizes[d] for d in of if d != ELLIPSIS) > MAX_ELEMENTS:
+        if prod(sizes[d] for d in of if d != ELLIPSIS) > MAX_ELEMENTS:
             message = f"--static: {name} has more than {MAX_ELEMENTS:,} elements along its named dims"
             raise KgenError(message, help="compile without --static")
     chosen = {}
@@ -76,13 +78,6 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
 
 def _rest(one: str) -> str:
     return ", ".join(d.name for d in VARIABLE if d.name != one)
-
-
-def _product(sizes: Iterable[int]) -> int:
-    made = 1
-    for size in sizes:
-        made *= size
-    return made
 
 
 class StaticRender(Render):
@@ -115,7 +110,7 @@ class StaticRender(Render):
 
     def size(self, dims: Dims) -> int | None:
         """How many elements dims have together; None where only a call tells."""
-        return None if ELLIPSIS in dims else _product(self.known.sizes[d] for d in dims)
+        return None if ELLIPSIS in dims else prod(self.known.sizes[d] for d in dims)
 
     def product(self, dims: Sequence[str]) -> Text:
         """That as text, by the dims' names."""
@@ -216,7 +211,8 @@ def inlined(c: Code, reads: Mapping[str, Text]) -> tuple[Code, list[str]]:
 
 
 def stored(lines: Sequence[Statement], outputs: Sequence[Tensor], others: Sequence[Text] = ()) -> tuple[list[Statement], dict[str, Text]]:
-    """Statements without those whose value is read by one store alone, each result's value, and the equations that these had."""
+    """Statements without those whose value one store alone reads, but for the equations that they begin; and each result's value, which
+    may be that of such a statement.  `others` are texts that read values too."""
     texts = {o.name: o.value for o in outputs}
     kept = [*lines]
     for o in reversed(outputs):
@@ -238,7 +234,7 @@ def deep(chain: int, fold: int, count: int | None) -> bool:
 
 def rounds(a: Accumulator) -> bool:
     """Whether a reduction rounds: a sum or product of floats."""
-    return a.dtype.is_float and a.kind not in ("max", "min", "argmax", "argmin")
+    return a.dtype.is_float and MONOIDS[a.kind].join in ("add", "mul")
 
 
 __all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "static_call", "summed"]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kgen.check import Kernel
 
 
-
 @main.command("compile")
 @spec_argument
 @target_option
@@ -48,27 +47,26 @@ def compile_(
     sizes = None if static is None else _sizes(static)
     rows: list[tuple[str, ...]] = []
 
-    def written(k: Kernel, t: str, named: tuple[str, ...]) -> dict[str, str]:
-        """The files of a kernel for a target, by name; `named` are the dims of the spec, of which a derived kernel may lack some."""
+    def written(k: Kernel, t: str, spec: Kernel) -> dict[str, str]:
+        """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims."""
         if sizes is None:
             return backend(t).written(k, _chosen(k, dtypes), standalone)
         from kgen.backends.static import named_dims
         from kgen.runtime.static import source
 
-        own = {d: n for d, n in sizes.items() if d in named_dims(k) or d not in named}
+        own = {d: n for d, n in sizes.items() if d in named_dims(k) or d not in named_dims(spec)}
         return {backend(t).file_name(k.name): source(k, t, own, _chosen(k, dtypes))}
 
     def work(spec: str) -> None:
         """Write one spec's sources (build them, where asked) and note a row for each file."""
         kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
-        dims = tuple(d for t in (*(p.dims for p in kernels[0].params), *(r.dims for r in kernels[0].results)) for d in t or ())
         if out == "-":
             k, t = kernels[-1], targets[0]
-            alone = backend(t).render(k, _chosen(k, dtypes)) if sizes is None else next(iter(written(k, t, dims).values()))
+            alone = backend(t).render(k, _chosen(k, dtypes)) if sizes is None else next(iter(written(k, t, kernels[0]).values()))
             click.echo(alone, nl=False)
             return
         folder = Path(out) / kernels[0].name
-        files = {(k.name, t): written(k, t, dims) for k in kernels for t in targets}
+        files = {(k.name, t): written(k, t, kernels[0]) for k in kernels for t in targets}
         write_all({folder / name: text for made in files.values() for name, text in made.items()})
         for k in kernels:
             for t in targets:

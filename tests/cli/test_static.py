@@ -83,13 +83,23 @@ def test_files_are_short(name: str, target: str, tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+def test_sums_over_no_rows_are_results(tmp_path: Path) -> None:
+    sizes = {"N": 40}
+    path = files.compiled("layernorm", "cpp", tmp_path, "f32", sizes, True)["layernorm_backward"]
+    kernel = files.concrete(files.kernels("layernorm", True)[-1], "f32")
+    given = files.arguments(kernel, sizes, (0,))
+    made = {n: x.fill_(7) for n, x in files.results(kernel, given, sizes, (0,)).items()}
+    files.called_as_c(files.built(path, "c++")[kernel.name], kernel, given, made, 0)
+    assert not made["dw"].any() and not made["db"].any() and made["dw"].numel() == 40
+
+
 WRONG = {
     "softmax --static": "--static lacks the size of N",
     "softmax --static M=4": "softmax has no dim M",
     "softmax --static N=4,M=4": "softmax has no dim M",
     "softmax --static N=0": "N = 0 is no size of a dim",
     "softmax --static N=-3": "N = -3 is no size of a dim",
-    "softmax --static N=3000000000": "more than 2,147,483,647 elements",
+    "softmax --static N=1073741825": "more than 1,073,741,824 elements",
     "gelu --static N=4": "gelu has no dim N",
     "groupnorm --static B=2,S=3": "lacks the size of G, C",
     "mse --static --target cuda": "reduces all elements to one",

@@ -27,7 +27,7 @@ static int __double2int_rz(double x) { return __float2int_rz(float(x)); }
 static long long __double2ll_rz(double x) { return (long long)x; }
 typedef int cudaError_t;
 typedef void* cudaStream_t;
-static const int cudaSuccess = 0;
+static const int cudaSuccess = 0, cudaErrorInvalidValue = 1;
 static int cudaGetLastError() { return 0; }
 template <typename T> static int cudaMallocAsync(T** p, size_t bytes, cudaStream_t) { *p = (T*)malloc(bytes); return 0; }
 static int cudaFreeAsync(void* p, cudaStream_t) { free(p); return 0; }
@@ -99,6 +99,19 @@ def test_files_hold_the_bound_on_the_cpu(name: str, dtype: str, sizes: dict[str,
         made = files.results(kernel, given, sizes, lead)
         assert files.called_as_c(library[kernel.name], kernel, given, made, files.count_of(kernel, lead), None) == 0
         files.holds(kernel, before, made, "cuda")
+
+
+def test_sums_over_no_rows_are_results(tmp_path: Path) -> None:
+    """Of no rows a weight's gradient is 0, not what lay there; rows that a launch has no blocks for are refused."""
+    sizes = {"N": 40}
+    path = files.compiled("layernorm", "cuda", tmp_path, "f32", sizes, True)["layernorm_backward"]
+    kernel = files.concrete(files.kernels("layernorm", True)[-1], "f32")
+    given = files.arguments(kernel, sizes, (0,))
+    made = {n: x.fill_(7) for n, x in files.results(kernel, given, sizes, (0,)).items()}
+    function = emulated(path)[kernel.name]
+    assert files.called_as_c(function, kernel, given, made, 0, None) == 0
+    assert not made["dw"].any() and not made["db"].any() and made["dw"].numel() == 40
+    assert files.called_as_c(function, kernel, given, made, 2**36, None) == 1
 
 
 def test_weighted_sums_about_a_maximum_hold_the_bound(tmp_path: Path) -> None:
