@@ -186,7 +186,7 @@ def plan(
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     read = [operands[k].itemsize for k in memory if operands[k].read]
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
-    known = ladder if vec > 1 and len(held) <= 1 and (held or len(read) == 1) and rowed else ()
+    known = ladder if _measured(vec, held, read) and rowed else ()
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long
     rules = launches.RULES[apart, bool(held)]
@@ -236,13 +236,17 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     """How a row of `n` elements is walked in vectors of `vec`, which it is a multiple of, on an sm_90: as `plan` has it, but in one
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
-    known = vec > 1 and len(held) <= 1 and (held or len(read) == 1)
-    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if known else ()
+    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if _measured(vec, held, read) else ()
     clusters = bool(reductions and launches.limits(arch).cluster)
     teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
     wished = "" if first is team else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
+
+
+def _measured(vec: int, held: Sequence[int], read: Sequence[int]) -> bool:
+    """Whether ladders say how such rows go: in vectors, of one operand that is held or that alone is read."""
+    return vec > 1 and len(held) <= 1 and (len(held) == 1 or len(read) == 1)
 
 
 def _main(operands: Sequence[RowOperandPlace], memory: Sequence[int]) -> int:

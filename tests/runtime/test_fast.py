@@ -38,7 +38,7 @@ def no_slow_calls(kernel: kgen.Kernel, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_second_call_does_not_run_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KGEN_CACHE_DIR", str(tmp_path))  # where no other call of this kernel is kept, of which only some would be recalled
+    monkeypatch.setenv("KGEN_CACHE_DIR", str(tmp_path))  # in which no call of another process is kept
     mix, x, w, out = kgen.loads(MIX), torch.randn(3, 4), torch.randn(4), torch.empty(3, 4)
     ways: list[tuple[tuple, dict[str, Any]]] = [
         ((x, w, 0.5), {}), ((x, w), {"a": 0.5}), ((x, w, 0.5, 3), {}), ((), {"k": -1, "a": 2, "w": w, "x": x}), ((x, w, 1.0), {"out": out}),
