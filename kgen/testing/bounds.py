@@ -18,6 +18,7 @@ the exact reading is rounded too), d the depth and e_i the error of the term x_i
     any, all  0 where a sure term decides, or all are sure; else none
     x == max(x)  0 where one term alone reaches the greatest, whatever their errors (`ties.py`); else none
     pick      the error of the picked element
+    zeros     a zero of either sign, as a maximum of both may be, is one value; what tells them apart adds what it tells (`zeros.py`)
 
 A sum about a peak may be made while that moves (`online.py`): what is summed so far is rescaled each time.  A term passes through at most
 `tree_depth(n)` rescalings; what they add to its error is said by the sum's row in the table of monoids (`monoids.py`).  What they do to
@@ -47,7 +48,7 @@ from kgen.online import About, found
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, ROUGH
 from kgen.runtime.evaluate import Evaluator
-from kgen.testing import ties
+from kgen.testing import ties, zeros
 from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
 
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
@@ -147,6 +148,7 @@ class Analysis(Evaluator):
     """The exact reading of a kernel, with an error for every value; `target` chooses the rows' bounds."""
 
     def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str):
+        """`arguments` are torch tensors and numbers by parameter; `target` is whose bounds, forms and sums about a peak are meant."""
         super().__init__(kernel, arguments, "exact")
         self.target = target
         self.forms = _forms(kernel, tuple(self.binding.items())) if backend(target).has_forms else {}
@@ -160,6 +162,8 @@ class Analysis(Evaluator):
         self.steps: tuple[list, Any] | None = None  # of the value that was just looked at: its operands' errors, and its own rounding
         self.noise: dict[int, float] = {}  # how far a number may lie from its exact value when it is computed in float64
         self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
+        self.either: list[Any] = []  # where each value may be a zero of either sign, or None
+        self.told: Any = 0.0  # how far the value that is looked at depends on that
 
     def results(self) -> list[Bounded]:
         """Each result's exact value with the bound on what a kernel may give, its last rounding included."""
@@ -194,6 +198,8 @@ class Analysis(Evaluator):
             x = self.value(v, args)
             values.append(x)
             self.floors.append(self.floor(v, args))
+            self.told, either = zeros.told(self, v, x, args)
+            self.either.append(either)
             if isinstance(v.type, Number):
                 self.noise[k] = self.number_noise(v, x, args)
             errors.append(_fitted(self.error(v, x, args, [errors[a] for a in v.args]), x))
@@ -201,7 +207,7 @@ class Analysis(Evaluator):
                 self.centres[k] = self.size_of(x, errors[k])
             for a in v.args:
                 if last[a] == k:
-                    values[a] = errors[a] = None
+                    values[a] = errors[a] = self.either[a] = None
         return values, errors
 
     def floor(self, v: Value, args: list) -> float:
@@ -267,7 +273,7 @@ class Analysis(Evaluator):
         if (equality := ties.compared(self.kernel, v)) is not None:
             moved = ties.shared(self, x, args, entering, self.greatest[equality])
         else:
-            moved = self.moved(v, x, args, entering)
+            moved = self.moved(v, x, args, entering) + self.told
         if not float_result:
             return torch.where(moved != 0, torch.inf, 0.0)
         if v.op == "cast":
@@ -421,7 +427,7 @@ class Analysis(Evaluator):
         if count == 0 or count == 1 and v.op in ("argmax", "argmin"):
             return torch.zeros((), dtype=torch.float64)
         if count == 1 and v.op not in ("any", "all"):
-            return self.either_zero(v, terms, dims) + e.expand(terms.shape)
+            return e.expand(terms.shape)
         sure = not bool((e != 0).any())
         if not terms.dtype.is_floating_point and v.op not in ("any", "all"):  # integers are exact, or unknown
             return torch.zeros((), dtype=torch.float64) if sure else self.any_of(e.expand(terms.shape) != 0, dims)
@@ -442,14 +448,7 @@ class Analysis(Evaluator):
             found = self.extreme(terms if v.op == "max" else -terms, e, dims)
         else:
             found = self.product(v, x, terms, e, dims, count) if v.op == "prod" else self.total(v, x, terms, e, dims, count)
-        return torch.where(certain, 0.0, found + lost + self.either_zero(v, terms, dims))
-
-    def either_zero(self, v: Value, terms: Any, dims: list[int]) -> Any:
-        """The least error there is where all terms of a sum are -0.0: their sum is -0.0, or 0.0 where it began with 0."""
-        if v.op not in ("sum", "mean") or not terms.dtype.is_floating_point or not bool(((terms == 0) & terms.signbit()).any()):
-            return self.torch.zeros((), dtype=self.torch.float64)
-        others = self.any_of(~((terms == 0) & terms.signbit()), dims) > 0
-        return self.torch.where(others, 0.0, 2.0**-149)
+        return torch.where(certain, 0.0, found + lost)
 
     def any_of(self, where: Any, dims: list[int]) -> Any:
         """Infinity where a term is in question, else 0."""

@@ -37,6 +37,7 @@ from kgen.testing.checks import Report, Trial
 from kgen.testing.gradients import backward_agrees, gradients_agree
 from kgen.testing.holding import Violation, differing, drawn, ended, fitting, hold, judged, rough, same_bits
 from kgen.testing.textual import prints_and_parses, renames, renders
+from kgen.testing.zeros import EITHER_ZERO
 from kgen.types import ELLIPSIS, FLOAT, Float, boolean, is_float
 
 # ------------------------------------------------------------------------------------------------ rules
@@ -138,10 +139,6 @@ def is_exact(kernel: Kernel) -> bool:
             if v.op in ("fma", "rsqrt", "sqrt") or is_float(v.type) and not rounded:
                 return False
     return True
-
-
-#: Which zero the greater of 0.0 and -0.0 is eager does not say: it differs from device to device.
-EITHER_ZERO = ("max", "min", "clamp")
 
 
 def agrees(
