@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +147,24 @@ ASM = (
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
     (r"extern __shared__ __align__\(16\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip
-FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-shared", "-fPIC")
+FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-fPIC")
+
+
+@cache
+def _read(head: str) -> tempfile.TemporaryDirectory:
+    """A folder with `head.h`, and what g++ made of it: half of a small kernel's build, done once in a process."""
+    folder = tempfile.TemporaryDirectory(prefix="emulated-")
+    header = Path(folder.name) / "head.h"
+    header.write_text(head)
+    subprocess.run(["g++", *FLAGS, "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True)
+    return folder
+
+
+def built(path: Path, text: str, head: str = SHIM) -> ctypes.CDLL:
+    """The library of a C++ text that stands behind `head`; the text is written to `path`."""
+    path.write_text(f'#include "head.h"\n{text}')
+    subprocess.run(["g++", *FLAGS, "-shared", f"-I{_read(head).name}", "-o", str(path.with_suffix(".so")), str(path)], check=True)
+    return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
 class Emulated(nvrtc.Launcher):
@@ -165,9 +184,7 @@ class Emulated(nvrtc.Launcher):
             for k, e in enumerate(self.expressions)
         ]
         path = folder / f"{self.kernel.name}.cpp"
-        path.write_text("\n".join([SHIM, source, *entries]))
-        subprocess.run(["g++", *FLAGS, "-o", str(path.with_suffix(".so")), str(path)], check=True)
-        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
+        self.library = built(path, "\n".join([source, *entries]))
 
     def function(self, expression: str, arch: str) -> Any:
         entry = getattr(self.library, f"launch_{self.expressions.index(expression)}")
