@@ -20,6 +20,7 @@ from kgen.runtime import arguments, nvrtc
 
 SHIM = r"""
 #define __CUDACC_RTC__  // the host's parts are not here
+#include <setjmp.h>
 #include <ucontext.h>
 #include <cmath>
 #include <cstdlib>
@@ -39,13 +40,13 @@ static Dim blockIdx, threadIdx, blockDim;
 alignas(16) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; };
-struct Fiber { ucontext_t context; char* stack = nullptr; bool done = true; unsigned word; std::vector<Copy> copies; };
+struct Fiber { char* stack = nullptr; bool started = false, done = true; jmp_buf place; unsigned word; std::vector<Copy> copies; };
 static Fiber fibers[1024];
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 struct Barrier { unsigned arrived = 0, turn = 0; };
 static Barrier block, warps[32];
 static bool moved;
-static void pause() { swapcontext(&fibers[threadIdx.x].context, &scheduler); }
+static void pause() { if (!_setjmp(fibers[threadIdx.x].place)) _longjmp(scheduler, 1); }  // swapcontext asks the kernel for signals each time
 static void wait(Barrier& b, unsigned threads) {
     const unsigned turn = b.turn;
     moved = true;
@@ -83,10 +84,23 @@ static float min_plain(float a, float b) { return fminf(a, b); }
 static void (*body)(void*);
 static void* body_data;
 static void enter() {
-    body(body_data);
-    fibers[threadIdx.x].done = true;
-    moved = true;
-    while (true) pause();
+    while (true) {  // a block's thread, then the next block's
+        body(body_data);
+        fibers[threadIdx.x].done = true;
+        moved = true;
+        pause();
+    }
+}
+static void resume(Fiber& f) {
+    if (_setjmp(scheduler)) return;
+    if (f.started) _longjmp(f.place, 1);
+    ucontext_t context;
+    if (!f.stack) f.stack = (char*)malloc(1 << 18);
+    f.started = true;
+    getcontext(&context);
+    context.uc_stack.ss_sp = f.stack, context.uc_stack.ss_size = 1 << 18, context.uc_link = nullptr;
+    makecontext(&context, enter, 0);
+    setcontext(&context);
 }
 // Whether every block ran to its end.
 static bool launched(unsigned grid, unsigned threads) {
@@ -95,11 +109,8 @@ static bool launched(unsigned grid, unsigned threads) {
         block = Barrier();
         for (unsigned t = 0; t < threads; t++) {
             Fiber& f = fibers[t];
-            if (!f.stack) f.stack = (char*)malloc(1 << 18);
+            if (!f.done) f.started = false;  // it waits for ever, of a launch before this one
             warps[t / 32] = Barrier(), f.done = false, f.copies.clear();
-            getcontext(&f.context);
-            f.context.uc_stack.ss_sp = f.stack, f.context.uc_stack.ss_size = 1 << 18, f.context.uc_link = &scheduler;
-            makecontext(&f.context, enter, 0);
         }
         const unsigned warps = threads / 32;
         for (bool left = true, any = true; left; ) {
@@ -112,7 +123,7 @@ static bool launched(unsigned grid, unsigned threads) {
                     for (unsigned t = 32 * w; t < 32 * w + 32; t++) {
                         if (fibers[t].done) continue;
                         left = true, threadIdx.x = t;
-                        swapcontext(&scheduler, &fibers[t].context);
+                        resume(fibers[t]);
                     }
                     any |= moved;
                 } while (moved);
