@@ -103,11 +103,12 @@ def count_of(kernel: Any, lead: tuple[int, ...]) -> int | None:
     return int(torch.Size(lead).numel()) if has else None
 
 
-def built(path: Path, compiler: str) -> ctypes.CDLL:
-    """The library that a file's head says how to build, by that line, in a folder without anything else."""
+def built(path: Path, compiler: str, quickly: bool = False) -> ctypes.CDLL:
+    """The library that a file's head says how to build, by that line (`quickly`: but for -O0), in a folder without anything else."""
     line = re.search(rf"^//     ({re.escape(compiler)} .*)$", path.read_text(), re.M)
     assert line
-    subprocess.run(shlex.split(line[1]), cwd=path.parent, check=True, capture_output=True, env={"PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"})
+    command = ["-O0" if quickly and word == "-O3" else word for word in shlex.split(line[1])]
+    subprocess.run(command, cwd=path.parent, check=True, capture_output=True, env={"PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"})
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 

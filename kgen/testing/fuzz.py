@@ -252,9 +252,11 @@ def again(failure: Failure, cases: int = 8) -> str:
 # ------------------------------------------------------------------------------------------------ replaying
 
 
-def replay(paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O3") -> list[Failure]:
-    """All properties of kept files on targets; the failures.  Their kernels share C++ builds, those of gradients are built where a
-    gradient failed."""
+def replay(
+    paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O3", alone: Iterable[str] = tuple(ALONE)
+) -> list[Failure]:  # fmt: skip
+    """The properties of kept files on targets, and those that run nothing (`alone`); the failures.  Their kernels share C++ builds,
+    those of gradients are built where a gradient failed."""
     found: list[Failure] = []
     paths = list(paths)
     for k in range(0, len(paths), 16):
@@ -264,7 +266,7 @@ def replay(paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O
             seed = re.search(r"^# seed: (-?\d+)$", text, re.M)
             gradients = not text.startswith("# property: ") or text.startswith(("# property: gradients_agree", "# property: compiles"))
             subjects.append(Subject(text, int(seed[1]) if seed else 0, gradients=gradients))
-        found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level) if what == "failed"]
+        found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level, alone) if what == "failed"]
     return found
 
 

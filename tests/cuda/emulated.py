@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from kgen.runtime import arguments, nvrtc
 
 SHIM = r"""
 #define __CUDACC_RTC__  // the host's parts are not here
+#include <setjmp.h>
 #include <ucontext.h>
 #include <cmath>
 #include <cstdlib>
@@ -37,13 +40,13 @@ static Dim blockIdx, threadIdx, blockDim;
 alignas(16) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; };
-struct Fiber { ucontext_t context; char* stack = nullptr; bool done = true; unsigned word; std::vector<Copy> copies; };
+struct Fiber { char* stack = nullptr; bool started = false, done = true; jmp_buf place; unsigned word; std::vector<Copy> copies; };
 static Fiber fibers[1024];
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 struct Barrier { unsigned arrived = 0, turn = 0; };
 static Barrier block, warps[32];
 static bool moved;
-static void pause() { swapcontext(&fibers[threadIdx.x].context, &scheduler); }
+static void pause() { if (!_setjmp(fibers[threadIdx.x].place)) _longjmp(scheduler, 1); }  // swapcontext asks the kernel for signals each time
 static void wait(Barrier& b, unsigned threads) {
     const unsigned turn = b.turn;
     moved = true;
@@ -81,10 +84,23 @@ static float min_plain(float a, float b) { return fminf(a, b); }
 static void (*body)(void*);
 static void* body_data;
 static void enter() {
-    body(body_data);
-    fibers[threadIdx.x].done = true;
-    moved = true;
-    while (true) pause();
+    while (true) {  // a block's thread, then the next block's
+        body(body_data);
+        fibers[threadIdx.x].done = true;
+        moved = true;
+        pause();
+    }
+}
+static void resume(Fiber& f) {
+    if (_setjmp(scheduler)) return;
+    if (f.started) _longjmp(f.place, 1);
+    ucontext_t context;
+    if (!f.stack) f.stack = (char*)malloc(1 << 18);
+    f.started = true;
+    getcontext(&context);
+    context.uc_stack.ss_sp = f.stack, context.uc_stack.ss_size = 1 << 18, context.uc_link = nullptr;
+    makecontext(&context, enter, 0);
+    setcontext(&context);
 }
 // Whether every block ran to its end.
 static bool launched(unsigned grid, unsigned threads) {
@@ -93,11 +109,8 @@ static bool launched(unsigned grid, unsigned threads) {
         block = Barrier();
         for (unsigned t = 0; t < threads; t++) {
             Fiber& f = fibers[t];
-            if (!f.stack) f.stack = (char*)malloc(1 << 18);
+            if (!f.done) f.started = false;  // it waits for ever, of a launch before this one
             warps[t / 32] = Barrier(), f.done = false, f.copies.clear();
-            getcontext(&f.context);
-            f.context.uc_stack.ss_sp = f.stack, f.context.uc_stack.ss_size = 1 << 18, f.context.uc_link = &scheduler;
-            makecontext(&f.context, enter, 0);
         }
         const unsigned warps = threads / 32;
         for (bool left = true, any = true; left; ) {
@@ -110,7 +123,7 @@ static bool launched(unsigned grid, unsigned threads) {
                     for (unsigned t = 32 * w; t < 32 * w + 32; t++) {
                         if (fibers[t].done) continue;
                         left = true, threadIdx.x = t;
-                        swapcontext(&scheduler, &fibers[t].context);
+                        resume(fibers[t]);
                     }
                     any |= moved;
                 } while (moved);
@@ -145,7 +158,24 @@ ASM = (
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
     (r"extern __shared__ __align__\(16\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip
-FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-shared", "-fPIC")
+FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-fPIC")
+
+
+@cache
+def _read(head: str) -> tempfile.TemporaryDirectory:
+    """A folder with `head.h`, and what g++ made of it: half of a small kernel's build, done once in a process."""
+    folder = tempfile.TemporaryDirectory(prefix="emulated-")
+    header = Path(folder.name) / "head.h"
+    header.write_text(head)
+    subprocess.run(["g++", *FLAGS, "-x", "c++-header", str(header), "-o", f"{header}.gch"], check=True)
+    return folder
+
+
+def built(path: Path, text: str, head: str = SHIM) -> ctypes.CDLL:
+    """The library of a C++ text that stands behind `head`; the text is written to `path`."""
+    path.write_text(f'#include "head.h"\n{text}')
+    subprocess.run(["g++", *FLAGS, "-shared", f"-I{_read(head).name}", "-o", str(path.with_suffix(".so")), str(path)], check=True)
+    return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
 class Emulated(nvrtc.Launcher):
@@ -165,9 +195,7 @@ class Emulated(nvrtc.Launcher):
             for k, e in enumerate(self.expressions)
         ]
         path = folder / f"{self.kernel.name}.cpp"
-        path.write_text("\n".join([SHIM, source, *entries]))
-        subprocess.run(["g++", *FLAGS, "-o", str(path.with_suffix(".so")), str(path)], check=True)
-        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
+        self.library = built(path, "\n".join([source, *entries]))
 
     def function(self, expression: str, arch: str) -> Any:
         entry = getattr(self.library, f"launch_{self.expressions.index(expression)}")

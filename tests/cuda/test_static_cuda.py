@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import torch
 
 from kgen.runtime import driver, nvrtc
 from tests import static_files as files
-from tests.cuda.emulated import ASM, FLAGS, SHIM
+from tests.cuda.emulated import ASM, SHIM, built
 from tests.programs import PROGRAMS
 
 HOST = r"""
@@ -80,10 +79,7 @@ def emulated(path: Path) -> ctypes.CDLL:
         source = re.sub(pattern, made, source, flags=re.S)
     source = re.sub(r'asm\("cvt\.rn\.bf16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', ROUNDED, source)
     source = re.sub(r"(\w+)<<<unsigned\((.*?)\), (\d+), 0, stream>>>\((.*?)\);", r"emulate(unsigned(\2), \3, [&] { \1(\4); });", source, flags=re.S)
-    made = path.with_name(f"{path.stem}_emulated.cpp")
-    made.write_text(SHIM + HOST + source)
-    subprocess.run(["g++", *FLAGS, "-o", str(made.with_suffix(".so")), str(made)], check=True)
-    return ctypes.CDLL(str(made.with_suffix(".so")))
+    return built(path.with_name(f"{path.stem}_emulated.cpp"), source, SHIM + HOST)
 
 
 @pytest.mark.parametrize(("name", "dtype", "sizes", "backward"), SPECS)

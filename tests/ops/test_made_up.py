@@ -147,7 +147,7 @@ def test_its_gradient_is_autograds(operand: float) -> None:
     torch.testing.assert_close(x.grad, want.grad, rtol=1e-12, atol=1e-14)
 
 
-def test_its_checks_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_checks_pass(monkeypatch: pytest.MonkeyPatch, built_quickly: None) -> None:
     """In the sweep it stands among the others of its group, which tests/ops/test_table.py has."""
     kernel = kgen.loads(SPEC, "wave")
     kernel.check(examples=6, target="cpp")
@@ -194,7 +194,7 @@ def test_what_another_process_kept_of_a_text_is_not_taken(monkeypatch: pytest.Mo
         register(SINC)
 
 
-def test_the_row_that_contributing_shows() -> None:
+def test_the_row_that_contributing_shows(built_quickly: None) -> None:
     """On tensors and numbers, with its backward."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     row, spec = (textwrap.dedent(block) for block in re.findall(r"    ```(?:python|text)\n(.*?)    ```", text, re.S)[:2])

@@ -445,10 +445,16 @@ def test_every_row_is_admitted_for_some_dtype_and_by_its_rule() -> None:
 # ---------------------------------------------------------------------- (e) sweeps
 
 
+#: Of each kind of second operand: zeros, whole and not, tiny and huge ones, with either sign, and the special values.
+SECOND = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 10.0, 0.1, 1e-5, -6e-8, 1000.0, 65504.0, math.pi, math.inf, -math.inf, math.nan)
+
+
 @pytest.mark.parametrize("formats", [("f16", "bf16"), pytest.param(("bf16", "f16"), marks=pytest.mark.slow)], ids="-".join)
 def test_every_operator_holds_on_every_16_bit_float_on_cpp(formats: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second group of operators in one format, the others in the other."""
-    monkeypatch.setattr(operators, "THIRD", (1.0, -0.5, math.nan))  # of fma, clamp and where: 7 million inputs, not 19
+    """Every second group of operators in one format, the others in the other; second operands of each kind, all by `-m slow`."""
+    monkeypatch.setattr(operators, "THIRD", (1.0, -0.5, math.nan))  # of fma, clamp and where: 3 million inputs, not 19
+    if formats == ("f16", "bf16"):
+        monkeypatch.setattr(operators, "SECOND", SECOND)
     every, found = list(operators.groups()), set()
     for k, dtype in enumerate(formats):
         monkeypatch.setattr(operators, "groups", lambda k=k: iter(every[k::2]))

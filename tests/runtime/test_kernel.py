@@ -24,7 +24,7 @@ def test_random_cases_stay_within_the_derived_bound(name: str, request: pytest.F
     kernel = kgen.load(name).kernel
     # What reduces takes the compiler two seconds a dtype: that which tests/specs builds too; of maps each has one of the four in its turn.
     chosen = turns(name)[0 if kernel.reduces else SPECS.index(name) // 2 % 2]
-    held(kernel, Limits(dtypes=dict.fromkeys(kernel.variables, (chosen,))), 16)
+    held(kernel, Limits(dtypes=dict.fromkeys(kernel.variables, (chosen,))), 8)
 
 
 @pytest.mark.slow

@@ -49,8 +49,9 @@ def test_forward_and_backward_compile_without_a_break(case: Case) -> None:
     assert_same(torch.autograd.grad(scalar(found), ours), torch.autograd.grad(scalar(wanted), theirs))
 
 
-def test_inductor_runs_a_model_of_kernels() -> None:
-    """The default backend; what stands between the kernels is inductor's: a build forward and one backward, each of 4 seconds."""
+@pytest.mark.parametrize("between", [pytest.param(lambda x: x + 2, id="sum"), pytest.param(torch.relu, id="relu", marks=pytest.mark.slow)])
+def test_inductor_runs_a_model_of_kernels(between: Callable) -> None:
+    """The default backend; what stands between the kernels is inductor's: a build forward, and of relu one backward, each of 4 seconds."""
 
     class Block(torch.nn.Module):
         def __init__(self) -> None:
@@ -60,20 +61,20 @@ def test_inductor_runs_a_model_of_kernels() -> None:
             self.gelu = kgen.load("gelu")
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.gelu(self.up(self.norm(x)).relu() + 1)
+            return self.gelu(between(self.up(self.norm(x))) + 1)
 
     torch.manual_seed(0)
     block, x = Block(), X.float()
     like = torch.nn.Sequential(torch.nn.LayerNorm(5), block.up)
     with torch._functorch.config.patch(enable_autograd_cache=False):  # what another session compiled may call what it alone derived
-        check_inductor(block, like, x)
+        check_inductor(block, like, between, x)
 
 
-def check_inductor(block: torch.nn.Module, like: torch.nn.Module, x: torch.Tensor) -> None:
+def check_inductor(block: torch.nn.Module, like: torch.nn.Module, between: Callable, x: torch.Tensor) -> None:
     found = torch.compile(block, fullgraph=True)(x)
-    assert_same(found, F.gelu(like(x).relu() + 1))
+    assert_same(found, F.gelu(between(like(x)) + 1))
     normed = F.layer_norm(x, (5,), block.norm.weight, block.norm.bias)
-    wanted = F.gelu(F.linear(normed, block.up.weight).relu() + 1)
+    wanted = F.gelu(between(F.linear(normed, block.up.weight)) + 1)
     assert_same(*(torch.autograd.grad(scalar(y), list(block.parameters())) for y in (found, wanted)))
 
 
