@@ -10,11 +10,11 @@ Of some operators there is a `rough` form too, within ROUGH: 1/8 of a unit of a 
 the brief forms would not fit under the time that an element's bytes take.
 
 A difference, and a sum of what may have either sign, keeps no relative error: what it takes is measured by the larger of its terms (by
-the sum of their sizes).  Where all that follows is steady (`_steady`: sums, products, selections, the dividend of a quotient; it moves
-an error by no more than the other operands' sizes), the form is the `near` one: it lies within NEAR of the exact value of an argument
-that is off by no more than SHIFT, both relatively.  That is 1/4096 of a unit in the last place of a bf16 and 1/512 of an f16, of the
-larger term each time: where digits cancel, those are lost that 20 bits do not have.  Derivatives are seldom that near to 0:
-tests/precision/test_differences.py holds them, over all numbers of 16 bits, to that bound and beside eager PyTorch.
+the sum of their sizes).  Where all that follows is steady (`_steady`: sums, products, selections, the dividend of a quotient, tanh and
+sigmoid; it moves an error by no more than the other operands' sizes), the form is the `near` one.  It lies within NEAR of the exact
+value of an argument that is off by no more than SHIFT, both relatively.  That is 1/4096 of a unit in the last place of a bf16 and 1/512
+of an f16, of the larger term each time: where digits cancel, those are lost that 20 bits do not have.  Derivatives are seldom that near
+to 0: tests/precision/test_differences.py holds them, over all numbers of 16 bits, to that bound and beside eager PyTorch.
 
 Where a step can magnify an error (the argument of exp, a divisor or a root that digits cancel in, a comparison, a rounding), and where a
 result is stored in more than 16 bits, the form is the accurate one.

@@ -55,15 +55,17 @@ def functions(tmp_path_factory):
 
 
 def sample(least: float, most: float, n: int = 100_000):
-    """Numbers all over an interval, and ever closer to 0."""
+    """Numbers all over an interval, ever closer to 0, and about 1."""
     torch.manual_seed(0)
-    return torch.cat([torch.empty(n).uniform_(least, most), torch.empty(n).uniform_(-40, 3).exp2() * torch.randn(n).sign()]).clamp(least, most)
+    small, about = (torch.empty(n).uniform_(low, high).exp2() * torch.randn(n).sign() for low, high in ((-40, 3), (-20, 2)))
+    return torch.cat([torch.empty(n).uniform_(least, most), small, 1 + about]).clamp(least, most)
 
 
 #: Functions of one number, where their values are normal numbers of f32, and their exact values.
 WHERE = [
     ("exp", (-87, 88), torch.exp), ("exp2", (-126, 127), torch.exp2), ("sigmoid", (-87, 100), torch.sigmoid), ("tanh", (-20, 20), torch.tanh),
-    ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt),
+    ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt), ("log", (2.0**-126, 1e38), torch.log),
+    ("log1p", (-1 + 2.0**-20, 1e38), torch.log1p), ("expm1", (-87, 88), torch.expm1),
 ]  # fmt: skip
 
 
@@ -99,12 +101,13 @@ def test_a_brief_quotient_stays_within_its_bound_over_all_sizes(functions):
 
 def test_special_values_of_brief_forms_are_the_accurate_ones(functions):
     inf, nan = float("inf"), float("nan")
-    x = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1e-45, 1e38, -1e38])
+    x = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 1e-39, 1e38, -1e38])
     for name, _, exact in WHERE:
         want = exact(x.double()).float()
         for form in {OPS[name].brief.named(form) for form in ("brief", "near")}:
             got = functions(f"{form}_{name}", x)
             assert torch.allclose(got, want, rtol=BRIEF, atol=0, equal_nan=True), (form, name, got, want)
+            assert torch.equal(got[want == 0].signbit(), want[want == 0].signbit()), (form, name, got, want)
     x, y = (t.flatten() for t in torch.meshgrid(*[torch.tensor([inf, -inf, nan, 0.0, -0.0, 1.0, -2.0])] * 2, indexing="ij"))
     assert torch.equal(functions("brief_div", x, y).nan_to_num(7.0), (x / y).nan_to_num(7.0))
 
