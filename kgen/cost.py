@@ -37,7 +37,7 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     def work(let: Let) -> tuple[int, int]:
         form, decides = forms.get(let.name, ("", ""))
         decides = binding.get(decides, decides)
-        form = "" if decides not in NARROW else "brief" if decides == "f16" else form
+        form = "" if decides not in NARROW else "brief" if form == "rough" and decides == "f16" else form
         return OPS[let.expr.name].cost_of(form)
 
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]

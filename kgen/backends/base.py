@@ -72,9 +72,9 @@ class Backend:
     spells: dict[str, Spell] = {}
 
     def spell(self, row: Op, form: str = "") -> Spell:
-        """How the target writes an operator, in its accurate form, the "brief" or the "rough" one; `{B}` is the dtype that decides."""
+        """How the target writes an operator, in its accurate form ("") or another (`Brief`); `{B}` is the dtype that decides."""
         if form and row.brief is not None:
-            return Spell(self.call(f"{form}_{row.name}", ", ".join(f"{{{k}}}" for k in range(row.arity)), "{B}"))
+            return Spell(self.call(f"{row.brief.named(form)}_{row.name}", ", ".join(f"{{{k}}}" for k in range(row.arity)), "{B}"))
         return self.spells.get(row.name) or row.spell(self.spelled_as or self.name)
 
     def call(self, function: str, operands: str, dtype: str) -> str:

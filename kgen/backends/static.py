@@ -179,7 +179,7 @@ def summed(terms: Sequence[Text | None]) -> Text | None:
 def static_call(function: str, fused: str) -> str:
     """The name of a function for one dtype, of that which goes by a dtype."""
     form, _, op = function.partition("_")
-    return {"brief": f"fast_{op}", "rough": f"rougher_{op}"}.get(form, fused if function == "fused" else function)
+    return {"brief": f"fast_{op}", "rough": f"rougher_{op}", "near": f"nearer_{op}"}.get(form, fused if function == "fused" else function)
 
 
 def refused(kernel: Kernel, why: str) -> KgenError:

@@ -39,10 +39,16 @@ class Spell:
 
 class Brief(NamedTuple):
     """The forms of an operator for results of 16 bits (see `precision.py`): `brief_<name>` of each GPU target's functions, within 2^-16
-    of the value, and where `rough` is given `rough_<name>`, within 2^-10.9; what each costs, as in `Op`."""
+    of the value, where `rough` is given `rough_<name>`, within 2^-10.9, and for differences `near_<name>`, within 2^-20 of what a
+    slightly other argument gives; what each costs, as in `Op`.  Where `near` is not given, the brief form is that near."""
 
     cost: tuple[builtins.int, builtins.int]
     rough: tuple[builtins.int, builtins.int] | None = None
+    near: tuple[builtins.int, builtins.int] | None = None
+
+    def named(self, form: str) -> str:
+        """The form whose function is taken for this one."""
+        return "brief" if form == "near" and self.near is None or form == "rough" and self.rough is None else form
 
 
 class Notation(NamedTuple):
@@ -78,7 +84,8 @@ class Errors(NamedTuple):
     the result and the operands' errors as float64 tensors.
 
     `exact` operators choose or round by definition: what they give is not rounded again.  `calm` says whether a relative error of
-    operand `k` is one of no more than that size of the result, given `k` and the operands' signs (as in `Sign`).  `slopes` gives the
+    operand `k` is one of no more than that size of the result, given `k` and the operands' signs (as in `Sign`); `steady`, whether an
+    error of operand `k` moves the result by no more than itself times the sizes of the other operands.  `slopes` gives the
     derivatives and a bound on what they leave out; without it an operator's error is its own alone.  `moved` says how far the result
     moves with the operands, where evaluating at the ends of their intervals does not (None: it does), also where nothing moves if
     `reads_sign`, since the sign of a NaN is not said; `between` takes what the ends show as well, and adds what lies between them:
@@ -88,6 +95,7 @@ class Errors(NamedTuple):
 
     exact: bool = False
     calm: Callable[..., bool] = never
+    steady: Callable[[int], bool] = never
     slopes: Callable[[Move], Slopes | None] | None = None
     moved: Callable[[Move], Any] | None = None
     reads_sign: bool = False
@@ -155,7 +163,7 @@ class Op:
         """What an element takes in one of its forms."""
         if not form or self.brief is None:
             return self.cost
-        return self.brief.rough if form == "rough" and self.brief.rough else self.brief.cost
+        return {"rough": self.brief.rough, "near": self.brief.near}.get(self.brief.named(form)) or self.brief.cost
 
     def reference(self, torch: Any) -> Callable[..., Any]:
         """The eager PyTorch function of the row, from the torch module."""

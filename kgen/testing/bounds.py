@@ -25,7 +25,8 @@ A sum about a peak may be made while that moves (`online.py`): what is summed so
 exponentials, `fallen`, is moved through the products with weights to the sum; where the sum of the weights' sizes overflows there is
 no bound, since a term that ends small may have begun as large as its weight.
 
-An operator in its brief or rough form (`precision.py`) has that form's bound, relative to its value.
+An operator in its brief or rough form (`precision.py`) has that form's bound, relative to its value; in its near form, a bound relative
+to its value and what that moves by where its argument is a little off.
 
 Terms whose errors are correlated need no rule of their own: the sum of the errors bounds them too.
 """
@@ -46,13 +47,15 @@ from kgen.ir import exact
 from kgen.monoids import Drift, fallen
 from kgen.online import About, found
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
-from kgen.precision import BRIEF, ROUGH
+from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import ties, zeros
 from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
 
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
+#: The forms of operators, each with a larger bound than those before it.
+LOOSER = ("near", "brief", "rough")
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {d.name: (d.digits, d.least, d.largest) for d in DTYPES.values() if d.is_float}
 
@@ -88,15 +91,17 @@ class Bounded:
 
 @lru_cache(maxsize=64)
 def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple[str, Any], str]:
-    """The brief and rough forms that operators of a kernel have for these dtypes, by operator and place in the spec.  A fused sum is
-    none of them: it rounds once where its bound has two roundings."""
+    """The brief, rough and near forms that operators of a kernel have for these dtypes, by operator and place in the spec: of several
+    there, that with the largest bound.  A fused sum is none of them: it rounds once where its bound has two roundings."""
     plan = pipeline.plan(kernel, dict(binding))
     named = {name: dtype.name for name, dtype in binding}
-    defs, made = plan.program.by_name, {}
+    defs = plan.program.by_name
+    made: dict[tuple[str, Any], str] = {}
     for name, (form, decides) in pipeline.forms(kernel, dict(binding)).items():
         dtype = named.get(decides, decides)
         if form != "fused" and dtype in NARROW:
-            made[defs[name].expr.name, defs[name].span] = form if dtype == "bf16" else "brief"
+            place = defs[name].expr.name, defs[name].span
+            made[place] = max(made.get(place, "near"), form if dtype == "bf16" or form == "near" else "brief", key=LOOSER.index)
     return made
 
 
@@ -284,14 +289,14 @@ class Analysis(Evaluator):
             return moved + (0.5 * ulp(self.size_of(x, moved), format_) if into is f32 else 0)
         assert row is not None
         self.fall(v, x, args, entering)
-        local = self.local(v, row, x, args, moved, format_)
+        local = self.local(v, row, x, args, entering, moved, format_)
         self.steps = entering, local
         total = moved + local
         biggest = FORMATS[format_][2]
         return torch.where(torch.isfinite(x) & (x.abs() + total > biggest), torch.inf, total)
 
-    def local(self, v: Value, row: Op, x: Any, args: list, moved: Any, format_: str) -> Any:
-        """What an operator adds of its own to a float result `x`, which its operands' errors have `moved`."""
+    def local(self, v: Value, row: Op, x: Any, args: list, entering: list, moved: Any, format_: str) -> Any:
+        """What an operator adds of its own to a float result `x`, which its operands' errors (`entering`) have `moved`."""
         torch = self.torch
         if row.errors.exact:
             return torch.zeros((), dtype=torch.float64)
@@ -309,9 +314,21 @@ class Analysis(Evaluator):
             zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
         local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
         if (form := self.forms.get((v.op, v.span))) and format_ == "f32":
-            rough = BRIEF if form == "brief" else ROUGH
-            local = torch.maximum(local, rough * self.size_of(x, moved) + 2.0**-148)
+            own = {"near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
+            local = torch.maximum(local, own * self.size_of(x, moved) + 2.0**-148)
+            if form == "near":
+                local = local + self.shifted(v, x, args, entering, moved)
         return local
+
+    def shifted(self, v: Value, x: Any, args: list, entering: list, moved: Any) -> Any:
+        """How much further a result moves where each operand is off by SHIFT more, relatively."""
+        torch = self.torch
+        wider = []
+        for a, e in zip(args, entering, strict=True):
+            size = torch.as_tensor(a, dtype=torch.float64).abs() + e
+            wider.append(e + torch.where(torch.isfinite(size), SHIFT * size, 0.0))
+        more = self.moved(v, x, args, wider) - moved
+        return torch.where(torch.isfinite(moved), more.clamp(min=0.0), 0.0)
 
     def literal(self, k: int) -> float | None:
         """The number that a value of the kernel is written as, else None."""

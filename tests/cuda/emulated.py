@@ -80,6 +80,12 @@ static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b 
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float max_plain(float a, float b) { return fmaxf(a, b); }
 static float min_plain(float a, float b) { return fminf(a, b); }
+static unsigned short half_of(float x) { _Float16 h = x; unsigned short bits; memcpy(&bits, &h, 2); return bits; }
+static float of_half(unsigned short bits) { _Float16 h; memcpy(&h, &bits, 2); return h; }
+static unsigned short brain_of(float x) {
+    const unsigned u = __float_as_uint(x);
+    return x != x ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
 
 static void (*body)(void*);
 static void* body_data;
@@ -154,7 +160,11 @@ ASM = (
     (r'asm\("ex2\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = x < -126 ? 0 : exp2f(x);"),
     (r'asm\("ex2\.approx\.f32 %0, %1;" : "=f"\(e\) : "f"\(u\)\);', "e = exp2f(u);"),
     (r'asm\("rcp\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = 1 / x;"),
+    (r'asm\("cvt\.rn\.f16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = half_of(x);"),
+    (r'asm\("cvt\.f32\.f16 %0, %1;" : "=f"\(x\) : "h"\(bits\)\);', "x = of_half(bits);"),
+    (r'asm\("cvt\.rn\.bf16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = brain_of(x);"),
     (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
+    (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
     (r"extern __shared__ __align__\(16\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip

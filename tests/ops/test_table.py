@@ -104,8 +104,8 @@ def test_a_gradient_is_torchs_at_random_points_kinks_ties_bounds_and_nan(op: Op,
     at = torch.ones_like(dy, dtype=torch.bool)
     if op.name in ("erf", "erfc"):
         rtol += 2 * EPS * operands[0].square().nan_to_num(0, 0)  # exp magnifies the rounding of x^2 by x^2
-    elif op.name == "tanh":
-        atol = 2 * EPS * dy.abs()  # 1 - y^2 cancels; torch's is fused
+    elif op.name in ("tanh", "sigmoid", "expm1"):
+        atol = 2 * EPS * dy.abs()  # 1 - y^2 cancels, torch's is fused; of the others torch's cancels (1 - y, y + 1), see the test below
     elif op.name == "cbrt":  # torch has none: the reference is a power, of which autograd gives no more than this
         at, rtol = (operands[0].abs() > 1e-3) & operands[0].isfinite(), 1024 * rtol
     elif op.name == "clamp" and TIES_SHARED:  # kgen keeps the older convention at a bound: all to x
@@ -116,6 +116,18 @@ def test_a_gradient_is_torchs_at_random_points_kinks_ties_bounds_and_nan(op: Op,
     bad = at & ~((got == want) | (got.isnan() & want.isnan()) | ((got - want).abs() <= rtol * want.abs() + atol))
     shown = [(*(float(x[i]) for x in operands), float(got[i]), float(want[i])) for i in bad.nonzero()[:8, 0].tolist()]
     assert not shown, f"{int(bad.sum())} differ, (operands, got, torch's): {shown}"
+
+
+@pytest.mark.parametrize("name, exact", [
+    ("sigmoid", lambda x: mpmath.exp(-abs(x)) / (1 + mpmath.exp(-abs(x))) ** 2), ("expm1", mpmath.exp),
+])  # fmt: skip
+def test_no_digit_cancels_in_a_gradient_that_vanishes(name: str, exact) -> None:
+    x = torch.tensor([-40.0, -20.0, -1.0, 0.0, 3.0, 17.0, 36.0, 300.0], dtype=torch.float64)
+    y, dy = OPS[name].reference(torch)(x), torch.ones_like(x)
+    kernel = gradient(OPS[name], 0)
+    given = {"x": x, "y": y, "dy": dy}
+    got = Evaluator(kernel, {p.name: given[p.name] for p in kernel.params}).run()[0]
+    torch.testing.assert_close(got, torch.tensor([float(exact(mpmath.mpf(float(v)))) for v in x], dtype=torch.float64), rtol=16 * EPS, atol=0)
 
 
 def test_the_gradient_of_atan2_neither_underflows_nor_overflows() -> None:

@@ -1,4 +1,4 @@
-"""The brief and rough forms of functions, and kgen's own f32 functions: their error, over a dense sample, with the machine's approximate
+"""The brief, rough and near forms of functions, and kgen's own f32 functions: their error, over a dense sample, with the machine's approximate
 instructions taken as exact; what those add is at most 2^-21 (two units of f32 each, squared where a root is)."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from kgen.backends import text as pieces  # noqa: E402
 from kgen.backends.base import resource  # noqa: E402
 from kgen.ops import OPS  # noqa: E402
-from kgen.precision import BRIEF  # noqa: E402
+from kgen.precision import BRIEF, NEAR, SHIFT  # noqa: E402
 from tests.cuda.emulated import ASM, SHIM  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -26,7 +26,7 @@ MACHINE = 2.0**-21
 def functions(tmp_path_factory):
     """Each function of one or two f32, as ctypes finds it: `brief_exp` for 16 bits, `sigmoid` as it stands."""
     folder = tmp_path_factory.mktemp("forms")
-    named = [f"brief_{name}" for name, row in OPS.items() if row.brief]
+    named = [f"{form}_{name}" for name, row in OPS.items() if row.brief for form in ("brief", "near") if row.brief.named(form) == form]
     own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below"]
     sources = pieces.functions(resource("templates") / "cuda", [*named, *own])
     text = "\n".join(sources.values())
@@ -35,9 +35,9 @@ def functions(tmp_path_factory):
     text = re.sub(r"asm\([^;]*;", ";", text)
     entries = []
     for name in [*named, *own]:
-        arity = OPS[name.removeprefix("brief_")].arity if name.startswith("brief_") else 1
+        arity = OPS[name.partition("_")[2]].arity if name in named else 1
         arguments = ", ".join(["x[i]", "y[i]"][:arity])
-        called = f"{name}<short>({arguments})" if name.startswith("brief_") else f"{name}({arguments})"
+        called = f"{name}<short>({arguments})" if name in named else f"{name}({arguments})"
         entries.append(f'extern "C" void call_{name}(int n, const float* x, const float* y, float* r) {{ for (int i = 0; i < n; i++) r[i] = {called}; }}')
     place = folder / "forms.cpp"
     place.write_text(SHIM + "typedef unsigned long long u64; typedef long long i64; struct bf16 {};\n" + text + "\n".join(entries))
@@ -55,19 +55,40 @@ def functions(tmp_path_factory):
 
 
 def sample(least: float, most: float, n: int = 100_000):
-    """Numbers all over an interval, and ever closer to 0."""
+    """Numbers all over an interval, ever closer to 0, and about 1."""
     torch.manual_seed(0)
-    return torch.cat([torch.empty(n).uniform_(least, most), torch.empty(n).uniform_(-40, 3).exp2() * torch.randn(n).sign()]).clamp(least, most)
+    small, about = (torch.empty(n).uniform_(low, high).exp2() * torch.randn(n).sign() for low, high in ((-40, 3), (-20, 2)))
+    return torch.cat([torch.empty(n).uniform_(least, most), small, 1 + about]).clamp(least, most)
 
 
-@pytest.mark.parametrize("name, interval, exact", [
+#: Functions of one number, where their values are normal numbers of f32, and their exact values.
+WHERE = [
     ("exp", (-87, 88), torch.exp), ("exp2", (-126, 127), torch.exp2), ("sigmoid", (-87, 100), torch.sigmoid), ("tanh", (-20, 20), torch.tanh),
-    ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt),
-])  # fmt: skip
+    ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt), ("log", (2.0**-126, 1e38), torch.log),
+    ("log1p", (-1 + 2.0**-20, 1e38), torch.log1p), ("expm1", (-87, 88), torch.expm1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, interval, exact", WHERE)
 def test_brief_forms_stay_within_their_bound(functions, name, interval, exact):
     x = sample(*interval)
     want = exact(x.double())
     assert ((functions(f"brief_{name}", x).double() - want).abs() <= (BRIEF - MACHINE) * want.abs()).all()
+
+
+@pytest.mark.parametrize("name, interval, exact", WHERE)
+def test_near_forms_stay_within_their_bound_about_a_near_argument(functions, name, interval, exact):
+    x = sample(*interval)
+    wide = x.double()
+    want = exact(wide)
+    moved = torch.maximum((exact(wide * (1 - SHIFT)) - want).abs(), (exact(wide * (1 + SHIFT)) - want).abs())
+    form = OPS[name].brief.named("near")
+    assert ((functions(f"{form}_{name}", x).double() - want).abs() <= (NEAR - MACHINE) * want.abs() + moved).all()
+
+
+def test_every_form_has_its_test():
+    tested = {name for name, _, _ in WHERE} | {"div"}
+    assert tested == {name for name, row in OPS.items() if row.brief}
 
 
 def test_a_brief_quotient_stays_within_its_bound_over_all_sizes(functions):
@@ -75,16 +96,18 @@ def test_a_brief_quotient_stays_within_its_bound_over_all_sizes(functions):
     x, y = (torch.empty(200_000).uniform_(-126, 127).exp2() * torch.randn(200_000).sign() for _ in range(2))
     want = x.double() / y.double()
     normal = (want.abs() > 2.0**-125) & (want.abs() < 2.0**127)
-    assert ((functions("brief_div", x, y).double() - want).abs() <= (BRIEF - MACHINE) * want.abs())[normal].all()
+    assert ((functions("brief_div", x, y).double() - want).abs() <= (NEAR - MACHINE) * want.abs())[normal].all()
 
 
 def test_special_values_of_brief_forms_are_the_accurate_ones(functions):
     inf, nan = float("inf"), float("nan")
-    x = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1e-45, 1e38, -1e38])
-    for name in ("exp", "exp2", "sigmoid", "tanh", "erfc", "sqrt"):
-        want = {"erfc": torch.special.erfc}.get(name, getattr(torch, name))(x.double()).float()
-        got = functions(f"brief_{name}", x)
-        assert torch.allclose(got, want, rtol=BRIEF, atol=0, equal_nan=True), (name, got, want)
+    x = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 1e-39, 1e38, -1e38])
+    for name, _, exact in WHERE:
+        want = exact(x.double()).float()
+        for form in {OPS[name].brief.named(form) for form in ("brief", "near")}:
+            got = functions(f"{form}_{name}", x)
+            assert torch.allclose(got, want, rtol=BRIEF, atol=0, equal_nan=True), (form, name, got, want)
+            assert torch.equal(got[want == 0].signbit(), want[want == 0].signbit()), (form, name, got, want)
     x, y = (t.flatten() for t in torch.meshgrid(*[torch.tensor([inf, -inf, nan, 0.0, -0.0, 1.0, -2.0])] * 2, indexing="ij"))
     assert torch.equal(functions("brief_div", x, y).nan_to_num(7.0), (x / y).nan_to_num(7.0))
 

@@ -25,7 +25,7 @@ __device__ inline void adamw_element(
     // v' = b2 * v + (1 - b2) * g^2
     v_next = F(b2 * v) + s1 * (g * g);
     // u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
-    const F u = m_next / s2 / (sqrt(v_next / s3) + eps);
+    const F u = brief_div<T>(brief_div<T>(m_next, s2), sqrt(v_next / s3) + eps);
     // p' = p - lr * (u + wd * p)
     p_next = fused<T>(-lr, fused<T>(wd, p, u), p);
 }

@@ -22,6 +22,7 @@ BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -33,12 +34,35 @@ TENSORS = {
 
 
 @triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
+
+
+@triton.jit
+def fast_div(x, y):
+    """x / y by way of 1 / y, with both scaled where that would be no normal number."""
+    size = tl.abs(y)
+    scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+    return x * scale * inverse(y * scale)
+
+
+@triton.jit
 def divide(x, y):
     """x / y, correctly rounded."""
     if x.dtype == tl.float64:
         return x / y
     else:
         return tl.div_rn(x, y)
+
+
+@triton.jit
+def brief_div(x, y, T: tl.constexpr):
+    """x / y; for results T of 16 bits the fast form."""
+    if T.primitive_bitwidth == 16:
+        return fast_div(x, y)
+    else:
+        return divide(x, y)
 
 
 @triton.jit
@@ -114,7 +138,7 @@ def adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T: tl.constex
     # v' = b2 * v + (1 - b2) * g^2
     v_next = (b2 * v).to(F) + s1 * (g * g)
     # u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
-    u = divide(divide(m_next, s2), square_root(divide(v_next, s3)) + eps)
+    u = brief_div(brief_div(m_next, s2, T), square_root(divide(v_next, s3)) + eps, T)
     # p' = p - lr * (u + wd * p)
     p_next = fused(lr * -1.0, fused(wd, p, u, T), p, T)
     return p_next, m_next, v_next

@@ -38,7 +38,7 @@ steps_kernel(
     auto index_N_row = walk.template position<4>();
 
     // step = lr / (1 + s)
-    const float step = lr / (1.0f + s);
+    const float step = brief_div<T>(lr, 1.0f + s);
     const G cast_row = G(s * 0.9f);
     const F sub_row = F(1) - F(lr_f32) * decay;
     const G cast_row_ = G(step);

@@ -57,12 +57,35 @@ def walk(index, sizes, steps, RANK: tl.constexpr, DENSE: tl.constexpr, VECTOR: t
 
 
 @triton.jit
+def inverse(x):
+    """1 / x by the hardware; 0 above 2^126."""
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
+
+
+@triton.jit
+def fast_div(x, y):
+    """x / y by way of 1 / y, with both scaled where that would be no normal number."""
+    size = tl.abs(y)
+    scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
+    return x * scale * inverse(y * scale)
+
+
+@triton.jit
 def divide(x, y):
     """x / y, correctly rounded."""
     if x.dtype == tl.float64:
         return x / y
     else:
         return tl.div_rn(x, y)
+
+
+@triton.jit
+def brief_div(x, y, T: tl.constexpr):
+    """x / y; for results T of 16 bits the fast form."""
+    if T.primitive_bitwidth == 16:
+        return fast_div(x, y)
+    else:
+        return divide(x, y)
 
 
 @triton.jit
@@ -82,29 +105,6 @@ def square_root(x):
         return tl.sqrt(x)
     else:
         return tl.sqrt_rn(x)
-
-
-@triton.jit
-def inverse(x):
-    """1 / x by the hardware; 0 above 2^126."""
-    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
-
-
-@triton.jit
-def fast_div(x, y):
-    """x / y by way of 1 / y, with both scaled where that would be no normal number."""
-    size = tl.abs(y)
-    scale = tl.where(size > 1.2676506e30, 8.8817842e-16, tl.where(size < 7.8886091e-31, 1.12589991e15, 1.0))
-    return x * scale * inverse(y * scale)
-
-
-@triton.jit
-def brief_div(x, y, T: tl.constexpr):
-    """x / y; for results T of 16 bits the fast form."""
-    if T.primitive_bitwidth == 16:
-        return fast_div(x, y)
-    else:
-        return divide(x, y)
 
 
 @triton.jit
@@ -179,7 +179,7 @@ def steps__row(
     seen = tl.load(seen_row, present)
     index_M = index_M_first + walk(row, (), (index_M_r0,), 1, KINDS[2] == "across", VECTORS[2])
     # step = lr / (1 + s)
-    step = divide(lr, 1.0 + s)
+    step = brief_div(lr, 1.0 + s, T)
     cast_row = widened(s * 0.9, G)
     sub_row = 1.0 - widened(lr_f32, F) * decay
     cast_row_ = widened(step, G)
@@ -287,7 +287,7 @@ def steps__loop(
     seen = tl.load(seen_row, present)
     index_M = index_M_first + walk(row, (), (index_M_r0,), 1, KINDS[2] == "across", VECTORS[2])
     # step = lr / (1 + s)
-    step = divide(lr, 1.0 + s)
+    step = brief_div(lr, 1.0 + s, T)
     cast_row = widened(s * 0.9, G)
     sub_row = 1.0 - widened(lr_f32, F) * decay
     cast_row_ = widened(step, G)
@@ -362,7 +362,7 @@ def steps__split(
     seen = tl.load(seen_row, present)
     index_M = index_M_first + walk(row, (), (index_M_r0,), 1, KINDS[2] == "across", VECTORS[2])
     # step = lr / (1 + s)
-    step = divide(lr, 1.0 + s)
+    step = brief_div(lr, 1.0 + s, T)
     cast_row = widened(s * 0.9, G)
     sub_row = 1.0 - widened(lr_f32, F) * decay
     cast_row_ = widened(step, G)
