@@ -225,7 +225,9 @@ class _Backward(_Derivative):
             """A contribution that has `dims` in full."""
             if v in moving and part is not None:
                 extra = tuple(d for d in dims if d not in self.values[v].dims)
-                sums.setdefault(v, []).append(self.summed(part, extra))
+                share = self.summed(part, extra)
+                if share is not None:
+                    sums.setdefault(v, []).append(share)
 
         for r in results:
             add(r.value, Part(seeds[r.name]), r.dims)
@@ -346,7 +348,8 @@ class _ForwardMode(_Derivative):
                     parts.append(Part(self.build("pick[D](x, t)", {"D": tuple(v.attr)}, x=found[a], t=v.args[1])))
                 elif (part := Part(found[a]) if v.op == "pick" else self.share(k, rule, Part(found[a]))) is not None:
                     over = v.attr if isinstance(v.attr, tuple) and v.op != "pick" else ()
-                    parts.append(self.summed(part, over))
+                    share = self.summed(part, over)
+                    parts += [share] if share is not None else []
             if parts:
                 found[k] = self.selected(self.joined(parts))
         return found

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
+from kgen import columns, precision, rewrite, schedule
 from kgen import cost as costs
 from kgen import lower as lowering
-from kgen import precision, rewrite, schedule
 from kgen.check import Kernel
 from kgen.cost import Cost
 from kgen.ir import Program
@@ -84,6 +84,12 @@ def expanded(kernel: Kernel, binding: Binding, rides: bool) -> Program:
 def plan(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
     """The passes over memory.  Raises `KgenError` where they have too many operations."""
     return schedule.planned(expanded(kernel, binding, rides), rides)
+
+
+@_pass
+def merged(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
+    """The same, what reduces over rows and over columns of the same elements in one pass."""
+    return columns.merged(plan(kernel, binding, rides))
 
 
 @_pass

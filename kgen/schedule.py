@@ -72,7 +72,7 @@ class Phase:
 
     `lets` is what it computes, in order; it also reads loads, indices, scalars and what row phases before it gave.
     `gives` names the row values that later phases take from a row phase; `reductions` are what an element phase
-    accumulates (their operands are its values); `stores` what it writes.
+    accumulates along a row and `columns` what it accumulates over all rows (their operands are its values); `stores` what it writes.
     """
 
     element: bool
@@ -80,6 +80,7 @@ class Phase:
     gives: tuple[str, ...] = ()
     reductions: tuple[Let, ...] = ()
     stores: tuple[Store, ...] = ()
+    columns: tuple[Let, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Reduce:
     """A pass over the rows of `dims`: `rows` are the dims that stay, `inner` those that are reduced (none where every row is one
     element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
     second reading, and so on; the last reading, if there is one, stores elements.  `long` are those of a row that does not stay on the
-    chip, where fewer readings will do there (none: the same).
+    chip, where fewer readings will do there (none: the same).  Where the last reading accumulates columns, `finish` is what follows
+    from them, once an element of a row.
     """
 
     rows: Dims
@@ -99,6 +101,7 @@ class Reduce:
     stores: tuple[Store, ...]
     phases: tuple[Phase, ...]
     long: tuple[Phase, ...] = ()
+    finish: Phase | None = None
 
     @property
     def dims(self) -> Dims:
@@ -113,6 +116,11 @@ class Reduce:
     def long_readings(self) -> int:
         """The same, of a row that does not stay on the chip."""
         return sum(1 for p in self.long or self.phases if p.element)
+
+    @property
+    def columns(self) -> tuple[Let, ...]:
+        """What is accumulated over all rows."""
+        return self.phases[-1].columns if self.finish else ()
 
     @property
     def gathers(self) -> tuple[Let, ...]:
@@ -481,7 +489,7 @@ class _Scheduler:
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
-        phases = _phases(frozenset(inner), values, tuple(writes), defs, self.spend)
+        phases = phases_of(frozenset(inner), values, tuple(writes), defs, self.spend)
         made = Reduce(rows, inner, *common, phases)
         other = replace(made, long=self.long(made, defs)) if self.riding and inner else made
         return other if other.long_readings < made.readings else made
@@ -494,7 +502,7 @@ class _Scheduler:
             return ()
         lets = tuple(live([sums.get(let.name, let) for let in (*defs.values(),)], list(p.stores)))
         values = tuple(let for let in lets if not let.is_number)
-        return _phases(frozenset(p.inner), values, p.stores, {let.name: let for let in lets}, lambda made: None)
+        return phases_of(frozenset(p.inner), values, p.stores, {let.name: let for let in lets}, lambda made: None)
 
     def along(self, stage: _Stage) -> Dims:
         """The reduced dims in the order in which an operand has them."""
@@ -502,12 +510,13 @@ class _Scheduler:
         return tuple(d for d in dims if d in stage.inner)
 
 
-def _phases(
-    inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let], spend: Callable[[Sequence[Let]], None]
-) -> tuple[Phase, ...]:
+def phases_of(
+    inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let], spend: Callable[[Sequence[Let]], None],
+    columns: tuple[Let, ...] = (),
+) -> tuple[Phase, ...]:  # fmt: skip
     """The lets of a pass by when they can be computed: `level` counts the readings of a row that come before.
 
-    `spend` is told of the lets of each phase.
+    `spend` is told of the lets of each phase; `columns`, which are none of the lets, are accumulated in the last reading.
     """
 
     def read(let: Let) -> list[str]:
@@ -545,10 +554,11 @@ def _phases(
     element_stores = tuple(s for s in stores if inner & set(s.dims))
     row_stores = tuple(s for s in stores if not inner & set(s.dims))
     readings: list[tuple[tuple[Let, ...], tuple[Let, ...], tuple[Store, ...]]] = []
-    for k in range(last + bool(element_stores)):
+    for k in range(last + bool(element_stores or columns)):
         feeds = tuple(reduced[k + 1]) if k < last else ()
         ends = element_stores if k == last else ()
-        roots = {o.name for r in feeds for o in r.expr.operands} | {s.ref for s in ends}
+        sums = columns if k == last else ()
+        roots = {o.name for r in (*feeds, *sums) for o in r.expr.operands} | {s.ref for s in ends}
         made = code(roots, lambda name: name not in rows or name in constants)
         spend(made)
         readings.append((made, feeds, ends))
@@ -557,8 +567,9 @@ def _phases(
     for k in reversed(range(last + 1)):
         if k < len(readings):
             made, feeds, ends = readings[k]
-            later |= {name for let in (*made, *feeds) for name in read(let)} | {s.ref for s in ends}
-            phases.append(Phase(True, made, (), feeds, ends))
+            sums = columns if k == last else ()
+            later |= {name for let in (*made, *feeds, *sums) for name in read(let)} | {s.ref for s in ends}
+            phases.append(Phase(True, made, (), feeds, ends, sums))
         ends = row_stores if k == last else ()
         gives = tuple(x.name for x in own[k] if x.name in later)
         mine = {x.name for x in own[k]} | constants

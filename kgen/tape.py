@@ -38,6 +38,17 @@ class Part:
     guards: Guards = ()
 
 
+@dataclass(frozen=True)
+class Term:
+    """The value `of`, then changed by operators with operands of one value each, the last first."""
+
+    of: int
+    factors: tuple[tuple[str, int], ...] = ()
+
+    def by(self, op: str, other: int) -> Term:
+        return Term(self.of, ((op, other), *self.factors))
+
+
 @cache
 def _rule(text: str) -> Expr:
     (equation,) = syntax.parse(f"r = {text}\n", "rule").statements
@@ -167,8 +178,9 @@ class Tape(Expressions):
             total = self.build("a + b", a=total, b=self.selected(part))
         return Part(total, shared)
 
-    def summed(self, part: Part, over: Dims) -> Part:
-        """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted."""
+    def summed(self, part: Part, over: Dims) -> Part | None:
+        """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted.  None where it is 0: what
+        is left of a value by its own mean adds up to nothing."""
         if not over:
             return part
         inside = tuple(g for g in part.guards if set(self.values[g[0]].dims) & set(over))
@@ -176,11 +188,51 @@ class Tape(Expressions):
         raw = part.raw
         here = tuple(d for d in over if d in self.values[raw].dims)
         if here:
-            raw = self.build("sum[D](x)", {"D": here}, x=raw)
+            terms = self.terms(raw, set(here))
+            left = [term for term in terms if not self.is_centred(term.of, set(here))]
+            if not left:
+                return None
+            if len(left) == 1 < len(terms):
+                raw = self.times(self.build("sum[D](x)", {"D": here}, x=left[0].of), left[0])
+            else:
+                raw = self.build("sum[D](x)", {"D": here}, x=raw)
         for d in over:
             if d not in here:
                 raw = self.build("x * n", x=raw, n=self.size((d,), Span(0, 0)))
         return Part(raw, part.guards)
+
+    def terms(self, v: int, over: set[str]) -> list[Term]:
+        """What a value adds up, each as a value times what is the same all along some dims."""
+        value = self.values[v]
+        op, args = value.op, value.args
+        if not isinstance(value.type, Float):
+            return [Term(v)]
+        if op in ("neg", "pos"):
+            return [t.by(op, -1) for t in self.terms(args[0], over)]
+        if op in ("add", "sub") and all(isinstance(self.values[a].type, Float) for a in args) and not self.is_centred(v, over):
+            return [*self.terms(args[0], over), *(t.by("neg", -1) if op == "sub" else t for t in self.terms(args[1], over))]
+        if op in ("mul", "div"):
+            for k, other in ((0, args[1]), (1, args[0])):
+                if not over & set(self.values[other].dims) and (op == "mul" or k == 0):
+                    return [t.by(op, other) for t in self.terms(args[k], over)]
+        return [Term(v)]
+
+    def is_centred(self, v: int, over: set[str]) -> bool:
+        """Whether a value is another less its mean over dims: its sum over them is 0."""
+        value = self.values[v]
+        if value.op != "sub":
+            return False
+        mean = self.values[value.args[1]]
+        return mean.op == "mean" and mean.args == value.args[:1] and set(mean.attr) == over
+
+    def times(self, v: int, term: Term) -> int:
+        """A value times what a term's is multiplied by."""
+        for op, other in reversed(term.factors):
+            if op == "neg":
+                v = self.build("-x", x=v)
+            elif op != "pos":
+                v = self.build("x * f" if op == "mul" else "x / f", x=v, f=other)
+        return v
 
     # ------------------------------------------------------------------ what is differentiated
 

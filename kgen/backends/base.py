@@ -66,6 +66,7 @@ class Backend:
     aliases = "FGHPQRS"
     has_forms = True  # the brief and rough forms of operators
     rides = False  # whether sums about a maximum are made with it
+    merges = False  # whether sums over rows are made while these are gone through
 
     #: Whose column of the table of operators this target reads, and what it spells otherwise: by operator.
     spelled_as = ""
@@ -270,7 +271,8 @@ class Render:
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         """The passes, and the forms of operators that are not the accurate ones."""
         binding, rides = self.kernel.bindings()[0], self.backend.rides
-        return pipeline.plan(self.kernel, binding, rides), pipeline.forms(self.kernel, binding, rides) if self.backend.has_forms else {}
+        plan = (pipeline.merged if self.backend.merges else pipeline.plan)(self.kernel, binding, rides)
+        return plan, pipeline.forms(self.kernel, binding, rides) if self.backend.has_forms else {}
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in, which is T32 too."""
@@ -416,16 +418,19 @@ class Render:
                 fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
             )
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
-        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, *given), f) for f in (p.phases, p.long)))
+        last = (p.finish,) if p.finish else ()
+        each = (p.phases + last, p.long)
+        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, *given), f) for f in each))
         outputs = tuple(o for c in codes for o in c.outputs)
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
+        finish = codes.pop() if last else None
         variables = self.variables_of(uses)
         words = {g.size for g in gathers.values()}.union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
         made = tuple(dict.fromkeys(gathers.values()))
         return RowUnit(
             name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
-            self.declared(variables), tuple(long),
+            self.declared(variables), tuple(long), finish,
         )  # fmt: skip
 
     def unit(self, p: Map) -> Unit:

@@ -16,7 +16,7 @@ from kgen.backends.text import Call, Text, fill, named, source
 from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Statement, Tensor
 from kgen.ir import Let, Store, exact
 from kgen.monoids import MONOIDS, elements
-from kgen.ops import OPS
+from kgen.ops import CALL, OPS
 from kgen.schedule import Phase, Reduce
 from kgen.types import FLOAT, DType
 
@@ -155,7 +155,7 @@ class RowNames:
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
         ends = (
-            [o.name for r in phase.reductions for o in elements(r.expr)]
+            [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
             + [s.ref for s in phase.stores]
             + list(phase.gives)
         )
@@ -174,8 +174,8 @@ class RowNames:
         repeats = tuple(g for n, g in costly.items() if n in self.kept)
         self.kept |= costly.keys()
         values = {s.result: body.result(s) for s in phase.stores}
-        accumulators = tuple(self.accumulator(let, text) for let in phase.reductions)
-        for let in phase.reductions:
+        accumulators, columns = (tuple(self.accumulator(let, text, body) for let in lets) for lets in (phase.reductions, phase.columns))
+        for let in (*phase.reductions, *phase.columns):
             body.say(let.label)
         gives = []
         for name in phase.gives:
@@ -201,10 +201,11 @@ class RowNames:
             self.render.outputs(phase.stores, values, self.defs),
             keeps,
             repeats,
+            columns,
         )
 
-    def accumulator(self, let: Let, text: dict[str, Text]) -> Accumulator:
-        """A reduction, of values that have texts; from here on it is one of the row's values."""
+    def accumulator(self, let: Let, text: dict[str, Text], body: Body) -> Accumulator:
+        """A reduction, of values that have texts in a phase's body; from here on it is one of the row's values."""
         name = self.names.user(let.label) if let.label else self.names.fresh(self.render.row_name(let))
         row = MONOIDS[let.expr.name]
         value, *rest = (self.defs[o.name] for o in elements(let.expr))
@@ -213,7 +214,10 @@ class RowNames:
         peak = self.rows[let.expr.operands[1].name].name if row.about else ""
         at = text[rest[0].name] if row.placed else NOTHING
         weights = tuple(text[w.name] for w in rest) if row.about else ()
-        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights)
+        product = row.name == "sum" and value.expr.name == "mul" and value.name in body.singles and value.name not in body.named
+        product = product and let.tensor_dtype.is_float
+        factors = tuple(text[o.name].fit(CALL) for o in value.expr.operands) if product else ()
+        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors)
 
 
 class _RowBody(Body):

@@ -44,6 +44,7 @@ class CudaView:
     library: list[str]
     host_functions: list[Text]
     over_rows: bool
+    hosted: bool
     about: str
 
 
@@ -67,6 +68,7 @@ class Cuda(CFamily):
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = True
+    merges = True
     infinity, not_a_number = "infinity()", "not_a_number()"
 
     @property
@@ -88,8 +90,15 @@ class Cuda(CFamily):
         return CFamily.render(mine, kernel, only)
 
     def written(self, kernel: Kernel, only: Only | None = None, standalone: bool = False) -> dict[str, str]:
-        text = self.render(kernel, only, standalone)
+        text = self.filed.render(kernel, only, standalone)
         return {self.file_name(kernel.name): text, **self.beside(text)}
+
+    @property
+    def filed(self) -> Cuda:
+        """This target as files have it: their host part launches a pass for sums over rows, and another for those along them."""
+        mine = copy(self)
+        mine.merges = False
+        return mine
 
     def beside(self, source: str) -> dict[str, str]:
         """The files of the library that a source includes, and those that they include, by name."""
@@ -115,6 +124,7 @@ class Cuda(CFamily):
         code = [line for v in views for line in v.code]
         used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
+        parts += ["kgen_rounds.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
         own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
@@ -137,6 +147,7 @@ class Cuda(CFamily):
             library=self.included(views),
             host_functions=list(host.values()),
             over_rows=any(v.over_rows for v in views),
+            hosted=not any(isinstance(v, CudaRows) and v.columns for v in views),
             about=about if self.standalone else "The files that it includes lie beside it.",
         )
 
@@ -170,7 +181,10 @@ class Cuda(CFamily):
                 rereads = {o.name for o in found if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
                 reads, long = counts(unit.codes), counts(unit.long or unit.codes)[0]
                 made.append(
-                    RowLayout(name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long)
+                    RowLayout(
+                        name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
+                        partials.column_words(unit.columns),
+                    )
                 )  # fmt: skip
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])

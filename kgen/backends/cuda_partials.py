@@ -6,6 +6,8 @@ about a peak how it is rescaled when that moves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
 from kgen.backends.units import Accumulator, Code
@@ -98,14 +100,20 @@ def words(code: Code) -> int:
     return sum(2 * len(MONOIDS[a.kind].fields) for a in code.accumulators)
 
 
+def column_words(sums: Sequence[Accumulator]) -> int:
+    """The most that the columns' partial of an element takes, in 32-bit words."""
+    return 2 * len(sums)
+
+
 def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
     params = [*(f"{t.compute} {t.name}" for t in c.inputs), *(f"i64 {t.name}" for t in c.indices)]
     return params, [f"{t.name}_row" for t in (*c.inputs, *c.indices)]
 
 
-def reading(backend: Backend, c: Code, r: int, later: frozenset[str]) -> list[str]:
-    """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`."""
+def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False) -> list[str]:
+    """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`;
+    `rounds` where rows follow one another."""
     kind = READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
     value = kind.lower()
     every = [Partial(backend, a) for a in c.accumulators]
@@ -116,10 +124,15 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str]) -> list[st
     fields = [m.declared(f) for m in every for f in m.fields(True)] + [m.declared(f) for m, f in late]
     methods = rescaling(kind, every) if peaked else adding(kind, every)
     made = [f"struct {kind} {{", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in methods), "};"]
-    call = "online" if peaked else "reduce"
+    adds = rounds and all(map(is_plain, c.accumulators))
+    call = "online" if peaked else "accumulate" if adds else "reduce"
+    params = [f"{kind}& part", *params] if adds else params
     made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
     made += [f"    {line}" for line in backend.printed(c.lines)]
-    made.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
+    if adds:
+        made += [f"    {line}" for line in contributed(backend, "part", c.accumulators)]
+    else:
+        made.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
     if peaked:
         made.append(f"}}, [&](const {kind}& top, {', '.join(params)}) {{")
         made += [f"    {line}" for line in backend.printed(c.lines) if not line.startswith(backend.comment)]
@@ -130,6 +143,28 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str]) -> list[st
         if a.name in later:
             made.append(f"const {a.type} {a.name} = {f'{a.type}({value}.{a.name})' if a.place else f'{value}.{a.name}'};")
     return made
+
+
+def columns(backend: Backend, sums: Sequence[Accumulator]) -> list[str]:
+    """The struct of what is added up over all rows for an element of a row."""
+    every = [Partial(backend, a) for a in sums]
+    fields = [m.declared(f) for m in every for f in m.fields(True)]
+    return ["struct Columns {", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in adding("Columns", every)), "};"]
+
+
+def contributed(backend: Backend, partial: str, sums: Sequence[Accumulator]) -> list[str]:
+    """The lines that add an element's share to a partial; a product is rounded with the sum."""
+    made = []
+    for a in sums:
+        own = f"{partial}.{a.name}"
+        sum_of = f"multiply_add({', '.join(a.factors)}, {own})" if a.factors else backend.combined(a, own, a.value)
+        made.append(f"{own} = {sum_of};")
+    return made
+
+
+def is_plain(a: Accumulator) -> bool:
+    """Whether a partial is one value, joined by an operator."""
+    return not MONOIDS[a.kind].about and not MONOIDS[a.kind].placed
 
 
 def method(head: str, lines: list[str], note: str = "") -> list[str]:
@@ -169,4 +204,4 @@ def rescaling(kind: str, every: list[Partial]) -> list[str]:
     ]  # fmt: skip
 
 
-__all__ = ["reading", "taken", "words"]
+__all__ = ["column_words", "columns", "contributed", "is_plain", "reading", "taken", "words"]

@@ -12,8 +12,8 @@ from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
-from kgen.backends.text import wrapped
-from kgen.backends.units import Code, Gather, RowUnit
+from kgen.backends.text import Text, source, wrapped
+from kgen.backends.units import Code, Gather, RowUnit, Tensor
 from kgen.schedule import Scalar
 from kgen.types import ELLIPSIS
 
@@ -52,6 +52,7 @@ class CudaRows(host.HostView):
     index_strides: list[tuple[str, bool, str, str]]
     parameters: str
     parameters_about: str = FIELDS
+    columns: bool = False
     code: list[str]
 
 
@@ -78,8 +79,8 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
 
 
 def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
-    """How many readings reduce, and whether one more stores elements."""
-    return sum(bool(c.accumulators) for c in codes), any(c.element and c.outputs for c in codes)
+    """How many readings reduce, and whether one more stores elements or adds up columns."""
+    return sum(bool(c.accumulators) for c in codes), any(c.element and (c.outputs or c.columns) for c in codes)
 
 
 class RowPrinter:
@@ -101,7 +102,7 @@ class RowPrinter:
     def opening(self) -> list[str]:
         """The lines before the phases: numbers, what is gathered from, values and operands of a row."""
         made = []
-        if self.reductions <= MOST_READINGS and self.is_kept:
+        if self.reductions <= MOST_READINGS and (self.is_kept or self.unit.columns):
             made.append(f"walk.template start<{self.reductions}>();")
         for n in self.numbers:
             if n.converted:
@@ -111,9 +112,9 @@ class RowPrinter:
             if w.name in self.gathers:
                 call = f"walk.template gathered<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
-        for w in self.operands:
-            if not w.has_memory and not w.record.element:
-                made.append(f"const i64 {w.name} = walk.template row_index<{self.position[w.name]}>();")
+        if self.unit.columns:
+            return [*made, *self.rounds()]
+        made += self.row_indices()
         read = {t.name for c in self.unit.codes for t in c.inputs}
         for t in self.unit.inputs:
             if self.unit.is_row(t) and t.name in read:
@@ -126,9 +127,61 @@ class RowPrinter:
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
         return made
 
+    def row_indices(self) -> list[str]:
+        return [
+            f"const i64 {w.name} = walk.template row_index<{self.position[w.name]}>();"
+            for w in self.operands if not w.has_memory and not w.record.element
+        ]  # fmt: skip
+
+    def rounds(self) -> list[str]:
+        """The lines before rows that follow one another: what follows from columns, in the last launch, and the operands."""
+        unit = self.unit
+        made = [*partials.columns(self.backend, unit.columns), *self.finish()]
+        read = {t.name for c in unit.codes for t in c.inputs}
+        for w in self.operands:
+            number = self.position[w.pointer or w.name]
+            if w.record.element and not w.has_memory:
+                made.append(f"auto {w.name}_row = walk.template position<{number}>();")
+            elif w.pointer in read:
+                moves = bool(set(w.record.dims) & set(unit.rows))
+                kind, end = ("ahead", "ahead") if not w.record.element else ("moving" if moves else "same", "row")
+                made.append(f"auto {w.pointer}_{end} = walk.template {kind}<{number}>({w.pointer}_ptr);")
+        return [*made, "auto columns_row = walk.template columns<Columns>();"]
+
+    def finish(self) -> list[str]:
+        """The lines of the launch that adds up the columns, and stores what follows."""
+        c, unit = self.unit.finish, self.unit
+        assert c is not None
+        params = "const Columns& columns, typename Walk::Place column"
+        made = ["if constexpr (Walk::FINISHES) {", f"    walk.template finish<Columns>([&]({params}) {{"]
+        lines = [f"const {a.type} {a.name} = columns.{a.name};" for a in unit.columns]
+        for t in c.inputs:
+            lines.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template along<{self.position[t.name]}>({t.name}_ptr, column));")
+        for t in c.indices:
+            lines.append(f"const i64 {t.name} = i64(walk.offset({self.position[t.name]}, column));")
+        lines += self.backend.printed(c.lines)
+        for o in c.outputs:
+            pointer = self.pointers[o.name]
+            lines.append(f"*walk.template along<{self.position[pointer]}>({pointer}_ptr, column) = {stored(o)};")
+        return [*made, *(f"        {line}" for line in lines), "    });", "    return;", "}"]
+
+    def looped(self, phases: list[list[str]]) -> list[list[str]]:
+        """The phases within the loop over a team's rows."""
+        unit = self.unit
+        read = {t.name for c in unit.codes for t in c.inputs}
+        tensors = [t for t in unit.inputs if t.name in read]
+        order = ["columns_row", *(f"{t.name}_{'ahead' if unit.is_row(t) else 'row'}" for t in tensors)]
+        ins = ", ".join(order)
+        ahead = [f"const {t.compute} {t.name} = {t.compute}({t.name}_ahead.now);" for t in tensors if unit.is_row(t)]
+        lines = [*self.row_indices(), *ahead]
+        body = indented([lines, *phases] if lines else phases)
+        return [[f"for (walk.begin({ins}); walk.more(); walk.next({ins})) {{", *body, "}", "walk.end(columns_row);"]]
+
     def phases(self) -> list[list[str]]:
         """The lines of each phase; those of rows that stay on the chip and of others one after the other, where they differ."""
         short, long = self.phases_of(self.unit.codes), self.phases_of(self.unit.long)
+        if self.unit.columns:
+            return self.looped(short)
         if not long:
             return short
         return [["if constexpr (Walk::STAYS) {", *indented(short), "} else {", *indented(long), "}"]]
@@ -143,7 +196,8 @@ class RowPrinter:
                 if reading:  # a launch of a split row that was for the readings before this one ends here
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
-                made.append(partials.reading(self.backend, c, reading, later) if c.accumulators else self.storing(c))
+                reads = c.accumulators and partials.reading(self.backend, c, reading, later, bool(self.unit.columns))
+                made.append(reads or self.storing(c))
                 reading += bool(c.accumulators)
                 continue
             lines = [*self.backend.printed(c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
@@ -160,25 +214,26 @@ class RowPrinter:
         """What one thread of a row stores."""
         stores = []
         for o in c.outputs:
-            value = o.value if o.compute == o.type else f"{o.type}({o.value})"
             pointer = self.pointers[o.name]
-            stores.append(f"*walk.template at<{self.position[pointer]}>({pointer}_ptr) = {value};")
+            stores.append(f"*walk.template at<{self.position[pointer]}>({pointer}_ptr) = {stored(o)};")
         if len(stores) < 2:
             return [f"if (walk.leader()) {text}" for text in stores]
         return ["if (walk.leader()) {", *(f"    {text}" for text in stores), "}"]
 
     def storing(self, c: Code) -> list[str]:
-        """The reading that stores elements."""
+        """The reading that stores elements, or adds up columns."""
         params, operands = partials.taken(c)
         made = []
         for o in c.outputs:
             pointer = self.pointers[o.name]
             made.append(f"auto {o.name}_out_row = walk.template output<{self.position[pointer]}>({pointer}_ptr);")
-        params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *params]
+        sums = ["columns_row"] if c.columns else []
+        params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *("Columns& columns_element" for _ in sums), *params]
         made.append(f"walk.each([&]({', '.join(params)}) {{")
         made += [f"    {line}" for line in self.backend.printed(c.lines)]
-        made += [f"    {o.name}_element = {o.value if o.compute == o.type else f'{o.type}({o.value})'};" for o in c.outputs]
-        made.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *operands])});")
+        made += [f"    {o.name}_element = {stored(o)};" for o in c.outputs]
+        made += [f"    {line}" for line in partials.contributed(self.backend, "columns_element", c.columns)]
+        made.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *sums, *operands])});")
         return made
 
     def types(self) -> frozenset[str]:
@@ -206,6 +261,7 @@ class RowPrinter:
             index_strides=self.index_strides,
             parameters=self.parameters(),
             code=[*opening, *(line for lines in phases for line in lines)],
+            columns=bool(self.unit.columns),
         )
 
     # ------------------------------------------------------------------ the host function
@@ -284,6 +340,11 @@ class RowPrinter:
         if w.record.name == ELLIPSIS:
             return name, True, "outer" if w.record.element else "0", f"{end} - {len(named)}"
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
+
+
+def stored(o: Tensor) -> Text:
+    """The value of an output as its memory has it."""
+    return o.value if o.compute == o.type else source("{0}({1})", o.type, o.value)
 
 
 def mask(which: list[bool]) -> str:

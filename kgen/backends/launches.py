@@ -188,3 +188,86 @@ def limits(arch: str) -> Limits:
     capability = int(arch.removeprefix("sm_").rstrip("af"))
     shared, cluster = DEVICES.get(capability) or next(found for least, found in OTHERS.items() if capability >= least)
     return Limits(shared * 1024, cluster)
+
+
+# ------------------------------------------------------------------------------------------------------------------ rounds
+
+
+class Round(NamedTuple):
+    """A rule for rows that follow one another, whose columns are added up: the first that takes a row holds.
+
+    Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way.  `where`:
+    "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
+    `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors.
+    """
+
+    threads: int
+    team: int
+    elements: int
+    blocks: int
+    stages: int
+    where: str
+    longest: int = ANY
+
+
+#: Partials of columns that a thread has at most, in registers.
+PARTIALS = 32
+#: Behind all others, for rows that nothing else holds, and for many operands.
+_LONG = (Round(1024, 1024, 16, 1, 4, "cluster"), Round(256, 256, 8, 2, 4, "segments"), Round(32, 32, 1, 4, 2, "segments"))
+#: By whether elements that move have 16 bits or fewer, and whether there are several sums; from searches on an H200 (2^28 elements of
+#: bf16, 2^27 of f32, of rmsnorm's and layernorm's backward).
+ROUNDS = {
+    (True, False): (
+        Round(128, 32, 8, 8, 4, "lanes", 32),
+        Round(128, 32, 32, 3, 4, "lanes"),
+        Round(256, 0, 32, 2, 3, "block"),
+        Round(1024, 0, 16, 1, 3, "block"),
+        Round(256, 256, 32, 2, 3, "cluster"),
+        Round(512, 512, 32, 1, 3, "cluster"),
+        *_LONG,
+    ),
+    (True, True): (
+        Round(128, 32, 8, 8, 4, "lanes"),
+        Round(512, 0, 8, 2, 4, "block"),
+        Round(1024, 0, 16, 1, 2, "block"),
+        Round(256, 256, 16, 3, 2, "cluster"),
+        *_LONG,
+    ),
+    (False, False): (
+        Round(128, 32, 8, 4, 3, "lanes"),
+        Round(512, 0, 8, 2, 3, "block"),
+        Round(1024, 0, 8, 1, 3, "block"),
+        Round(512, 512, 8, 2, 2, "cluster", 8192),
+        Round(256, 256, 16, 3, 2, "cluster"),
+        Round(512, 512, 16, 1, 3, "cluster"),
+        *_LONG,
+    ),
+    (False, True): (
+        Round(128, 32, 8, 4, 3, "lanes"),
+        Round(512, 0, 8, 2, 3, "block"),
+        Round(1024, 0, 8, 1, 3, "block"),
+        Round(256, 256, 16, 2, 3, "cluster", 8192),
+        Round(512, 512, 16, 1, 3, "cluster"),
+        *_LONG,
+    ),
+}
+#: Where a row's elements lie apart: neighbouring threads take neighbouring rows.
+ROUNDS_APART = (
+    Round(128, 1, 4, 4, 2, "across"),
+    Round(256, 8, 8, 4, 2, "across"),
+    Round(32, 1, 1, 4, 2, "across"),
+)
+#: Multiprocessors by compute capability, of others; and of those with clusters, how many there are for those of a cluster.
+PROCESSORS = {75: 40, 80: 108, 86: 84, 89: 128, 90: 132, 100: 148, 103: 148, 120: 170}
+OTHER_PROCESSORS = 128
+#: Multiprocessors of a part of the chip, beyond which no cluster reaches.
+PART = 16
+
+
+def resident(arch: str, blocks: int, cluster: int) -> int:
+    """Blocks (or clusters of so many) that an architecture ("sm_90") has at once, where `blocks` stand on a multiprocessor."""
+    processors = PROCESSORS.get(int(arch.removeprefix("sm_").rstrip("af")), OTHER_PROCESSORS)
+    if cluster == 1:
+        return processors * blocks
+    parts = processors // PART
+    return max(1, parts * (PART // cluster) - (cluster > 2)) * blocks

@@ -114,6 +114,7 @@ class Accumulator:
     place: Text = NOTHING
     peak: str = ""
     weights: tuple[Text, ...] = ()
+    factors: tuple[Text, ...] = ()  # of a sum: what `value` is the product of, if it is one
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Code:
 
     The names of `inputs` and `indices`, of the row's values in `takes` and of the unit's scalars are in scope, as what they
     are computed in; so are those of what the lines make.  `gives` are a row phase's values for later phases,
-    `accumulators` what an element phase contributes to, `outputs` what is stored, each with its text.
+    `accumulators` what an element phase contributes to along its row, `columns` over all rows, `outputs` what is stored, each with its
+    text.
     """
 
     element: bool
@@ -161,25 +163,26 @@ class Code:
     outputs: tuple[Tensor, ...]
     keeps: tuple[Given, ...] = ()  # costly values of an element that a later reading has lines for too
     repeats: tuple[Given, ...] = ()  # those of an earlier reading
+    columns: tuple[Accumulator, ...] = ()
 
     @property
     def made(self) -> tuple[Text, ...]:
         """What it makes, in its order."""
-        shares = (text for a in self.accumulators for text in (a.value, a.place, *a.weights))
+        shares = (text for a in (*self.accumulators, *self.columns) for text in (a.value, a.place, *a.weights))
         return (*(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
 
     @property
     def uses(self) -> frozenset[str]:
         """The names that its code reads."""
         types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
-        types |= {t for a in self.accumulators for t in (a.type, a.value_type)}
+        types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)}
         return types.union(*(s.uses for s in self.lines), *(text.uses for text in self.made))
 
 
 @dataclass(frozen=True)
 class RowUnit:
     """One pass over rows, ready for a template.  Of the tensors, those without an inner dim have one element a row.  `long` is the code of
-    rows that do not stay on the chip, where it is another."""
+    rows that do not stay on the chip, where it is another; `finish` what follows from sums over all rows, once an element of a row."""
 
     name: str
     rows: Dims
@@ -195,6 +198,17 @@ class RowUnit:
     numbers: tuple[Argument, ...] = ()
     dtype_variables: tuple[str, ...] = ()
     long: tuple[Code, ...] = ()
+    finish: Code | None = None
+
+    @property
+    def every(self) -> tuple[Code, ...]:
+        """All of its code."""
+        return (*self.codes, *self.long, *((self.finish,) if self.finish else ()))
+
+    @property
+    def columns(self) -> tuple[Accumulator, ...]:
+        """What it accumulates over all rows."""
+        return tuple(a for c in self.codes for a in c.columns)
 
     @property
     def dims(self) -> Dims:
@@ -203,12 +217,12 @@ class RowUnit:
     @property
     def uses(self) -> frozenset[str]:
         """The names that its code reads."""
-        return frozenset[str]().union(*(c.uses for c in (*self.codes, *self.long)))
+        return frozenset[str]().union(*(c.uses for c in self.every))
 
     @property
     def calls(self) -> tuple[str, ...]:
         """The functions that its code calls, in their order."""
-        return tuple(c for code in (*self.codes, *self.long) for text in code.made for c in text.calls)
+        return tuple(c for code in self.every for text in code.made for c in text.calls)
 
     def is_row(self, t: Tensor) -> bool:
         """Whether a tensor has one element a row."""

@@ -524,14 +524,14 @@ def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
                 derived.append((k, n, dtype))
                 size += width
             blob += bytes(value).ljust(8, bytes(1))
-        for function, grid in made.steps:
+        for function, grid, threads, shared, cluster in made.steps:
             launches.append(Launch(
-                True, function.kernel, (grid, 1, 1), (made.threads, 1, 1), made.shared, made.cluster, bytes(blob), tuple(parameters), 0,
+                True, function.kernel, (grid, 1, 1), (threads, 1, 1), shared, cluster, bytes(blob), tuple(parameters), 0,
                 tuple(pointers), tuple(numbers), tuple(computed),
             ))  # fmt: skip
     sizes = (*plan.sizes.items(), (ELLIPSIS, math.prod(plan.batch)))
     derive = launcher.derive(tuple(derived), sizes) if derived else None
-    owner = [function for made in call.launched if made is not None for function, _ in made.steps]
+    owner = [function for made in call.launched if made is not None for function, *_ in made.steps]
     entries = [function.entry for function in owner]
     return Lesson(tuple(launches), derive=derive, makes=tuple(makes), owner=owner, binaries=lambda: None if None in entries else entries)
 

@@ -6,13 +6,13 @@ from kgen.backends import backend
 from kgen.backends.cuda import Cuda, Layout, RowLayout
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.runtime import nvrtc, rows
+from kgen.runtime import nvrtc, rounds, rows
 from kgen.types import DTYPES, Binding, resolve
 
 #: How many rows the calls have, and the elements of each.
 ROWS, LENGTHS = 1024, tuple(1 << k for k in range(5, 22))
 HEADS = ("elements", "threads", "of a row", "vectors", "of elements", "row in", "cluster", "shared", "segments", "launches")
-PLACES = ("memory", "registers", "shared")
+PLACES = ("memory", "registers", "shared", "rounds")
 
 
 def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
@@ -29,14 +29,14 @@ def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
             lines.append(f"pass {k}: blocks of {nvrtc.THREADS} threads, {planned.variant.vec} elements each")
             continue
         lines.append(f"pass {k} on {arch}, {ROWS} rows:")
-        found = [HEADS, *(cells(n, *dense(unit, n, bound, arch)) for n in LENGTHS)]
+        found = [HEADS, *(cells(n, dense(unit, n, bound, arch)) for n in LENGTHS)]
         widths = [max(map(len, column)) for column in zip(*found, strict=True)]
         lines += ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in found]
     return "\n".join(lines) + "\n"
 
 
-def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> tuple[rows.RowPlan, rows.Walk]:
-    """The plan of a pass over `ROWS` rows of n elements on dense tensors that begin anywhere a vector may; and how it walks."""
+def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> rows.RowPlan | rounds.RoundsPlan:
+    """The plan of a pass over `ROWS` rows of n elements on dense tensors that begin anywhere a vector may."""
     sizes = dict.fromkeys(unit.dims, 1) | dict.fromkeys(unit.inner[-1:], n) | dict.fromkeys(unit.rows[-1:], ROWS)
     parts = (unit.rows, unit.inner)
     shapes = [tuple(sizes[d] for d in part) for part in parts]
@@ -49,16 +49,19 @@ def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> tuple[rows.RowP
         size = 0 if o.role == "index" else DTYPES[o.dtype].bytes if o.dtype in DTYPES else resolve(o.dtype, bound).bytes
         outer, inner = (tuple(steps[d] for d in part) for part in parts)
         operands.append((0, outer, inner, size))
-    planned = nvrtc.rows_plan(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
+    plan = nvrtc.rounds_plan if unit.columns else nvrtc.rows_plan
+    planned = plan(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
     assert planned is not None
-    return planned, planned.steps[0][0]
+    return planned
 
 
-def cells(n: int, planned: rows.RowPlan, walk: rows.Walk) -> tuple[str, ...]:
+def cells(n: int, planned: rows.RowPlan | rounds.RoundsPlan) -> tuple[str, ...]:
     """The cells under HEADS."""
-    cluster = planned.segments if walk.cluster else 1
-    numbers = (n, planned.threads, (walk.team or planned.threads) * cluster, walk.vectors, walk.vec)
-    rest = (cluster, planned.shared, planned.segments // cluster, len(planned.steps))
+    under = planned.under if isinstance(planned, rounds.RoundsPlan) else planned
+    walk = under.steps[0][0]
+    _, _, threads, shared, cluster = next(step for step in planned.launches if step[0].keep == walk.keep)
+    numbers = (n, threads, (walk.team or threads) * cluster, walk.vectors, walk.vec)
+    rest = (cluster, shared, under.segments // cluster, len(planned.launches))
     return (*map(str, numbers), PLACES[walk.keep], *map(str, rest))
 
 

@@ -20,7 +20,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, rows, tuned
+from kgen.runtime import driver, rounds, rows, tuned
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
@@ -153,16 +153,23 @@ def load(cubin: bytes, lowered: str) -> Function:
     return Function(cubin, lowered)
 
 
+class Started(NamedTuple):
+    """One launch: its function, the blocks of its grid, the threads of a block, its shared memory in bytes, the blocks of a cluster."""
+
+    function: Any
+    grid: int
+    threads: int = THREADS
+    shared: int = 0
+    cluster: int = 1
+
+
 class Launch(NamedTuple):
     """The launches of one pass, all but addresses: functions with their grids, the layout, the numbers, and the `work` bytes that
     the launches share."""
 
-    steps: tuple[tuple[Any, int], ...]
+    steps: tuple[Started, ...]
     layout: ctypes.Structure
     numbers: tuple[Any, ...]
-    threads: int = THREADS
-    shared: int = 0
-    cluster: int = 1
     work: int = 0
 
     def start(self, pointers: Sequence[int], device_index: int, stream: int, allocate: Callable[[int], Any]) -> None:
@@ -172,8 +179,8 @@ class Launch(NamedTuple):
             layout, work = type(layout).from_buffer_copy(layout), allocate(self.work)
             layout.work = work.data_ptr()
         values = [layout, *map(ctypes.c_void_p, pointers), *self.numbers]
-        for function, grid in self.steps:
-            function(grid, device_index, stream, values, self.threads, self.shared, self.cluster)
+        for function, grid, threads, shared, cluster in self.steps:
+            function(grid, device_index, stream, values, threads, shared, cluster)
 
 
 def rows_plan(
@@ -181,15 +188,28 @@ def rows_plan(
     operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
 ) -> rows.RowPlan | None:  # fmt: skip
     """How a pass over rows is launched on an architecture; None where it has no row.  `operands` are as `CudaLauncher.rows` takes them."""
-    places = tuple(
-        rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows)))
-        for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
-    )
     return rows.cached(
-        row_sizes, inner_sizes, places, gathers, unit.reductions, unit.stores, unit.words,
+        row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
         tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions), unit.long,
     )  # fmt: skip
+
+
+def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[rows.RowOperandPlace, ...]:
+    """The operands as the planners take them."""
+    return tuple(
+        rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows)))
+        for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
+    )
+
+
+def rounds_plan(
+    unit: RowLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
+) -> rounds.RoundsPlan | None:  # fmt: skip
+    """The same for a pass that adds up columns."""
+    passed = (unit.reductions, unit.words, unit.columns, unit.long)
+    return rounds.cached(row_sizes, inner_sizes, places(unit, operands), gathers, *passed, arch)
 
 
 class CudaLauncher:
@@ -231,7 +251,7 @@ class CudaLauncher:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
         expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant)
         function = self.function(expression, (self.arch or arch_of(device_index)))
-        return Launch(((function, planned.grid),), layout(planned), _rounded(scalars))
+        return Launch((Started(function, planned.grid),), layout(planned), _rounded(scalars))
 
     def rows(
         self, unit_index: int, binding: tuple[str, ...], row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
@@ -246,18 +266,16 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        planned = rows_plan(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
+        planned = (rounds_plan if unit.columns else rows_plan)(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
         if planned is None:
             return None
         types = dict(zip(unit.variables, binding, strict=True))
         steps = []
-        for walk, grid in planned.steps:
-            if grid > MAX_GRID:
+        for walk, *rest in planned.launches:
+            if rest[0] > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
-            steps.append((self.function(unit.expression(types, walk.text()), arch), grid))
-        cluster = planned.segments if planned.steps[0][0].cluster else 1
-        made = rows.layout(planned, gathers, 0)
-        return Launch(tuple(steps), made, _rounded(scalars), planned.threads, planned.shared, cluster, planned.work)
+            steps.append(Started(self.function(unit.expression(types, walk.text()), arch), *rest))
+        return Launch(tuple(steps), planned.layout(gathers), _rounded(scalars), planned.work)
 
     def function(self, expression: str, arch: str) -> Function:
         """The loaded kernel of a name expression for an architecture."""

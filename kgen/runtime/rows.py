@@ -47,7 +47,7 @@ class Built(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The template arguments of the source's `Walk`, in order."""
+    """The template arguments of the source's `Walk`, in order; `stages` are those of `Rounds` around it, where there is one."""
 
     threads: int
     blocks: int
@@ -67,13 +67,15 @@ class Walk(NamedTuple):
     operands: int
     gathers: int
     index64: bool
+    stages: int | None = None
 
     def text(self) -> str:
-        values = [str(int(v)) if isinstance(v, (bool, int)) else v for v in self[:-1]]
+        values = [str(int(v)) for v in self[:17]]
         for k in (3, 6, 9, 11):
             values[k] = str(bool(self[k])).lower()
         values[7] += "ull" if self.wide > 2**31 else ""
-        return f"Walk<{', '.join([*values, 'u64' if self.index64 else 'unsigned'])}>"
+        walk = f"Walk<{', '.join([*values, 'u64' if self.index64 else 'unsigned'])}>"
+        return walk if self.stages is None else f"Rounds<{walk}, {self.stages}>"
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,16 @@ class RowPlan:
     threads: int
     shared: int = 0
     work: int = 0  # bytes
+
+    @property
+    def launches(self) -> tuple[tuple[Walk, int, int, int, int], ...]:
+        """Each launch's way of walking, its grid, the threads of a block, its shared memory and the blocks of a cluster."""
+        cluster = self.segments if self.steps[0][0].cluster else 1
+        return tuple((walk, grid, self.threads, self.shared, cluster) for walk, grid in self.steps)
+
+    def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
+        """The kernel's layout argument; see `layout`."""
+        return layout(self, gathers, 0)
 
 
 @dataclass(frozen=True)
@@ -175,7 +187,7 @@ def plan(
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main)
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
-    far = max(rows + 2**16, n + 2**16, *map(_last, (sizes,) * len(operands), strides, (outer_sizes,) * len(operands), outer)) > FAR
+    far = _furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
     flat = len(sizes) == len(outer_sizes) == 1 and not far
     full = built is None or flat and built.wide != 0 and vec == built.vec and wide & built.wide == built.wide
     if not full:
@@ -260,6 +272,14 @@ def _main(operands: Sequence[RowOperandPlace], memory: Sequence[int]) -> int:
     return max(memory, key=leads, default=0)
 
 
+def _furthest(
+    rows: int, n: int, sizes: Sequence[int], strides: Sequence[Sequence[int]], outer_sizes: Sequence[int], outer: Sequence[Sequence[int]]
+) -> int:
+    """The furthest place that is counted to, of rows, of a row's elements, and of an operand's."""
+    ends = (_last(sizes, own, outer_sizes, rowed) for own, rowed in zip(strides, outer, strict=True))
+    return max(rows + 2**16, n + 2**16, *ends)
+
+
 def _last(sizes: Sequence[int], strides: Sequence[int], outer_sizes: Sequence[int], outer: Sequence[int]) -> int:
     """Where an operand's last element lies."""
     return sum((n - 1) * s for n, s in (*zip(sizes, strides, strict=True), *zip(outer_sizes, outer, strict=True)))
@@ -267,9 +287,10 @@ def _last(sizes: Sequence[int], strides: Sequence[int], outer_sizes: Sequence[in
 
 def _vectors(
     operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]],
-    outer: Sequence[tuple[int, ...]], n: int,
+    outer: Sequence[tuple[int, ...]], n: int, whole: bool = False,
 ) -> tuple[int, bool, int]:  # fmt: skip
-    """The elements of a vector, whether rows begin or end within one, and the operands that move in vectors."""
+    """The elements of a vector, whether rows begin or end within one (never where they must be `whole`), and the operands that move in
+    vectors."""
     if not memory or strides[main][-1] != 1:
         return 1, False, 0
     moving = [k for k in memory if strides[k][-1] == 1]
@@ -278,7 +299,7 @@ def _vectors(
     def place(k: int) -> int:
         return operands[k].address // operands[k].itemsize
 
-    if len(sizes) > 1:  # whole vectors along the innermost dim
+    if len(sizes) > 1 or whole:  # whole vectors along the innermost dim
         while vec > 1:
             steps = [*strides[main][:-1], *outer[main]]
             if sizes[-1] % vec == 0 and place(main) % vec == 0 and not any(s % vec for s in steps):

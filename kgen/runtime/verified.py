@@ -16,6 +16,7 @@ from kgen.runtime.limits import MAX_THREADS, Limits
 
 if TYPE_CHECKING:
     from kgen.runtime.nvrtc import Plan
+    from kgen.runtime.rounds import RoundsPlan
     from kgen.runtime.rows import RowOperandPlace, RowPlan
 
 UINT_MAX = 2**32 - 1
@@ -75,6 +76,52 @@ def verify_rows(
     _verify_memory(plan, walk, operands, hold)
 
 
+def verify_rounds(
+    plan: RoundsPlan, operands: Sequence[RowOperandPlace], static: int, limits: Limits, reductions: int, columns: int, depth: int
+) -> None:
+    """Hold a pass over rows that adds up columns to its rules.  `static` is the kernel's own shared memory in bytes, `columns` the 32-bit
+    words of an element's sums, `depth` the additions that a column's value passes through."""
+    under, walk = plan.under, plan.under.steps[0][0]
+    threads, team = under.threads, walk.team or under.threads
+
+    def hold(ok: bool, rule: str) -> None:
+        if not ok:
+            raise Broken(f"{rule}\n{plan}\n{operands}")
+
+    stages = walk.stages or 0
+    moving = sum(o.itemsize for o in operands if o.element and o.read and o.row_dims)
+    size = walk.threads * walk.vectors * walk.vec * moving
+    chunks = under.n // walk.vec
+    split = walk.segments
+    # What the device takes.
+    hold(threads % 32 == 0 and 0 < threads <= walk.threads <= MAX_THREADS, "a block has whole warps, no more than it is compiled for")
+    hold(1 <= walk.blocks <= 32 and walk.blocks * walk.threads <= 2048, "a multiprocessor has room for the blocks that are promised")
+    hold(not walk.cluster or 2 <= under.segments <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
+    shared = static + stages * size
+    hold(stages >= 2 and static <= MAX_STATIC and shared <= limits.shared, "a block's shared memory is no more than the device has")
+    # Who takes a row.
+    hold(team & (team - 1) == 0 or walk.team == 0, "a team is a power of two, or a block")
+    hold(threads % team == 0 and (walk.across or team <= 32 or team == threads), "a team beyond a warp is a block")
+    hold(walk.team == 0 or walk.across or threads == walk.threads, "only a team that is a block of any size has fewer threads")
+    hold(not walk.edges and under.n % walk.vec == 0, "a row without edges is whole vectors")
+    hold(under.n == prod(under.sizes) and under.rows == prod(under.row_sizes), "merged dims have all elements")
+    hold(under.segments * under.span >= chunks, "segments have all vectors")
+    hold(under.segments == 1 or (under.segments - 1) * under.span < chunks, "no segment is empty")
+    hold(min(under.span, chunks) <= team * walk.vectors, "a team takes all vectors of a piece")
+    # Each row once, each column whole.
+    teams = threads // team
+    hold(plan.every == plan.groups * teams and (plan.groups > 0 or under.rows == 0), "a round has a row for each team")
+    hold(plan.groups <= -(-under.rows // teams), "no group has no row")
+    hold(plan.few > 0 and depth <= 64 + under.rows.bit_length(), "a column's values pass through few additions")
+    main = [step for step in plan.launches if step[0].stages == stages]
+    hold(len(main) == (under.rows > 0), "rows are gone through once")
+    hold(all(step[1] == plan.groups * under.segments for step in main), "a launch has blocks for each group of rows")
+    steps = [step[0].step for step in plan.launches if step[0].stages == 0]
+    hold(steps == (list(range(2 * reductions)) if split else []), "a split row takes two launches for each reading")
+    hold(plan.work >= 4 * (plan.columns + columns * under.n * plan.every), "the partials have work space")
+    _verify_memory(under, walk, operands, hold)
+
+
 def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace], hold: Any) -> None:
     """Indices are wide enough, and vectors whole and aligned."""
     far = [plan.rows, plan.n, plan.rows * plan.segments]
@@ -127,4 +174,4 @@ def verify_map(
             hold(address % (vec * itemsize) == 0 and not any(s % vec for s in own[:-1]), "a vector is aligned")
 
 
-__all__ = ["verify_map", "verify_rows"]
+__all__ = ["verify_map", "verify_rounds", "verify_rows"]

@@ -6,6 +6,7 @@ import pytest
 
 import kgen
 from kgen.backends import backend
+from kgen.grad import backward
 from tests.conftest import GOLDEN, ROOT
 
 FILES = {"triton": "{}_triton.py", "cuda": "{}.cu", "cpp": "{}.cpp"}
@@ -15,7 +16,7 @@ OWN = ("numbers", "places", "loss", "whiten", "steps", "moving")
 
 def made(kernel: kgen.Kernel, target: str) -> str:
     """What `kgen compile` writes: CUDA's beside its library."""
-    return backend("cuda").render(kernel.kernel, standalone=False) if target == "cuda" else kernel.source(target)
+    return backend("cuda").filed.render(kernel.kernel, standalone=False) if target == "cuda" else kernel.source(target)
 
 
 def own(name: str) -> str:
@@ -32,3 +33,9 @@ def test_source_is_as_reviewed(name: str, target: str, golden) -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_source_of_what_no_spec_asks_is_as_reviewed(name: str, target: str, golden) -> None:
     golden(f"{name}/{FILES[target].format(name)}", made(kgen.loads(own(name), f"{name}.k"), target))
+
+
+def test_source_that_runs_where_rows_follow_one_another_is_as_reviewed(golden) -> None:
+    """A file has two passes there, and is reviewed above."""
+    made = kgen.load(ROOT / "specs" / "rmsnorm.k")
+    golden("rmsnorm/rmsnorm_backward.cu", backend("cuda").render(backward(made.kernel).kernel, standalone=False))

@@ -39,8 +39,14 @@ static uint4 __ldg(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim;
 alignas(16) static unsigned char row_memory[1 << 18];
 
-struct Copy { unsigned to; const void* from; };
-struct Fiber { char* stack = nullptr; bool started = false, done = true; jmp_buf place; unsigned word; std::vector<Copy> copies; };
+struct Copy { unsigned to; const void* from; unsigned bytes, group; };
+struct Fiber {
+    char* stack = nullptr;
+    bool started = false, done = true;
+    jmp_buf place;
+    unsigned word, group = 0;
+    std::vector<Copy> copies;
+};
 static Fiber fibers[1024];
 static jmp_buf scheduler;
 struct Barrier { unsigned arrived = 0, turn = 0; };
@@ -64,10 +70,18 @@ static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     return found;
 }
 static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
-static void copy_later(unsigned to, const void* from) { fibers[threadIdx.x].copies.push_back({to, from}); }
-static void copy_now() {
-    for (Copy c : fibers[threadIdx.x].copies) memcpy(row_memory + c.to, c.from, 16);
-    fibers[threadIdx.x].copies.clear();
+static void copy_later(unsigned to, const void* from, unsigned bytes = 16) {
+    fibers[threadIdx.x].copies.push_back({to, from, bytes, fibers[threadIdx.x].group});
+}
+static void commit_copies() { fibers[threadIdx.x].group++; }
+// Copies all but those of the last groups.
+static void copy_now(unsigned left = 0) {
+    std::vector<Copy> later;
+    for (Copy c : fibers[threadIdx.x].copies) {
+        if (left > 0 && c.group + left >= fibers[threadIdx.x].group) later.push_back(c);
+        else memcpy(row_memory + c.to, c.from, c.bytes);
+    }
+    fibers[threadIdx.x].copies = later;
 }
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 float __double2float_rz(double);  // of the 16-bit floats, which are not here
@@ -75,9 +89,12 @@ float __ll2float_rz(long long);
 long long __float2ll_rz(float);
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
+static float rsqrt(float x) { return float(1 / sqrt(double(x))); }
+static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
 static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static float max_plain(float a, float b) { return fmaxf(a, b); }
 static float min_plain(float a, float b) { return fminf(a, b); }
 static unsigned short half_of(float x) { _Float16 h = x; unsigned short bits; memcpy(&bits, &h, 2); return bits; }
@@ -116,7 +133,7 @@ static bool launched(unsigned grid, unsigned threads) {
         for (unsigned t = 0; t < threads; t++) {
             Fiber& f = fibers[t];
             if (!f.done) f.started = false;  // it waits for ever, of a launch before this one
-            warps[t / 32] = Barrier(), f.done = false, f.copies.clear();
+            warps[t / 32] = Barrier(), f.done = false, f.group = 0, f.copies.clear();
         }
         const unsigned warps = threads / 32;
         for (bool left = true, any = true; left; ) {
@@ -152,6 +169,11 @@ template <typename... A> static bool run(void (*kernel)(A...), unsigned grid, un
 #: Instructions, and what stands for them.
 ASM = (
     (r'asm volatile\("cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16;" :: "r"\((.*?)\),\s*"l"\((.*?)\) : "memory"\);', r"copy_later(\1, \2);"),
+    (r'asm volatile\("cp\.async\.ca\.shared\.global \[%0\], \[%1\], %2;" :: "r"\((.*?)\),\s*"l"\((.*?)\), "n"\(BYTES\) : "memory"\);',
+     r"copy_later(\1, \2, BYTES);"),
+    (r'asm volatile\("ld\.shared\.(?:v[24]\.)?u32 .*?"r"\(at\) : "memory"\);', "memcpy(&words, row_memory + at, sizeof(V));"),
+    (r'asm volatile\("cp\.async\.commit_group;" ::: "memory"\);', "commit_copies();"),
+    (r'asm volatile\("cp\.async\.wait_group %0;" :: "n"\((.*?)\) : "memory"\);', r"copy_now(\1);"),
     (r'asm volatile\("cp\.async\.wait_all;" ::: "memory"\);', "copy_now();"),
     (r'asm\("mov\.u32 %0, %%nctaid\.z;" : "=r"\(again\)\);', "again = 1;"),
     (r'asm volatile\("prmt\.b32 %0, %0, 0, %1;" : "\+r"\(word\) : "r"\(walk\.again\)\);', "word = walk.again == 0x3210 ? word : 0;"),

@@ -280,7 +280,7 @@ class Call:
     def __init__(self, rng: random.Random, file: File):
         name = rng.choice(list(file.kernels))
         self.kernel = file.kernels[name]
-        units = backend("cuda").layout(self.kernel)
+        units = backend("cuda").filed.layout(self.kernel)
         self.number = rng.randrange(len(units))
         unit = self.unit = units[self.number]
         prefix = unit.kernel.removesuffix("_kernel")
@@ -311,7 +311,7 @@ def rows_alike(call: Call, file: File) -> str:
     """Hold a call of a pass over rows to the runtime's plan; which of them it is."""
     noted = file.call(call.entry, call.arch, len(call.outer), call.sizes, call.pointers).splitlines()
     asked: list[Any] = []
-    launcher = nvrtc.CudaLauncher("", backend("cuda").layout(call.kernel))
+    launcher = nvrtc.CudaLauncher("", backend("cuda").filed.layout(call.kernel))
     launcher.arch = call.arch
     split = len(call.outer)
     operands = [(address, tuple(s[:split]), tuple(s[split:]), size) for address, s, size in call.given]
@@ -377,7 +377,7 @@ def test_show_prints_the_launches_of_a_written_file(file: File, monkeypatch: pyt
             n, threads, _, vectors, elements, _, cluster, shared, segments, launches = (x if x.isalpha() else int(x) for x in line.split())
             strides = [n, 1]
             pointers = {o.name: (4096, strides if set(o.dims) == {ELLIPSIS, "N"} else [0, 1] if o.dims == ("N",) else [1, 0])
-                        for o in backend("cuda").layout(kernel)[0].operands}  # fmt: skip
+                        for o in backend("cuda").filed.layout(kernel)[0].operands}  # fmt: skip
             noted = file.call(f"{name}_bf16", arch, 1, [1024, n], pointers).splitlines()
             notes = [launched(text)[0] for text in noted if not text.startswith("work")]
             assert [(x[1], x[2], x[3], x[6], x[7], x[13] // x[2]) for x in notes] == [(threads, cluster, shared, vectors, elements, segments)] * launches

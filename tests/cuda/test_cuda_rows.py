@@ -64,8 +64,8 @@ def test_every_pass_has_the_room_for_results_that_the_walk_uses():
     for name, spec in {"two": text, "layernorm": next(p for p in SPECS if p.stem == "layernorm").read_text()}.items():
         k = kernel(spec)
         for made in (k, *([backward(k).kernel] if name == "layernorm" else [])):
-            found = backend("cuda").render(made)
-            units = [unit for unit in backend("cuda").layout(made) if isinstance(unit, RowLayout)]
+            found = backend("cuda").filed.render(made)
+            units = [unit for unit in backend("cuda").filed.layout(made) if isinstance(unit, RowLayout)]
             passes = re.findall(r"using pass = Pass<(.*)>;", found)
             assert units and len({unit.words for unit in units}) == 1 and len(passes) == len(units)
             own = [re.search(r"(?:true|false), (\d+), (\d+), (?:true|false), (\d+), (?:true|false),", p) for p in passes]

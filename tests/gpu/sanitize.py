@@ -36,6 +36,8 @@ PLANS = {
     "layernorm": "f(x: T[..., N], w: T[N]) -> y: T[..., N]\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2) + 1e-5) * w",
     "held": "f(a: T[..., N], b: T[..., N], c: T[..., N], d: T[..., N]) -> y: T[..., N]\ns = sum[N](a * b + c * d)\n"
             "y = a * s + b / (1 + sum[N]((a - s) * c)^2) - c + d",
+    "columns": "f(x: T[..., N], dy: T[..., N], w: T[N]) -> (dx: T[..., N], dw: T[N], db: T[N])\nt = dy * w\ndx = t - x * mean[N](t * x)\n"
+               "dw = sum[...](dy * x)\ndb = sum[...](dy)",
     "places": "f(x: T[..., N]) -> (i: i64[...], m: T[...], s: T[...])\ni = argmax[N](x)\nm = min[N](x)\ns = sum[N]((x - m)^2)",
 }  # fmt: skip
 #: Rows and their elements: every way of walking, whole vectors and not, in f32 and bf16; and rows that lie side by side.

@@ -32,7 +32,7 @@ template <typename P> struct Words {
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned. A row of one segment may stay on the chip between
-// readings: KEEP is 1 for registers, 2 for shared memory. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh). A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
@@ -48,7 +48,7 @@ struct Walk {
 
     const Layout& rows;
     Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
-    unsigned lane, size, turn = 0, kept = 0, again;
+    unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     bool inside;
 
     __device__ explicit Walk(const Layout& rows) : rows(rows) {
@@ -60,7 +60,12 @@ struct Walk {
             segment = block % rows.segments;
             block /= rows.segments;
         }
-        row = block * TEAMS + team;
+        go(block * TEAMS + team);
+        asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
+        again *= 0x3210;
+    }
+    __device__ void go(Index to) {
+        row = to;
         inside = row < rows.rows;
         if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
         #pragma unroll
@@ -80,8 +85,6 @@ struct Walk {
         }
         vectors = (n - head) / VEC;
         edges = n - vectors * VEC;
-        asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
-        again *= 0x3210;
     }
 
     // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
@@ -89,7 +92,11 @@ struct Walk {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if constexpr (CLUSTER) {
             if (threadIdx.x == 0) {
-                for (int k = 0; k < READINGS; k++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k)) : "memory");
+                for (int k = 0; k < READINGS; k++) {
+                    for (int odd = 0; odd < (KEEP == 3 ? 2 : 1); odd++) {
+                        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k + 8 * odd)) : "memory");
+                    }
+                }
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
             }
             asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -273,7 +280,7 @@ struct Walk {
 
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
     template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
-        #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+        #pragma unroll (KEEP > 0 && (KEEP == 3 || !CLUSTER) ? VECTORS : 1)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
@@ -322,7 +329,7 @@ struct Walk {
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
-            #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+            #pragma unroll (KEEP > 0 && (KEEP == 3 || !CLUSTER) ? VECTORS : 1)
             for (int g = 0; g < VECTORS; g += GROUP) {
                 #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
@@ -548,13 +555,15 @@ struct Walk {
     template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         constexpr int COUNT = Words<Part>::COUNT;
-        __shared__ unsigned parts[16 * (THREADS / 32)][COUNT];
+        __shared__ unsigned both[KEEP == 3 ? 2 : 1][16 * (THREADS / 32)][COUNT];
+        auto& parts = both[KEEP == 3 ? round % 2 : 0];
         // Parts that are dear to add go through their block first.
         constexpr bool WHOLE = rescales<Part>(0);
         if constexpr (WHOLE) part = team(part);
         else part = warp<32>(part);
-        if constexpr (R == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned blocks = unsigned(rows.segments), warps = rescales<Part>(0) ? 1 : threads() / 32, here = barrier(R), t = threadIdx.x % 32;
+        if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = rescales<Part>(0) ? 1 : threads() / 32;
+        const unsigned here = barrier(R + 8 * odd), t = threadIdx.x % 32;
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
         }
@@ -572,9 +581,9 @@ struct Walk {
         }
         asm volatile("{\n"
                      ".reg .pred done;\n"
-                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
+                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                      "@!done bra wait;\n"
-                     "}" :: "r"(here) : "memory");
+                     "}" :: "r"(here), "r"(round / 2 % 2) : "memory");
         Part whole;
         for (unsigned s = t; s < blocks * warps; s += 32) {
             Words<Part> words;

@@ -1,0 +1,200 @@
+"""How a pass over rows that also adds up columns is launched on a CUDA device.
+
+In and out: as `rows.py`, whose rules hold for a row.  Teams take rows one after the other, some of them on their way to shared memory
+while one is computed; each keeps a partial of every column, which it leaves in work space, and a last launch adds those up.
+
+What decides the order in which a row is combined follows from its length, its layout and the architecture.  The order in which columns
+are follows from these and the number of rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from math import prod
+
+from kgen.backends import launches
+from kgen.backends.launches import MOST_READINGS, SECTOR, Limits, Round
+from kgen.backends.shared import MAX_STATIC, declared
+from kgen.runtime import rows
+from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
+from kgen.runtime.verified import verify_rounds
+
+#: The threads of a block of the last launch, and the most of them that add up one column (kgen_rounds.cuh).
+FINISH, LANES = 256, 64
+#: Rows that a team takes at most: sums of more would pass through too many additions.
+MOST_ROUNDS = 384
+
+
+@dataclass(frozen=True)
+class RoundsPlan:
+    """The launches of a pass: each a way of walking with its grid, the threads of a block, shared memory and blocks of a cluster.
+
+    `under` is the walk through a row; `groups` of blocks (or clusters) take `every` rows in a round; the columns' partials lie in the
+    work space from the 32-bit word `columns` on, to which a team adds after every `few` rows."""
+
+    under: RowPlan
+    launches: tuple[tuple[Walk, int, int, int, int], ...]
+    columns: int
+    every: int
+    groups: int
+    few: int
+    work: int
+
+    @property
+    def rows(self) -> int:
+        return self.under.rows
+
+    def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
+        """The kernel's layout argument; `gathers` are (size, stride) along the dim of each."""
+        under = rows.layout(self.under, gathers, 0)
+        made = _layout_type(type(under))()
+        ctypes.memmove(ctypes.addressof(made), ctypes.addressof(under), ctypes.sizeof(under))
+        made.columns, made.every, made.groups, made.few = self.columns, self.every, self.groups, self.few
+        return made
+
+
+@cache
+def _layout_type(under: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """The kernel's `Rounds<...>::Layout`."""
+    more = [(name, ctypes.c_uint64) for name in ("columns", "every", "groups", "few")]
+    return type("Layout", (ctypes.Structure,), {"_fields_": [*under._fields_, *more]})
+
+
+def plan(
+    row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...], operands: tuple[RowOperandPlace, ...], gathers: int, reductions: int,
+    words: int, columns: int, long: int, arch: str,
+) -> RoundsPlan | None:  # fmt: skip
+    """How to walk a pass over rows that adds up columns; None if it has nothing to write.
+
+    `columns` is the room of an element's sums in 32-bit words; the rest is as `rows.plan` has it.
+    """
+    rows_, n = prod(row_sizes), prod(inner_sizes)
+    if n == 0 and rows_ == 0:
+        return None
+    memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
+    moving = [operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims]
+    main = rows._main(operands, memory)
+    sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
+    outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
+    vec, _, wide = rows._vectors(operands, memory, main, sizes, strides, outer, n, True)
+    chunks, step = n // vec, strides[main][-1]
+    apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
+    limits = launches.limits(arch)
+    if not 0 < reductions <= MOST_READINGS // 2:
+        limits = limits._replace(cluster=0)
+    sums = max(1, columns // 2)
+    static = partial(_static, words=words, readings=reductions)
+    team, stages = _team(chunks, vec, vec * sum(moving), sums, apart, limits, static)
+    if team.across or team.team and team.team < team.threads:  # no more teams than rows, for each takes work space
+        most = max(32, team.team * (1 << max(0, rows_ - 1).bit_length()))
+        team = replace(team, threads=min(team.threads, most))
+    teams = team.threads // (team.team or team.threads)
+    segments = max(1, -(-chunks // team.span)) if team.span else 1
+    split = bool(team.span and not team.cluster)
+    room = launches.resident(arch, team.blocks, segments if team.cluster else 1)
+    wanted = -(-rows_ // teams)
+    if split:
+        room = max(1, room // segments)
+    groups = min(wanted, room * max(1, -(-wanted // (room * MOST_ROUNDS))))
+    every = groups * teams
+    index64 = rows._furthest(rows_ + 8 * every, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * segments > FAR
+    walk = Walk(
+        team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, False, wide, main, split, 3, bool(team.cluster),
+        -1, len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64, stages,
+    )  # fmt: skip
+    misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
+    under = RowPlan(
+        ((walk, groups),), rows_, n, segments, team.span or max(chunks, 1), misaligned, words, outer_sizes, sizes, outer, strides,
+        team.threads,
+    )  # fmt: skip
+    shared = stages * (team.most or team.threads) * team.vectors * vec * sum(moving)
+    made: list[tuple[Walk, int, int, int, int]] = []
+    before = 0  # words of work for rows that are split
+    if split and reductions:
+        before = -(-words * rows_ * (segments + long) // 4) * 4
+        reading = walk._replace(keep=0, stages=0)
+        for k in range(2 * long):
+            made.append((reading._replace(step=k), wanted if k % 2 else wanted * segments, team.threads, 0, 1))
+    if groups:
+        last = walk._replace(step=2 * long if split else -1)
+        made.append((last, groups * segments, team.threads, shared, segments if team.cluster else 1))
+    lanes = _lanes(groups)
+    end = walk._replace(threads=FINISH, blocks=1, cluster=False, segments=False, keep=0, stages=-1)
+    if n:
+        made.append((end, -(-n // (FINISH // lanes)), FINISH, 0, 1))
+    rounds = -(-rows_ // max(1, every))
+    few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
+    found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4)
+    verify_rounds(found, operands, static(team), launches.limits(arch), long, columns, depth(rounds, few, teams, groups))
+    return found
+
+
+def _lanes(groups: int) -> int:
+    """The threads of the last launch that add up a column."""
+    lanes = 1
+    while lanes < LANES and 8 * lanes < groups:
+        lanes *= 2
+    return lanes
+
+
+def depth(rounds: int, few: int, teams: int, groups: int) -> int:
+    """The additions that a column's value passes through: of a team's rows, `few` at a time; of the teams of a block in pairs, of the
+    groups by sixteens, and of the last launch's lanes in pairs."""
+    lanes = _lanes(groups)
+    each = -(-groups // lanes)
+    own = min(rounds, few) - (-rounds // few) + (teams - 1).bit_length()
+    return own + min(each, 16) + min(each // 16, 16) + each // 256 + lanes.bit_length() - 1
+
+
+def _static(team: Team, words: int, readings: int) -> int:
+    """The bytes of a kernel's own shared memory: a cluster's results of one row are read while those of the next arrive."""
+    own = team.static(words, readings)
+    return own + (declared(team.threads, 1, False, True, words, readings) if team.cluster else 0)
+
+
+def _team(
+    chunks: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int]
+) -> tuple[Team, int]:  # fmt: skip
+    """Who takes a row of `chunks` vectors, each `size` bytes of what moves along with it, and how many rows are on their way; each thread
+    has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has itself."""
+    most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
+    for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
+        made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), limits)
+        if made is None:
+            continue
+        row = max(1, (made.most or made.threads) * made.vectors * size)  # as many blocks, then as many rows, as there is memory for
+        room = min(launches.MAX_SHARED, limits.shared) - static(made)
+        blocks = max(1, min(made.blocks, room // (rule.stages * row)))
+        if 2 * row <= room and static(made) <= MAX_STATIC:
+            return replace(made, blocks=blocks), max(2, min(rule.stages, room // (blocks * row)))
+    raise AssertionError("the last rule takes any row")
+
+
+def _of(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:
+    """The team of a rule for a row, if it takes such a row."""
+    if chunks > rule.longest:
+        return None
+    if rule.where == "across":
+        whole = chunks <= rule.team * vectors
+        return Team(rule.threads, rule.blocks, rule.team, vectors, 3, 0 if whole else rule.team * vectors, True)
+    if rule.where == "lanes":
+        lanes = 1 << (max(1, chunks) - 1).bit_length() if chunks <= rule.team else rule.team
+        return Team(rule.threads, rule.blocks, lanes, -(-max(1, chunks) // lanes), 3) if chunks <= rule.team * vectors else None
+    if rule.where == "block":
+        needed = max(2, -(-chunks // (32 * vectors))) * 32
+        most = 1 << (needed - 1).bit_length()
+        return Team(needed, max(1, rule.blocks * rule.threads // most), 0, vectors, 3, most=most) if needed <= rule.threads else None
+    if rule.where == "cluster":
+        count = -(-chunks // (rule.threads * vectors))
+        span = -(-chunks // (32 * max(2, count))) * 32
+        fits = 2 <= max(2, count) <= limits.cluster
+        return Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=-(-chunks // span)) if fits else None
+    return Team(rule.threads, rule.blocks, rule.team, vectors, 3, rule.team * vectors)
+
+
+cached = lru_cache(4096)(plan)
+
+__all__ = ["RoundsPlan", "cached", "depth", "plan"]

@@ -1,0 +1,369 @@
+// Walks whose teams take rows one after the other, and what they add up over all rows.
+#pragma once
+#include "kgen_walk.cuh"
+
+template <typename T> struct Plain { using Type = T; };
+template <typename T> struct Plain<const T&> { using Type = T; };
+template <typename T> struct Plain<T&> { using Type = T; };
+// a * b + c, rounded once.
+__device__ inline float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ inline double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
+
+// A value in shared memory, by its address there.
+template <typename V> __device__ inline V read_shared(unsigned at) {
+    Words<V> words;
+    if constexpr (sizeof(V) == 16) {
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(words.at[0]), "=r"(words.at[1]), "=r"(words.at[2]), "=r"(words.at[3]) : "r"(at) : "memory");
+    } else if constexpr (sizeof(V) == 8) {
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words.at[0]), "=r"(words.at[1]) : "r"(at) : "memory");
+    } else {
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(words.at[0]) : "r"(at) : "memory");
+    }
+    return words;
+}
+
+// A walk in rounds: team t of all takes rows t, t + every, and so on, STAGES of which are on their way to shared memory or there. With
+// STAGES 0 it takes one row, as the walk beneath does; -1 stands for the launch that adds up what `groups` blocks (or clusters) left,
+// for each element of a row, from the word `columns` of `work` on.
+template <typename W, int STAGES> struct Rounds;
+
+template <int THREADS, int BLOCKS, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int STAGES>
+struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>, STAGES>
+    : Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index> {
+    using Under = Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>;
+    using Chunk = typename Under::Chunk;
+    struct Layout {
+        typename Under::Layout rows;
+        u64 columns, every, groups, few;
+    };
+    static constexpr bool MOVES = STAGES > 0, FINISHES = STAGES < 0;
+
+    const Layout& all_rows;
+    Index to = 0, first = 0;  // the row of this round, also beyond the last; that of a block's first team
+    unsigned stage = 0, left = 0, bytes = 0;  // where this round's row lies in shared memory, and the last that has gone; of a row there
+
+    __device__ explicit Rounds(const Layout& layout) : Under(layout.rows), all_rows(layout) {
+        const Index block = CLUSTER || (STEP >= 0 && STEP % 2 == 0) ? blockIdx.x / this->rows.segments : blockIdx.x;
+        first = block * Under::TEAMS;
+        to = first + (TEAM == 0 ? 0 : ACROSS ? threadIdx.x % Under::TEAMS : threadIdx.x / TEAM);
+    }
+
+    // ---- rounds: all threads of a block go through as many
+    template <typename... In> __device__ void begin(In&... in) {
+        (in.open(*this), ...);
+        if constexpr (MOVES) {
+            bytes = this->kept;
+            #pragma unroll
+            for (int s = 0; s < STAGES - 1; s++) send(to + s * Index(all_rows.every), s * bytes, in...);
+            left = (STAGES - 1) * bytes;
+            arrive(in...);
+        }
+    }
+    __device__ bool more() const { return MOVES ? first < this->rows.rows : this->round == 0; }
+    template <typename... In> __device__ void next(In&... in) {
+        this->round++;
+        if constexpr (MOVES) {
+            first += Index(all_rows.every);
+            to += Index(all_rows.every);
+            this->go(to);
+            left = stage;
+            stage = stage == (STAGES - 1) * bytes ? 0 : stage + bytes;
+            arrive(in...);
+        }
+    }
+    template <typename... In> __device__ void send(Index row, unsigned where, In&... in) {
+        const bool there = row < this->rows.rows;
+        (in.send(*this, row, there, where), ...);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    template <typename... In> __device__ void arrive(In&... in) {
+        send(to + (STAGES - 1) * Index(all_rows.every), left, in...);
+        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
+        (in.arrive(*this), ...);
+    }
+
+    // Where a row begins in operand k.
+    __device__ Index origin(int k, Index row) const {
+        Index at = 0;
+        #pragma unroll (RR > 3 ? 1 : RR)
+        for (int d = RR - 1; d >= 0; d--) {
+            const Index outer = d > 0 ? row / this->rows.row_size[d] : 0;
+            at += (row - outer * this->rows.row_size[d]) * this->rows.row_stride[k][d];
+            row = outer;
+        }
+        return at;
+    }
+    // This thread's vectors of any row: from `base` on, up to `end`.
+    __device__ Index base() const { return this->segment * this->rows.span; }
+    __device__ Index end() const {
+        const Index end = (this->segment + 1) * this->rows.span, vectors = this->rows.n / VEC;
+        return (SEGMENTS || CLUSTER) && end < vectors ? end : vectors;
+    }
+
+    // How many vectors of a row this thread takes.
+    __device__ unsigned mine() const {
+        unsigned count = 0;
+        #pragma unroll
+        for (int v = 0; v < VECTORS; v++) count += this->chunk(base(), end(), v, false).some;
+        return count;
+    }
+    // A reading of the row: `f` adds an element's share to a partial.
+    template <int R, typename Part, typename F, typename... In> __device__ Part accumulate(F f, In&... in) {
+        return this->template combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            Part few;
+            this->template read<VECTORS < 2 ? 1 : 2>(base, end, full, [&](const Chunk&, int v) {
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) f(few, in.one(v, k)...);
+            }, in...);
+            part.add(few);
+        }, [](Part&, int) {});
+    }
+
+    // What is read of an operand along each row: sent for some rounds before. Each thread reads what it has sent for itself.
+    template <int O, typename T> struct Moving {
+        static constexpr unsigned BYTES = VEC * sizeof(T);
+        static constexpr bool FLAT = RR == 1 && RI == 1 && (WIDE >> O & 1) && (BYTES == 16 || BYTES == 8 || BYTES == 4);
+        const T* p;
+        const T* from;  // this thread's first vector of the row to send for
+        i64 step;       // from there to the next such row's
+        unsigned own, mine;
+        Vector<T, VEC> now[VECTORS];
+
+        __device__ void open(Rounds& walk) {
+            own = walk.kept + threadIdx.x * BYTES + (FLAT ? walk.memory() : 0);
+            walk.kept += THREADS * VECTORS * BYTES;
+            if constexpr (FLAT && MOVES) {
+                from = p + walk.origin(O, walk.to) + (walk.base() + walk.lane) * VEC;
+                step = i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
+                mine = walk.mine();
+            }
+        }
+        // Send for a row, if it is there; the rows are those of this team, one after the other.
+        __device__ void send(const Rounds& walk, Index row, bool there, unsigned stage) {
+            if (there) {
+                #pragma unroll
+                for (int v = 0; v < VECTORS; v++) {
+                    const unsigned to = own + stage + v * THREADS * BYTES;
+                    if constexpr (FLAT) {
+                        const T* source = from + v * walk.size * VEC;
+                        if (unsigned(v) >= mine) continue;
+                        if constexpr (BYTES == 16) {
+                            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(source) : "memory");
+                        } else {
+                            asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(source), "n"(BYTES) : "memory");
+                        }
+                    } else {
+                        const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
+                        if (c.some) *slot(to) = walk.template load<O>(p + walk.origin(O, row), c);
+                    }
+                }
+            }
+            if constexpr (FLAT) from += step;
+        }
+        __device__ static Vector<T, VEC>* slot(unsigned at) {
+            extern __shared__ __align__(16) unsigned char row_memory[];
+            return reinterpret_cast<Vector<T, VEC>*>(row_memory + at);
+        }
+        __device__ void arrive(const Rounds&) {}
+        __device__ void fetch(const Under& walk, const Chunk& c, int v) {
+            if constexpr (!MOVES) now[v] = walk.template load<O>(p + walk.at_row[O], c);
+        }
+        __device__ void take(const Under& walk, int v, int k) {
+            if constexpr (MOVES) {
+                const unsigned at = own + static_cast<const Rounds&>(walk).stage + v * THREADS * BYTES;
+                if constexpr (FLAT) now[k] = read_shared<Vector<T, VEC>>(at);
+                else now[k] = *slot(at);
+            }
+        }
+        __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ T one_loose(const Under& walk, int j) const { return p[walk.at_row[O] + walk.offset(O, walk.loose(j))]; }
+        __device__ void put(const Under&, const Chunk&, int) {}
+        __device__ void put_loose(const Under&, int) {}
+    };
+    // What is read of an operand that is the same for all rows: as it is computed with, where threads have registers for it.
+    template <int O, typename T> struct Same {
+        using Held = typename Plain<decltype(element(Vector<T, VEC>(), 0))>::Type;
+        static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768;
+        const T* p;
+        Vector<T, VEC> held[MOVES && !WIDER ? VECTORS : 1], now[VECTORS];
+        Held wide[WIDER ? VECTORS : 1][VEC];
+        int from[VECTORS];
+
+        __device__ void open(const Rounds& walk) {
+            if constexpr (MOVES) {
+                #pragma unroll
+                for (int v = 0; v < VECTORS; v++) {
+                    const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
+                    if (!c.some) continue;
+                    const Vector<T, VEC> loaded = walk.template load<O>(p, c);
+                    if constexpr (WIDER) {
+                        #pragma unroll
+                        for (int k = 0; k < VEC; k++) wide[v][k] = element(loaded, k);
+                    } else {
+                        held[v] = loaded;
+                    }
+                }
+            }
+        }
+        __device__ void send(const Rounds&, Index, bool, unsigned) {}
+        __device__ void arrive(const Rounds&) {}
+        __device__ void fetch(const Under& walk, const Chunk& c, int v) {
+            if constexpr (!MOVES) now[v] = walk.template load<O>(p, c);
+        }
+        __device__ void take(const Under&, int v, int k) {
+            if constexpr (WIDER) from[k] = v;
+            else if constexpr (MOVES) now[k] = held[v];
+        }
+        __device__ Held one(int v, int k) const {
+            if constexpr (WIDER) return wide[from[v]][k];
+            else return element(now[v], k);
+        }
+        __device__ T one_loose(const Under& walk, int j) const { return p[walk.offset(O, walk.loose(j))]; }
+        __device__ void put(const Under&, const Chunk&, int) {}
+        __device__ void put_loose(const Under&, int) {}
+    };
+    // One value a row, read a round before.
+    template <int O, typename T> struct Ahead {
+        const T* p;
+        const T* from;
+        i64 step;
+        T now, then;
+
+        __device__ void open(const Rounds& walk) {
+            now = then = p[walk.at_row[O]];
+            from = p + walk.at_row[O];
+            step = i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
+        }
+        __device__ void send(const Rounds&, Index, bool, unsigned) {}
+        __device__ void arrive(const Rounds& walk) {
+            const Index row = walk.to + Index(walk.all_rows.every);
+            now = then;
+            from += step;
+            if (row < walk.rows.rows) then = RR == 1 ? *from : p[walk.origin(O, row)];
+        }
+    };
+    template <int O, typename T> __device__ Moving<O, T> moving(const T* p) const { return {p, p, 0, 0, 0, {}}; }
+    template <int O, typename T> __device__ Same<O, T> same(const T* p) const { return {p, {}, {}, {}, {}}; }
+    template <int O, typename T> __device__ Ahead<O, T> ahead(const T* p) const { return {p, p, 0, T(), T()}; }
+
+    // ---- columns
+    // What a thread adds up over its rows, for each of its elements: after so `few` rows, and at the end, that is added to what it has in
+    // memory.
+    template <typename Part> struct Columns {
+        static constexpr int COUNT = Words<Part>::COUNT;
+        struct alignas(VEC * COUNT % 4 == 0 ? 16 : 4) Together { unsigned at[VEC][COUNT]; };
+        Part at[VECTORS][VEC];
+        int from[VECTORS];
+        unsigned until = 0;
+        bool written = false;
+
+        __device__ void open(const Rounds& walk) { until = unsigned(walk.all_rows.few) + 1; }
+        __device__ void send(const Rounds&, Index, bool, unsigned) {}
+        __device__ void arrive(const Rounds& walk) {
+            if (--until == 0) write(walk);
+        }
+        __device__ void fetch(const Under&, const Chunk&, int) {}
+        __device__ void take(const Under&, int v, int k) { from[k] = v; }
+        __device__ Part& one(int v, int k) { return at[from[v]][k]; }
+        __device__ Part& one_loose(const Under&, int) { return at[0][0]; }
+        __device__ void put(const Under&, const Chunk&, int) {}
+        __device__ void put_loose(const Under&, int) {}
+        __device__ void write(const Rounds& walk) {
+            unsigned* partial = walk.partial(walk.own(), COUNT);
+            #pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
+                if (!c.some) continue;
+                auto& place = *reinterpret_cast<Together*>(partial + u64(c.first) * COUNT);
+                Together sums = {};
+                if (written) sums = place;
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) {
+                    Part sum = at[v][k];
+                    if (written) {
+                        sum = Under::load(sums.at[k], Part());
+                        sum.add(at[v][k]);
+                    }
+                    Under::save(sums.at[k], sum);
+                    at[v][k] = Part();
+                }
+                place = sums;
+            }
+            written = true;
+            until = unsigned(walk.all_rows.few);
+        }
+    };
+    template <typename Part> __device__ Columns<Part> columns() const { return {}; }
+    // The number of this thread's team, and where a team's partials lie.
+    __device__ u64 own() const { return to - u64(this->round) * all_rows.every; }
+    __device__ unsigned* partial(u64 team, int count) const {
+        return this->rows.work + all_rows.columns + team * this->rows.n * count;
+    }
+    // Write what is left, and add up the teams of a block.
+    template <typename Part> __device__ void end(Columns<Part>& columns) {
+        if constexpr (MOVES) {
+            constexpr int COUNT = Words<Part>::COUNT;
+            columns.write(*this);
+            if constexpr (Under::TEAMS > 1) {
+                __syncthreads();
+                const u64 block = first - u64(this->round) * all_rows.every;
+                for (Index c = base() * VEC + threadIdx.x; c < end() * VEC; c += this->threads()) {
+                    Under::save(partial(block, COUNT) + u64(c) * COUNT, teams<Under::TEAMS, Part>(block, c));
+                }
+            }
+        }
+    }
+    // The partials of some teams for a column, in pairs.
+    template <int COUNT, typename Part> __device__ Part teams(u64 team, Index column) {
+        if constexpr (COUNT == 1) {
+            return Under::load(partial(team, Words<Part>::COUNT) + u64(column) * Words<Part>::COUNT, Part());
+        } else {
+            Part sum = teams<COUNT / 2, Part>(team, column);
+            sum.add(teams<COUNT / 2, Part>(team + COUNT / 2, column));
+            return sum;
+        }
+    }
+    // The last launch: some threads add up the groups' partials of an element; `f` stores what follows.
+    template <typename Part, typename F> __device__ void finish(F f) {
+        constexpr int COUNT = Words<Part>::COUNT;
+        __shared__ unsigned parts[COUNT][THREADS];
+        const unsigned groups = unsigned(all_rows.groups), t = threadIdx.x;
+        unsigned lanes = 1;
+        while (lanes < 64 && lanes * 8 < groups) lanes *= 2;
+        const unsigned each = THREADS / lanes, lane = t / each;
+        const Index column = Index(blockIdx.x) * each + t % each;
+        Part sum, many, few;
+        if (column < this->rows.n) {
+            unsigned count = 0;
+            for (unsigned g = lane; g < groups; g += lanes) {
+                few.add(Under::load(partial(g * (all_rows.every / groups), COUNT) + u64(column) * COUNT, Part()));
+                if (++count % 16 != 0) continue;
+                many.add(few);
+                few = Part();
+                if (count % 256 != 0) continue;
+                sum.add(many);
+                many = Part();
+            }
+            many.add(few);
+            sum.add(many);
+        }
+        for (unsigned apart = lanes / 2; apart > 0; apart /= 2) {
+            const Words<Part> words(sum);
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) parts[k][t] = words.at[k];
+            __syncthreads();
+            if (lane < apart) {
+                Words<Part> other;
+                #pragma unroll
+                for (int k = 0; k < COUNT; k++) other.at[k] = parts[k][t + apart * each];
+                sum.add(other);
+            }
+            __syncthreads();
+        }
+        if (lane == 0 && column < this->rows.n) f(sum, column);
+    }
+    // Where an element of a row lies in an operand that all rows share.
+    template <int O, typename T> __device__ T* along(T* p, Index column) const { return p + this->offset(O, column); }
+};

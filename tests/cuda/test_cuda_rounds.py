@@ -1,0 +1,162 @@
+"""Rows and columns in one pass: which programs have one, and what its kernels compute, run on the CPU."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen import pipeline  # noqa: E402
+from kgen.backends import launches  # noqa: E402
+from kgen.grad import backward  # noqa: E402
+from kgen.ir import Broken  # noqa: E402
+from kgen.ops import tree_depth  # noqa: E402
+from kgen.runtime import rounds  # noqa: E402
+from kgen.runtime.rows import RowOperandPlace  # noqa: E402
+from kgen.runtime.verified import verify_rounds  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda.emulated import Emulated  # noqa: E402
+from tests.runtime.plans import ARCHES, draw  # noqa: E402
+
+NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N])
+
+r = rsqrt(mean[N](x^2) + s^2)
+t = dy * w
+dx = t * r - x * r^3 * mean[N](t * x)
+dw = sum[...](dy * x * r)
+db = sum[...](dy) * 2 + w * index[N]
+most = max[...](x - dy)
+"""
+
+
+def passes(text: str) -> list[tuple[int, int]]:
+    """For each pass what it reduces along its rows and over them."""
+    kernel = kgen.loads(text).kernel
+    plan = pipeline.merged(kernel, pipeline.usual(kernel), True)
+    return [(sum(len(f.reductions) for f in getattr(p, "phases", ())), len(getattr(p, "columns", ()))) for p in plan.passes]
+
+
+@pytest.mark.parametrize("header, equations, want", [
+    ("x: f32[M, N]) -> y: f32[N]", "y = sum[M](x^2)", [(0, 1)]),
+    ("x: f32[M, N], a: f32[N]) -> (d: f32[M, N], s: f32[N])", "d = a * x\ns = sum[M](x * a)", [(0, 1)]),
+    ("x: f32[..., N], w: f32[N]) -> (y: f32[..., N], s: f32[N])", "y = x * sum[N](x * w)\ns = sum[...](x) + w", [(1, 1)]),
+    ("x: f32[..., N]) -> (y: f32[...], s: f32[N])", "r = sum[N](x)\ny = r\ns = max[...](x * r)", [(1, 1)]),
+    ("x: f32[M, N]) -> y: f32[N]", "y = argmax[M](x) * 1.0", [(1, 0)]),  # places do not add up
+    ("x: f32[M, N]) -> y: f32[M, N]", "y = x - mean[M](x)", [(1, 0)]),  # a column is read again
+    ("x: f32[B, C, S]) -> y: f32[C]", "y = sum[B, S](x)", [(1, 0)]),  # no rows one after another
+    ("x: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = x * sum[N](x * a)", [(0, 1), (1, 0)]),  # the rows need the columns
+    ("x: f32[M, N]) -> " + f"({', '.join(f's{k}: f32[N]' for k in range(6))})", "\n".join(f"s{k} = sum[M](x^{k + 2})" for k in range(6)), [(6, 0)]),
+])  # fmt: skip
+def test_what_is_read_once(header: str, equations: str, want: list[tuple[int, int]]) -> None:
+    assert passes(f"f({header}\n\n{equations}\n") == want
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "layernorm", "add_rmsnorm", "scale_shift_chain", "bias_gelu"])
+def test_a_backward_reads_its_operands_once(name: str) -> None:
+    kernel = backward(kgen.load(name).kernel).kernel
+    plan = pipeline.merged(kernel, pipeline.usual(kernel), True)
+    assert len(plan.passes) == 1 and not plan.workspaces
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
+    """Teams of a few lanes to a block, several rounds, several launches; rows that lie apart, begin anywhere, or are none."""
+    torch.manual_seed(0)
+    shapes = [(7, 8), (300, 12), (40, 128), (9, 1000), (5, 4096), (3, 37), (2, 20_000), (9000, 4), (2, 3, 50)]
+    given = [tuple(torch.randn(shape) for _ in range(2)) for shape in shapes]
+    given += [tuple(torch.randn(n, m).T for _ in range(2)) for m, n in ((50, 33), (70, 300))]
+    given += [tuple(torch.randn(6, 65)[:, 1:] for _ in range(2)), tuple(torch.randn(6, 64).double() for _ in range(2))]
+    given += [(torch.randn(6, 64), torch.randn(64).expand(6, 64))]
+    calls = [(x, dy, torch.randn(x.shape[-1:]).to(x), torch.rand(x.shape[:-1])) for x, dy in given]
+    text = NORM
+    kernel = Emulated(text, tmp_path, *calls)
+    checked = kgen.loads(text).kernel
+    for args in calls:
+        found = kernel(*args)
+        wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
+        for r, want in zip(checked.results, wanted, strict=True):
+            got = found[r.name].double()
+            assert bool(((got - want.exact).abs().le(want.bound) | (got == want.exact)).all()), (r.name, args[0].shape)
+            assert bool(want.bound.isfinite().all())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_columns_of_no_rows_are_what_nothing_adds_up_to(tmp_path) -> None:
+    call = torch.empty(0, 40), torch.randn(40)
+    kernel = Emulated("f(x: T[..., N], w: T[N]) -> (y: T[..., N], s: T[N])\n\ny = x * sum[N](x)\ns = sum[...](x * w) + w\n", tmp_path, call)
+    assert torch.equal(kernel(*call)["s"], call[1])
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_rows_bits_do_not_depend_on_the_others(tmp_path) -> None:
+    torch.manual_seed(1)
+    x, dy, w, s = torch.randn(9, 1000), torch.randn(9, 1000), torch.randn(1000), torch.rand(9)
+    kernel = Emulated(NORM, tmp_path, (x, dy, w, s), (x[:1], dy[:1], w, s[:1]))
+    together = kernel(x, dy, w, s)
+    for k in range(9):
+        alone = kernel(x[k : k + 1], dy[k : k + 1], w, s[k : k + 1])
+        assert torch.equal(alone["dx"][0], together["dx"][k])
+    again = kernel(x, dy, w, s)
+    assert all(torch.equal(again[name], together[name]) for name in again)
+
+
+# ------------------------------------------------------------------------------------------------------------------ plans
+
+
+def asked(seed: int) -> tuple:
+    rng = random.Random(seed)
+    row_sizes, sizes, operands, gathers, reductions, _, words, *_ = draw(rng)
+    operands = (*operands, RowOperandPlace((0,) * len(row_sizes), tuple(range(len(sizes), 0, -1)), 4, 0, True, False, False, 0))
+    return row_sizes, sizes, operands, gathers, min(reductions, 9), min(words, 40), 2 * rng.choice((1, 1, 2, 3, 4)), min(reductions, 9), rng.choice(ARCHES)
+
+
+def hold(seeds: range) -> None:
+    for seed in seeds:
+        try:
+            found = rounds.plan(*asked(seed))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {asked(seed)}") from error
+        assert found is None or found.every <= max(2 * found.rows, 32), seed
+
+
+def test_drawn_plans_hold() -> None:
+    hold(range(3000))
+
+
+@pytest.mark.slow
+def test_many_drawn_plans_hold() -> None:
+    hold(range(3000, 103_000))
+
+
+def test_a_columns_values_pass_through_few_additions() -> None:
+    """As kgen_rounds.cuh adds: a team's rows, the teams of a block by sixteens, groups by lanes and sixteens, lanes in pairs."""
+    for n in (8, 128, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576):
+        for many in (1, 3, 100, 1000, 4096, 70_000, 2**20, 2**24):
+            x = RowOperandPlace((n,), (1,), 2, 0, True, True, True, 1)
+            made = rounds.plan((many,), (n,), (x,), 0, 1, 2, 2, 1, "sm_90")
+            assert made is not None
+            additions = rounds.depth(-(-many // made.every), made.few, made.every // made.groups, made.groups)
+            assert min(additions, many - 1) <= tree_depth(many) + 1, (n, many, additions)
+
+
+def test_a_plan_that_breaks_a_rule_is_refused() -> None:
+    x, y = (RowOperandPlace((4096,), (1,), 4, 0, True, True, read, 1) for read in (True, False))
+    made = rounds.plan((1000,), (4096,), (x, y), 0, 1, 2, 2, 1, "sm_90")
+    assert made is not None
+    for broken in (
+        replace(made, every=made.every + 1),
+        replace(made, groups=made.groups - 1),
+        replace(made, few=0),
+        replace(made, work=made.work - 4),
+        replace(made, launches=made.launches[1:]),
+        replace(made, under=replace(made.under, span=10)),
+    ):
+        with pytest.raises(Broken):
+            verify_rounds(broken, (x, y), 1000, launches.limits("sm_90"), 1, 2, 50)
+    with pytest.raises(Broken):
+        verify_rounds(made, (x, y), 1000, launches.limits("sm_90"), 1, 2, 100)
