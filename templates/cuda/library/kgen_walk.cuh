@@ -429,11 +429,11 @@ struct Walk {
     // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads.
     template <typename Get> __device__ auto all(Get get, bool together) {
         using Part = decltype(get(Index()));
-        if (together && rows.segments == 1) return get(0);
         Part few, many, all;  // 16 at a time
         unsigned count = 0;
         for (Index s = together ? 0 : lane; s < rows.segments; s += together ? 1 : size) {
             const Part part = get(s);
+            if (together && rows.segments == 1) return part;
             if (s % size != lane) continue;
             few.add(part);
             if (++count % 16 != 0) continue;
