@@ -273,7 +273,7 @@ struct Walk {
 
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
     template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
-        #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+        #pragma unroll (KEEP == 1 ? VECTORS : 1)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
@@ -322,7 +322,7 @@ struct Walk {
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
-            #pragma unroll (KEEP > 0 && !CLUSTER ? VECTORS : 1)
+            #pragma unroll (KEEP == 1 ? VECTORS : 1)
             for (int g = 0; g < VECTORS; g += GROUP) {
                 #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
