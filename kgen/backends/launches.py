@@ -9,8 +9,11 @@ the order in which a row is combined, so nothing but the row's length, layout an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
+
+from kgen.backends.shared import MAX_STATIC, declared
 
 #: A length that no row exceeds.
 ANY = 2**62
@@ -166,6 +169,33 @@ def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
 
 #: By whether elements lie apart and whether a row is held.
 RULES = {(False, True): HELD, (False, False): READ, (True, True): _apart("registers", 3), (True, False): _apart("piece", 6)}
+
+
+def stays(elements: int, held: Sequence[int], apart: bool, words: int, readings: int) -> bool:
+    """Whether a row of so many elements stays on the chip on every device, wherever it begins: whether rules keep it in registers, in
+    whatever vectors it moves.  `held`: bytes of an element of each operand that is to stay; `apart`: whether elements lie apart; `words`
+    and `readings`: of a reading's result, and how many reduce.  Ladders may only keep more: see `loops`."""
+
+    def keeps(rule: Rule, vec: int) -> bool:
+        registers = sum(max(1, vec * size // 4) for size in held)
+        return (
+            rule.where == "registers"
+            and rule.above < elements // vec <= rule.longest
+            and rule.registers[0] <= registers <= rule.registers[1]
+            and rule.elements[0] <= vec <= rule.elements[1]
+            and len(held) <= rule.held
+            and declared(rule.threads, rule.team, apart, False, words, readings) <= MAX_STATIC
+        )
+
+    widest = 1 if apart or not held else 16 // max(held)
+    vectors = [1 << k for k in range(widest.bit_length())]
+    return bool(held) and all(any(keeps(rule, vec) for rule in RULES[apart, True]) for vec in vectors)
+
+
+def loops(ladder: Sequence[Step]) -> bool:
+    """Whether a ladder has rows read each time that rules would keep."""
+    return any(step.where == "loop" for step in ladder)
+
 
 # ------------------------------------------------------------------------------------------------------------------ devices
 

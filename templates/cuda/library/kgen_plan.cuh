@@ -139,10 +139,11 @@ struct Facts {
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
 template <int STEPS> struct Kernels {
+    const Facts& facts;
     Built at[72 + 4 * STEPS] = {};
     int count = 0;
 
-    constexpr explicit Kernels(const Facts& f) {
+    constexpr explicit Kernels(const Facts& f) : facts(f) {
         const int keep = f.holds() ? 1 : 0;
         if (f.lone()) {
             add(f, {128, 8, 1, 1, keep, false, false, false, false, 1, -1}, false);
@@ -197,6 +198,8 @@ template <int STEPS> struct Kernels {
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
     // Whether there is a kernel of a shape, added or there before; a block of any size has as many threads as its results have room.
+    // Kernels that are one have the threads of the larger; as many registers as the least demanding needs, but in clusters, whose rows
+    // are in shared memory, as the most demanding.
     constexpr bool add(const Facts& f, Built b, bool splits) {
         while (b.team == 0 && !b.cluster && b.threads > 64 && f.declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
         if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return false;
@@ -206,17 +209,27 @@ template <int STEPS> struct Kernels {
             if (k < 0) {
                 at[count++] = b;
             } else {
-                const int before = at[k].blocks * at[k].threads, more = b.blocks * b.threads, both = before < more ? before : more;
+                const int before = at[k].blocks * at[k].threads, more = b.blocks * b.threads;
+                const int both = (before < more) == b.cluster ? more : before;
                 at[k].threads = wider(at[k].threads, b.threads);
                 at[k].blocks = wider(1, both / at[k].threads);
             }
         }
         return true;
     }
+    // Whether blocks of clusters can be of any size up to the larger: its room for results leaves all that rows may take.
+    constexpr bool one_size(int threads) const {
+        bool enough = true;
+        for (int arch : ARCHS) {
+            const Limits most = limits(arch / 10);
+            enough = enough && (most.cluster == 0 || facts.declared(threads, 0, false, true) + MAX_SHARED <= most.shared);
+        }
+        return enough;
+    }
     constexpr int find(const Built& b) const {
         for (int k = 0; k < count; k++) {
             const Built& a = at[k];
-            const bool sized = a.team > 0 || a.cluster ? a.threads == b.threads : true;
+            const bool sized = a.threads == b.threads || (a.team == 0 && (!a.cluster || one_size(wider(a.threads, b.threads))));
             if (sized && a.team == b.team && a.vectors == b.vectors && a.keep == b.keep && a.across == b.across && a.segments == b.segments &&
                 a.cluster == b.cluster && a.general == b.general && a.vec == b.vec && a.step == b.step) return k;
         }
@@ -354,14 +367,16 @@ template <int K> struct RowPlan {
         launch.kernel = launch.general ? -1 : serves(t, false, vec);
         if (launch.kernel < 0 && vec == 1 && (t.span > 0 || f.lone())) launch.kernel = serves(t, true, 1);
         launch.shared = int(rows);
-        return launch.kernel >= 0;
+        if (launch.kernel < 0) return false;
+        const Built& b = kernels[launch.kernel];  // whose room is that of its own threads
+        return f.declared(b.threads, b.team, b.across, b.cluster) + rows <= most.shared;
     }
     // The number of the kernel that a team's launch takes, -1 where there is none.
     int serves(const Team& t, bool general, int vec) const {
         for (int k = 0; k < count; k++) {
             const Built& a = kernels[k];
             const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
-            const bool sized = team > 0 || t.cluster ? a.threads == threads : a.threads >= threads;
+            const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
             if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
                 (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
         }

@@ -1,0 +1,57 @@
+"""Whether the rows of a call are sure to stay on the chip, on whatever device it runs: then sums about a mean are made in a second reading
+(`schedule.Reduce.long`), which is more exact than joining partial means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from kgen.backends import backend
+from kgen.backends.cuda import Cuda
+from kgen.backends.cuda_layouts import RowLayout
+from kgen.backends.launches import SHIPPED, loops, stays
+from kgen.check import Kernel
+from kgen.runtime import tuned
+from kgen.types import Dims
+
+
+@lru_cache(maxsize=64)
+def two_ways(kernel: Kernel, target: str) -> tuple[RowLayout, ...]:
+    """The passes of a kernel that read a row less often where it does not stay on the chip."""
+    made = backend(target)
+    assert isinstance(made, Cuda)  # no other target makes sums about a peak in one reading
+    return tuple(u for u in made.layout(kernel) if isinstance(u, RowLayout) and u.long < u.reductions)
+
+
+def all_stay(kernel: Kernel, arguments: dict[str, Any], target: str, count: Callable[[Dims], int]) -> bool:
+    """Whether all rows of such passes are sure to stay, launched by kgen's runtime on tensors with the strides of the `arguments`;
+    `count` says how many elements dims have."""
+    units = two_ways(kernel, target)
+    return not units or not _read_each_time(units) and all(_stays(u, arguments, count(u.inner)) for u in units)
+
+
+def _read_each_time(units: tuple[RowLayout, ...]) -> bool:
+    """Whether what was measured on some device, here or for all, may have rows read each time that rules would keep."""
+    devices = {*SHIPPED, *(path.stem for path in Path(tuned.folder()).glob("sm_*.json"))}
+    return any(loops(tuned.ladder(arch, True, u.reductions)) for arch in devices for u in units)
+
+
+def _stays(unit: RowLayout, arguments: dict[str, Any], elements: int) -> bool:
+    kept = [o for o in unit.operands if o.kept]
+    if not all(o.name in arguments for o in kept):
+        return False  # what another pass left
+    held = [arguments[o.name].dtype.itemsize for o in kept]
+    ways = (False,) if _along(unit, arguments) else (False, True)
+    return all(stays(elements, held, apart, unit.words, unit.reductions) for apart in ways)
+
+
+def _along(unit: RowLayout, arguments: dict[str, Any]) -> bool:
+    """Whether the elements of a row are sure to be neighbours in all that is read."""
+    read = [o for o in unit.operands if o.element and o.role != "index" and o.role != "result"]
+    last = [set(o.dims[len(o.dims) - len(set(o.dims) & set(unit.inner)) :]) <= set(unit.inner) for o in read]
+    return all(last) and all(o.name in arguments and arguments[o.name].is_contiguous() for o in read)
+
+
+__all__ = ["all_stay", "two_ways"]
