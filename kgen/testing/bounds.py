@@ -51,7 +51,7 @@ from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import ties, zeros
-from kgen.testing.staying import all_stay
+from kgen.testing.staying import moving
 from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
 
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
@@ -160,7 +160,7 @@ class Analysis(Evaluator):
         self.target = target
         self.forms = _forms(kernel, tuple(self.binding.items())) if backend(target).has_forms else {}
         self.floors: list[float] = []
-        self.about = self.sums_about_moving() if backend(target).rides else {}
+        self.about = moving(sums_about(kernel), kernel, self.arguments, target, self.count) if backend(target).rides else {}
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
         #: of an exponential below a peak, and of products with it: what rescaling adds to its error, and how large its weights are
         self.falls: dict[Any, tuple[Any, Any]] = {}
@@ -171,13 +171,6 @@ class Analysis(Evaluator):
         self.greatest: dict[int, Any] = {}  # of an equality of terms with their own maximum: where one is sure to be equal
         self.either: list[Any] = []  # where each value may be a zero of either sign, or None
         self.told: Any = 0.0  # how far the value that is looked at depends on that
-
-    def sums_about_moving(self) -> dict[int, About]:
-        """The sums about a peak that may be made while that moves, by number."""
-        found = sums_about(self.kernel)
-        if any(a.row.again for a in found.values()) and all_stay(self.kernel, self.arguments, self.target, self.count):
-            return {total: a for total, a in found.items() if not a.row.again}  # made in a second reading
-        return found
 
     def results(self) -> list[Bounded]:
         """Each result's exact value with the bound on what a kernel may give, its last rounding included."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from kgen.backends.cuda import Cuda
 from kgen.backends.cuda_layouts import RowLayout
 from kgen.backends.launches import SHIPPED, loops, stays
 from kgen.check import Kernel
+from kgen.online import About
 from kgen.runtime import tuned
 from kgen.types import Dims
 
@@ -25,7 +26,16 @@ def two_ways(kernel: Kernel, target: str) -> tuple[RowLayout, ...]:
     return tuple(u for u in made.layout(kernel) if isinstance(u, RowLayout) and u.long < u.reductions)
 
 
-def all_stay(kernel: Kernel, arguments: dict[str, Any], target: str, count: Callable[[Dims], int]) -> bool:
+def moving(
+    about: dict[int, About], kernel: Kernel, arguments: Mapping[str, Any], target: str, count: Callable[[Dims], int]
+) -> dict[int, About]:
+    """Of sums about a peak, by number, those that may be made while that moves; others are made in a second reading."""
+    if any(a.row.again for a in about.values()) and all_stay(kernel, arguments, target, count):
+        return {total: a for total, a in about.items() if not a.row.again}
+    return about
+
+
+def all_stay(kernel: Kernel, arguments: Mapping[str, Any], target: str, count: Callable[[Dims], int]) -> bool:
     """Whether all rows of such passes are sure to stay, launched by kgen's runtime on tensors with the strides of the `arguments`;
     `count` says how many elements dims have."""
     units = two_ways(kernel, target)
@@ -38,7 +48,7 @@ def _read_each_time(units: tuple[RowLayout, ...]) -> bool:
     return any(loops(tuned.ladder(arch, True, u.reductions)) for arch in devices for u in units)
 
 
-def _stays(unit: RowLayout, arguments: dict[str, Any], elements: int) -> bool:
+def _stays(unit: RowLayout, arguments: Mapping[str, Any], elements: int) -> bool:
     kept = [o for o in unit.operands if o.kept]
     if not all(o.name in arguments for o in kept):
         return False  # what another pass left
@@ -47,11 +57,11 @@ def _stays(unit: RowLayout, arguments: dict[str, Any], elements: int) -> bool:
     return all(stays(elements, held, apart, unit.words, unit.reductions) for apart in ways)
 
 
-def _along(unit: RowLayout, arguments: dict[str, Any]) -> bool:
+def _along(unit: RowLayout, arguments: Mapping[str, Any]) -> bool:
     """Whether the elements of a row are sure to be neighbours in all that is read."""
     read = [o for o in unit.operands if o.element and o.role != "index" and o.role != "result"]
     last = [set(o.dims[len(o.dims) - len(set(o.dims) & set(unit.inner)) :]) <= set(unit.inner) for o in read]
     return all(last) and all(o.name in arguments and arguments[o.name].is_contiguous() for o in read)
 
 
-__all__ = ["all_stay", "two_ways"]
+__all__ = ["all_stay", "moving", "two_ways"]

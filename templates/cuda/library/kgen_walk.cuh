@@ -95,10 +95,8 @@ struct Walk {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if constexpr (CLUSTER) {
             if (threadIdx.x == 0) {
-                for (int k = 0; k < READINGS; k++) {
-                    for (int odd = 0; odd < (KEEP == 3 ? 2 : 1); odd++) {
-                        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k + 8 * odd)) : "memory");
-                    }
+                for (int k = 0; k < READINGS * (KEEP == 3 ? 2 : 1); k++) {
+                    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k % READINGS + 8 * (k / READINGS))) : "memory");
                 }
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
             }
