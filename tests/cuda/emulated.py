@@ -203,10 +203,10 @@ def _read(head: str) -> tempfile.TemporaryDirectory:
     return folder
 
 
-def built(path: Path, text: str, head: str = SHIM) -> ctypes.CDLL:
-    """The library of a C++ text that stands behind `head`; the text is written to `path`."""
+def built(path: Path, text: str, head: str | None = None) -> ctypes.CDLL:
+    """The library of a C++ text that stands behind `head` (None: SHIM); the text is written to `path`."""
     path.write_text(f'#include "head.h"\n{text}')
-    subprocess.run(["g++", *FLAGS, "-shared", f"-I{_read(head).name}", "-o", str(path.with_suffix(".so")), str(path)], check=True)
+    subprocess.run(["g++", *FLAGS, "-shared", f"-I{_read(head or SHIM).name}", "-o", str(path.with_suffix(".so")), str(path)], check=True)
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 

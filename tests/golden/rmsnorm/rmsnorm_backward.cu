@@ -61,7 +61,7 @@ rmsnorm_backward_kernel(
         }, dy_row, x_row, w_row);
         if (walk.stops(0)) return;
         const F sum_N = first.sum_N;
-        const F mul_row_ = F(-0.5) * sum_N * mul_row / N * F(2);
+        const F mul_row_ = brief_div<T>(F(-0.5) * sum_N * mul_row, N) * F(2);
         if (walk.stops(1)) return;
 
         auto dx_out_row = walk.template output<4>(dx_ptr);
