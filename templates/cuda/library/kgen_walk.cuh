@@ -45,9 +45,6 @@ struct Walk {
     static constexpr bool STAYS = KEEP > 0;  // whether a row is read once from memory, however often it is gone through
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
-    // Offsets along many dims take longer than all else: what is done with a vector stands in a loop, not once for each, and not again
-    // for threads that have all their vectors.
-    static constexpr bool SLOW = RI > 3 && KEEP == 0;
 
     const Layout& rows;
     Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
@@ -125,8 +122,11 @@ struct Walk {
         const Index c = base + lane + v * size;
         return {c * VEC + head, full || c < end};
     }
-    // Whether this thread has all its VECTORS vectors from `base` on: then no branch stands between them.
-    __device__ bool full(Index base, Index end) const { return base + lane + (VECTORS - 1) * size < end; }
+    // Whether a warp's threads have all VECTORS vectors from `base` on: then no branch stands between them, and all go one way.
+    __device__ bool full(Index base, Index end) const {
+        constexpr unsigned LAST = ACROSS ? 0 : 0 < TEAM && TEAM < 32 ? TEAM - 1 : 31;
+        return base + (lane | LAST) + (VECTORS - 1) * size < end;
+    }
     // The elements before a row's first whole vector and behind its last: this thread's j-th, and whether it has one.
     __device__ bool has_loose(int j) const { return segment == 0 && lane + j * size < edges; }
     __device__ Index loose(int j) const {
@@ -171,7 +171,7 @@ struct Walk {
                 shared = walk.kept;
                 walk.kept += HELD == 2 ? walk.threads() * VECTORS * BYTES : 0;
                 const Index base = walk.segment * walk.rows.span, end = walk.end_of(walk.segment);
-                if (!SLOW && walk.full(base, end)) hold(walk, base, end, true);
+                if (walk.full(base, end)) hold(walk, base, end, true);
                 else hold(walk, base, end, false);
                 #pragma unroll
                 for (int j = 0; j < LOOSE; j++) {
@@ -281,7 +281,7 @@ struct Walk {
 
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
     template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
-        #pragma unroll (KEEP == 1 || KEEP == 3 ? VECTORS : 1)
+        #pragma unroll (KEEP > 0 && (KEEP == 3 || !CLUSTER) ? VECTORS : 1)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
@@ -316,7 +316,7 @@ struct Walk {
     template <typename Part> __device__ static void follow(Part& part, const Part& later, long) { part.add(later); }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
-        constexpr int GROUP = SLOW ? 1 : KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
@@ -330,22 +330,22 @@ struct Walk {
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
-            #pragma unroll (KEEP == 1 || KEEP == 3 ? VECTORS : 1)
+            #pragma unroll (KEEP > 0 && (KEEP == 3 || !CLUSTER) ? VECTORS : 1)
             for (int g = 0; g < VECTORS; g += GROUP) {
-                #pragma unroll (SLOW ? 1 : GROUP)
+                #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
                 }
                 Part top = part, few;
-                #pragma unroll (SLOW ? 1 : GROUP)
+                #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
                     if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
                     (in.take(*this, g + k, k), ...);
                     top.merge_peaks(joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...));
                 }
                 part.rescale(top);
-                #pragma unroll (SLOW ? 1 : GROUP)
+                #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
                     if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
                     (in.take(*this, g + k, k), ...);
@@ -375,7 +375,7 @@ struct Walk {
             const Index end = end_of(s);
             Index base = s * rows.span;
             do {
-                if (!SLOW && full(base, end)) add(part, base, end, true);
+                if (full(base, end)) add(part, base, end, true);
                 else add(part, base, end, false);
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
@@ -413,7 +413,7 @@ struct Walk {
             const Index end = end_of(s);
             Index base = s * rows.span;
             do {
-                if (!SLOW && full(base, end)) store(base, end, true, f, in...);
+                if (full(base, end)) store(base, end, true, f, in...);
                 else store(base, end, false, f, in...);
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
@@ -426,7 +426,7 @@ struct Walk {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = SLOW || VECTORS < 2 ? 1 : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             #pragma unroll
             for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
@@ -437,11 +437,11 @@ struct Walk {
     // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads.
     template <typename Get> __device__ auto all(Get get, bool together) {
         using Part = decltype(get(Index()));
+        if (together && rows.segments == 1) return get(0);
         Part few, many, all;  // 16 at a time
         unsigned count = 0;
         for (Index s = together ? 0 : lane; s < rows.segments; s += together ? 1 : size) {
             const Part part = get(s);
-            if (together && rows.segments == 1) return part;
             if (s % size != lane) continue;
             few.add(part);
             if (++count % 16 != 0) continue;
@@ -527,7 +527,7 @@ struct Walk {
             Words<Part> words;
             Part whole;
             if constexpr (ACROSS) {
-                #pragma unroll (SLOW ? 1 : TEAM)
+                #pragma unroll
                 for (int t = 0; t < TEAM; t++) {
                     #pragma unroll
                     for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * TEAMS + threadIdx.x % TEAMS];
