@@ -71,6 +71,8 @@ def _takes(passes: list[Pass], j: int, k: int) -> bool:
     else:
         fits = set(host.rows) == set(column.inner) and set(host.inner) == set(column.rows)
         fits = fits and len(host.columns) + sum(map(is_reduction, column.lets)) <= MOST_SUMS
+        late = {s.result for s in host.finish.stores} if host.finish else set()
+        fits = fits and not late & {t.name for t in column.loads}  # columns of the host's are there when all rows are gone through
     if j == k or not fits or any(s.state and not set(s.dims) & set(column.rows) for s in host.stores):
         return False
     first, between = passes[min(j, k)], passes[min(j, k) + 1 : max(j, k)]

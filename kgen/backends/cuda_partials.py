@@ -12,6 +12,7 @@ from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
 from kgen.backends.units import Accumulator, Code
 from kgen.monoids import MONOIDS, Field
+from kgen.ops import UNARY
 
 #: The names of the structs, by reading.
 READINGS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth")
@@ -157,7 +158,7 @@ def contributed(backend: Backend, partial: str, sums: Sequence[Accumulator]) -> 
     made = []
     for a in sums:
         own = f"{partial}.{a.name}"
-        sum_of = f"multiply_add({', '.join(a.factors)}, {own})" if a.factors else backend.combined(a, own, a.value)
+        sum_of = f"multiply_add({', '.join(a.factors)}, {own})" if a.factors else backend.combined(a, own, a.value.fit(UNARY))
         made.append(f"{own} = {sum_of};")
     return made
 

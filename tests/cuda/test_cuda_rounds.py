@@ -23,7 +23,7 @@ from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 from tests.runtime.plans import ARCHES, draw  # noqa: E402
 
-NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N])
+NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N], some: T[N])
 
 r = rsqrt(mean[N](x^2) + s^2)
 t = dy * w
@@ -31,6 +31,7 @@ dx = t * r - x * r^3 * mean[N](t * x)
 dw = sum[...](dy * x * r)
 db = sum[...](dy) * 2 + w * index[N]
 most = max[...](x - dy)
+some = sum[...](dy if x > 0 else 0)
 """
 
 
@@ -49,6 +50,7 @@ def passes(text: str) -> list[tuple[int, int]]:
     ("x: f32[M, N]) -> y: f32[N]", "y = argmax[M](x) * 1.0", [(1, 0)]),  # places do not add up
     ("x: f32[M, N]) -> y: f32[M, N]", "y = x - mean[M](x)", [(1, 0)]),  # a column is read again
     ("x: f32[B, C, S]) -> y: f32[C]", "y = sum[B, S](x)", [(1, 0)]),  # no rows one after another
+    ("x: f32[M, N]) -> y: f32[N]", "y = sum[M](x * max[M](x))", [(0, 1), (0, 1)]),  # the columns need columns
     ("x: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = x * sum[N](x * a)", [(0, 1), (1, 0)]),  # the rows need the columns
     ("x: f32[M, N]) -> " + f"({', '.join(f's{k}: f32[N]' for k in range(6))})", "\n".join(f"s{k} = sum[M](x^{k + 2})" for k in range(6)), [(6, 0)]),
 ])  # fmt: skip
