@@ -241,7 +241,7 @@ class Round(NamedTuple):
 
 
 #: Partials of columns that a thread has at most, in registers.
-PARTIALS = 32
+PARTIALS = 64
 #: Behind all others, for rows that nothing else holds, and for many operands.
 _LONG = (Round(1024, 1024, 16, 1, 4, "cluster"), Round(256, 256, 8, 2, 4, "segments"), Round(32, 32, 1, 4, 2, "segments"))
 #: By whether elements that move have 16 bits or fewer, and whether there are several sums; from searches on an H200 (2^28 elements of
@@ -257,10 +257,12 @@ ROUNDS = {
         *_LONG,
     ),
     (True, True): (
-        Round(128, 32, 8, 8, 4, "lanes"),
-        Round(512, 0, 8, 2, 4, "block"),
-        Round(1024, 0, 16, 1, 2, "block"),
-        Round(256, 256, 16, 3, 2, "cluster"),
+        Round(128, 32, 8, 8, 4, "lanes", 32),
+        Round(128, 32, 32, 3, 3, "lanes"),
+        Round(256, 0, 32, 2, 2, "block"),
+        Round(512, 0, 32, 1, 3, "block"),
+        Round(256, 256, 32, 2, 2, "cluster"),
+        Round(512, 512, 32, 1, 2, "cluster"),
         *_LONG,
     ),
     (False, False): (

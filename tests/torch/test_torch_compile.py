@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -263,12 +264,13 @@ def test_operators_are_named_by_their_text() -> None:
 
 def test_an_operator_of_another_process_is_found_by_its_name() -> None:
     """Compiled code that torch keeps on disk calls operators which nothing in this process has derived yet."""
-    kernel = kgen.loads("remembered(x: T[...], w: float = 0.5) -> y: T[...]\n\ny = w * x\n").kernel
+    number = time.time_ns() % 2**20  # a text of its own, for what a run before this one remembered is still there
+    kernel = kgen.loads(f"remembered(x: T[...], w: float = 0.5) -> y: T[...]\n\ny = w * x + {number}\n").kernel
     name = registered_name(kernel)
     with pytest.raises(AttributeError):
         getattr(torch.ops.kgen, name)
     remember(kernel, name)
-    assert_same(getattr(torch.ops.kgen, name).default(X), 0.5 * X)
+    assert_same(getattr(torch.ops.kgen, name).default(X), 0.5 * X + number)
     remember(kernel, "remembered_00000000")  # a text that its name does not stand for
     for wrong in ("remembered_00000000", "../x", "not_there"):
         with pytest.raises(AttributeError):
