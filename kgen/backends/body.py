@@ -154,6 +154,8 @@ class RowNames:
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
+        if phase is self.p.finish:  # a launch of its own, behind all rows: of what was made before it has the columns' sums alone
+            self.rows = {let.name: self.rows[let.name] for let in self.p.columns}
         ends = (
             [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
             + [s.ref for s in phase.stores]

@@ -87,6 +87,26 @@ def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
             assert bool(want.bound.isfinite().all())
 
 
+SHARED = """shared(x: T[..., N], w: T[N], s: f32[]) -> (y: T[..., N], db: T[N])
+
+t = s * s + 1
+v = exp(w)
+y = x * v * sum[N](x * v) * t
+db = sum[...](x) * t - s * v
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> None:
+    """The last launch has nothing of the rows before it: what it shares with them it computes anew."""
+    torch.manual_seed(2)
+    call = torch.randn(7, 40), torch.randn(40), torch.tensor(0.7)
+    found = Emulated(SHARED, tmp_path, call)(*call)
+    checked = kgen.loads(SHARED).kernel
+    for r, want in zip(checked.results, Analysis(checked, dict(zip("xws", call, strict=True)), "cuda").results(), strict=True):
+        assert bool((found[r.name].double() - want.exact).abs().le(want.bound).all()), r.name
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_columns_of_no_rows_are_what_nothing_adds_up_to(tmp_path) -> None:
     call = torch.empty(0, 40), torch.randn(40)
