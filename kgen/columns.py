@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from kgen.expand import is_reduction
 from kgen.ir import Let, Store, Tensor, live
-from kgen.monoids import MONOIDS
 from kgen.schedule import Map, Pass, Phase, Plan, Reduce, phases_of, verified
 
+#: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.
+MERGED = frozenset(("sum",))
 #: The most sums that a pass accumulates for an element of a row: each takes a register for each element of a thread's.
 MOST_SUMS = 4
 
@@ -41,11 +42,11 @@ def merged(plan: Plan) -> Plan:
 
 
 def _reduces_columns(p: Pass) -> bool:
-    """Whether a pass adds up columns: without a peak or a place, in one reading, of elements whose rows lie one after another."""
+    """Whether a pass adds up columns, in one reading, of elements whose rows lie one after another."""
     if not isinstance(p, Reduce) or not p.inner or p.gathers or p.long or p.finish:
         return False
     sums = [let for let in p.lets if is_reduction(let)]
-    plain = all(not MONOIDS[let.expr.name].about and not MONOIDS[let.expr.name].placed for let in sums)
+    plain = all(let.expr.name in MERGED for let in sums)
     whole = [t.dims for t in p.loads if set(t.dims) == set(p.dims)]
     leading = all(set(dims[: len(p.inner)]) == set(p.inner) for dims in whole)
     return bool(sums and whole and p.rows) and plain and leading and len(sums) <= MOST_SUMS and not _follows(p, sums)

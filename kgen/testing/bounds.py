@@ -402,7 +402,7 @@ class Analysis(Evaluator):
             small = torch.ones((), dtype=torch.bool)
             for k in carrying:
                 small = small & (errors[k] <= 2.0**-40 * torch.as_tensor(args[k], dtype=torch.float64).abs())
-            far = torch.where(small, 2.0**20, 1.0)
+            far = torch.where(small, 2.0**20, 1.0).double()  # in f32 it would make f32 of a scalar
             back = 1.0 if v.op in OPS and OPS[v.op].breaks else far
         worst = zero
         for signs in product((-1.0, 1.0), repeat=len(carrying)):

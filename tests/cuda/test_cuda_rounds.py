@@ -46,7 +46,8 @@ def passes(text: str) -> list[tuple[int, int]]:
     ("x: f32[M, N]) -> y: f32[N]", "y = sum[M](x^2)", [(0, 1)]),
     ("x: f32[M, N], a: f32[N]) -> (d: f32[M, N], s: f32[N])", "d = a * x\ns = sum[M](x * a)", [(0, 1)]),
     ("x: f32[..., N], w: f32[N]) -> (y: f32[..., N], s: f32[N])", "y = x * sum[N](x * w)\ns = sum[...](x) + w", [(1, 1)]),
-    ("x: f32[..., N]) -> (y: f32[...], s: f32[N])", "r = sum[N](x)\ny = r\ns = max[...](x * r)", [(1, 1)]),
+    ("x: f32[..., N]) -> (y: f32[...], s: f32[N])", "r = sum[N](x)\ny = r\ns = sum[...](x * r)", [(1, 1)]),
+    ("x: f32[M, N]) -> y: f32[N]", "y = max[M](x) * prod[M](x)", [(2, 0)]),
     ("x: f32[M, N]) -> y: f32[N]", "y = argmax[M](x) * 1.0", [(1, 0)]),  # places do not add up
     ("x: f32[M, N]) -> y: f32[M, N]", "y = x - mean[M](x)", [(1, 0)]),  # a column is read again
     ("x: f32[B, C, S]) -> y: f32[C]", "y = sum[B, S](x)", [(1, 0)]),  # no rows one after another

@@ -75,6 +75,16 @@ def test_without_a_sum_along_the_row() -> None:
         assert ((s - want).abs() <= 110 * (2.0**-53 if dtype == torch.float64 else 2.0**-24) * size).all(), (dtype, n)
 
 
+def test_other_reductions_over_rows_begin_with_their_own_identity() -> None:
+    """In one pass with rows NVRTC gave all but the first of a thread's partials zeros, where a product begins with 1."""
+    kernel = kgen.loads("others(x: f32[M, N]) -> (p: f32[N], m: f32[N], l: f32[N])\n\np = prod[M](x)\nm = max[M](x)\nl = min[M](-x)\n")
+    for shape in ((4, 127), (3, 128), (9, 4096), (40, 1001)):
+        x = -torch.rand(shape, device="cuda") - 0.5
+        p, m, least = kernel(x, target="cuda")
+        assert torch.equal(m, x.amax(0)) and torch.equal(least, (-x).amin(0))
+        assert torch.allclose(p.double(), x.double().prod(0), rtol=1e-5)
+
+
 def test_columns_of_no_rows() -> None:
     y, s = kgen.loads(ONE)(torch.empty(0, 40, device="cuda"), torch.ones(40, device="cuda"), target="cuda")
     assert y.shape == (0, 40) and (s == 0).all()

@@ -295,6 +295,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             until = unsigned(walk.all_rows.few);
         }
     };
+    // Partials of sums, which begin with 0: NVRTC makes zeros of {} here, but for the first, whatever a partial's identity is.
     template <typename Part> __device__ Columns<Part> columns() const { return {}; }
     // The number of this thread's team, and where a team's partials lie.
     __device__ u64 own() const { return to - u64(this->round) * all_rows.every; }
