@@ -122,9 +122,9 @@ struct Walk {
         const Index c = base + lane + v * size;
         return {c * VEC + head, full || c < end};
     }
-    // Whether a warp's threads have all VECTORS vectors from `base` on: then no branch stands between them, and all go one way.
+    // Whether a thread has all VECTORS vectors from `base` on: then no branch stands between them. All of a warp whose rows are short go one way.
     __device__ bool full(Index base, Index end) const {
-        constexpr unsigned LAST = ACROSS ? 0 : 0 < TEAM && TEAM < 32 ? TEAM - 1 : 31;
+        constexpr unsigned LAST = !ACROSS && !SEGMENTS && 0 < TEAM && TEAM <= 32 ? TEAM - 1 : 0;
         return base + (lane | LAST) + (VECTORS - 1) * size < end;
     }
     // The elements before a row's first whole vector and behind its last: this thread's j-th, and whether it has one.
