@@ -75,9 +75,12 @@ def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
     given += [tuple(torch.randn(6, 65)[:, 1:] for _ in range(2)), tuple(torch.randn(6, 64).double() for _ in range(2))]
     given += [(torch.randn(6, 64), torch.randn(64).expand(6, 64))]
     calls = [(x, dy, torch.randn(x.shape[-1:]).to(x), torch.rand(x.shape[:-1])) for x, dy in given]
-    text = NORM
-    kernel = Emulated(text, tmp_path, *calls)
-    checked = kgen.loads(text).kernel
+    hold_within_bounds(tmp_path, calls)
+
+
+def hold_within_bounds(folder, calls: list[tuple]) -> None:
+    """The results of calls of `NORM`, run on the CPU, against float64."""
+    kernel, checked = Emulated(NORM, folder, *calls), kgen.loads(NORM).kernel
     for args in calls:
         found = kernel(*args)
         wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
@@ -85,6 +88,16 @@ def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
             got = found[r.name].double()
             assert bool(((got - want.exact).abs().le(want.bound) | (got == want.exact)).all()), (r.name, args[0].shape)
             assert bool(want.bound.isfinite().all())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None:
+    """Where a device has room for one block, a team takes more rows than it adds up before it writes: here thrice, and in segments."""
+    torch.manual_seed(3)
+    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(rounds, "cached", rounds.plan)
+    calls = [(torch.randn(m, n), torch.randn(m, n), torch.randn(n), torch.rand(m)) for m, n in ((140, 300), (70, 9000), (4200, 8))]
+    hold_within_bounds(tmp_path, calls)
 
 
 SHARED = """shared(x: T[..., N], w: T[N], s: f32[]) -> (y: T[..., N], db: T[N])
