@@ -122,9 +122,11 @@ def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> Non
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_columns_of_no_rows_are_what_nothing_adds_up_to(tmp_path) -> None:
-    call = torch.empty(0, 40), torch.randn(40)
-    kernel = Emulated("f(x: T[..., N], w: T[N]) -> (y: T[..., N], s: T[N])\n\ny = x * sum[N](x)\ns = sum[...](x * w) + w\n", tmp_path, call)
-    assert torch.equal(kernel(*call)["s"], call[1])
+    w = torch.randn(40)
+    calls = (torch.empty(0, 40), w), (torch.empty(3, 0, 40), w)
+    kernel = Emulated("f(x: T[..., N], w: T[N]) -> (y: T[..., N], s: T[N])\n\ny = x * sum[N](x)\ns = sum[...](x * w) + w\n", tmp_path, *calls)
+    for call in calls:
+        assert torch.equal(kernel(*call)["s"], w)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -177,6 +179,14 @@ def test_a_columns_values_pass_through_few_additions() -> None:
             assert made is not None
             additions = rounds.depth(-(-many // made.every), made.few, made.every // made.groups, made.groups)
             assert min(additions, many - 1) <= tree_depth(many) + 1, (n, many, additions)
+
+
+def test_any_number_of_operands_moves() -> None:
+    """Element by element where a warp has no room for their vectors."""
+    x = RowOperandPlace((1000,), (1,), 4, 0, True, True, True, 1)
+    for many, vec in ((40, 4), (100, 1)):
+        made = rounds.plan((50,), (1000,), (x,) * many, 0, 1, 2, 2, 1, "sm_75")
+        assert made is not None and made.under.steps[0][0].vec == vec
 
 
 def test_a_plan_that_breaks_a_rule_is_refused() -> None:
