@@ -10,7 +10,7 @@ root's own is infinite there.  A contribution therefore carries the conditions u
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -22,6 +22,7 @@ from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Apply, Equation, Expr, Num
 from kgen.types import ELLIPSIS, INT, Dims, Float, Number, ValueType, i64
 
+MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
 UNKNOWN = "?"  # in the place of a rule that the table does not have
 Guards = tuple[tuple[int, bool], ...]  # conditions, and whether each must hold or fail
 
@@ -45,8 +46,9 @@ class Term:
     of: int
     factors: tuple[tuple[str, int], ...] = ()
 
-    def by(self, op: str, other: int) -> Term:
-        return Term(self.of, ((op, other), *self.factors))
+    def at(self, of: int, op: str, other: int) -> Term:
+        """The same, where its value is another that is changed by one more operator."""
+        return Term(of, (*self.factors, (op, other)))
 
 
 @cache
@@ -186,36 +188,53 @@ class Tape(Expressions):
         inside = tuple(g for g in part.guards if set(self.values[g[0]].dims) & set(over))
         part = Part(self.selected(Part(part.raw, inside)), tuple(g for g in part.guards if g not in inside))
         raw = part.raw
-        here = tuple(d for d in over if d in self.values[raw].dims)
-        if here:
-            terms = self.terms(raw, set(here))
-            left = [term for term in terms if not self.is_centred(term.of, set(here))]
-            if not left:
-                return None
-            if len(left) == 1 < len(terms):
-                raw = self.times(self.build("sum[D](x)", {"D": here}, x=left[0].of), left[0])
-            else:
-                raw = self.build("sum[D](x)", {"D": here}, x=raw)
+        here = {d for d in over if d in self.values[raw].dims}
+        terms = self.terms(raw, here) if here else [Term(raw)]
+        left = [term for term in terms if not self.is_centred(term.of, here)]
+        if not left:
+            return None
+        term = left[0] if len(left) == 1 < len(terms) else Term(raw)
+        return Part(self.times(self.counted(term.of, over), term), part.guards)
+
+    def counted(self, v: int, over: Dims) -> int:
+        """The sum of a value over dims, some of which it may lack."""
+        here = tuple(d for d in over if d in self.values[v].dims)
+        total = self.build("sum[D](x)", {"D": here}, x=v) if here else v
         for d in over:
             if d not in here:
-                raw = self.build("x * n", x=raw, n=self.size((d,), Span(0, 0)))
-        return Part(raw, part.guards)
+                total = self.build("x * n", x=total, n=self.size((d,), Span(0, 0)))
+        return total
 
     def terms(self, v: int, over: set[str]) -> list[Term]:
-        """What a value adds up, each as a value times what is the same all along some dims."""
-        value = self.values[v]
+        """What a value adds up, each as a value times what is the same all along some dims; the value alone where that takes long."""
+        found: list[Term] = []
+        todo = [Term(v)]
+        for _ in range(MOST_STEPS):
+            term = todo.pop()
+            parts = self.split(term, over)
+            todo += reversed(parts)
+            if not parts:
+                found.append(term)
+            if not todo:
+                return found
+        return [Term(v)]
+
+    def split(self, term: Term, over: set[str]) -> list[Term]:
+        """The terms that one adds up, or the same with a factor taken out; none where it is neither a sum nor a product."""
+        value = self.values[term.of]
         op, args = value.op, value.args
-        if not isinstance(value.type, Float):
-            return [Term(v)]
+        if not isinstance(value.type, Float) or self.is_centred(term.of, over):
+            return []
         if op in ("neg", "pos"):
-            return [t.by(op, -1) for t in self.terms(args[0], over)]
-        if op in ("add", "sub") and all(isinstance(self.values[a].type, Float) for a in args) and not self.is_centred(v, over):
-            return [*self.terms(args[0], over), *(t.by("neg", -1) if op == "sub" else t for t in self.terms(args[1], over))]
+            return [term.at(args[0], op, -1)]
+        if op in ("add", "sub") and all(isinstance(self.values[a].type, Float) for a in args):
+            a, b = args
+            return [replace(term, of=a), term.at(b, "neg", -1) if op == "sub" else replace(term, of=b)]
         if op in ("mul", "div"):
             for k, other in ((0, args[1]), (1, args[0])):
                 if not over & set(self.values[other].dims) and (op == "mul" or k == 0):
-                    return [t.by(op, other) for t in self.terms(args[k], over)]
-        return [Term(v)]
+                    return [term.at(args[k], op, other)]
+        return []
 
     def is_centred(self, v: int, over: set[str]) -> bool:
         """Whether a value is another less its mean over dims: its sum over them is 0."""

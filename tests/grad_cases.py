@@ -34,6 +34,11 @@ FORMULAS = {
     "softmax beside its maximum": "f(x: T[..., N]) -> (y: T[..., N], m: T[...])\n\nm = max[N](x)\ny = exp(x - m) / sum[N](exp(x - m))",
     "maximum that stays": "f(x: T[..., N]) -> y: T[..., N]\n\nm = max[N](x)\ny = exp(x - m) * (1 + m)",
     "what one reading feeds": "f(x: T[..., N]) -> y: T[..., N]\n\na = x - mean[N](x)\nb = a * rsqrt(mean[N](a^2) + 0.1)\ny = b * sum[N](b^3)",
+    "about a mean, and what lacks a dim": "f(x: T[M, N]) -> (a: T[M], b: T32[])\n\nc = x - mean[M, N](x)\na = sum[N](c)\nb = sum[M, N](c^2)",
+    "about other than its mean": (
+        "f(x: T[M, N]) -> (a: T[M], b: T[M], c: T[M], d: T[])\n\na = sum[N]((x - sum[N](x))^2)\nb = sum[N]((x - mean[N](x^2))^2)\n"
+        "c = sum[N]((x - mean[M](x))^2 / 3)\nd = sum[M, N](-(x - mean[N](x))^3)"
+    ),
     "sizes": "f(x: T[..., N], y: T[M]) -> z: T[]\n\nz = mean[..., N](x) / M + sum[M](y) * N",
     "a constant beside": "f(x: T[..., N], b: T[N]) -> (y: T[..., N], z: T[])\n\ny = x + b\nz = sum[..., N](b + 0 * x)",
     "a gather in a chain": "f(x: T[..., V], w: T[V], t: i64[...]) -> y: T[...]\n\ny = pick[V](tanh(x * w), t) * sum[V](x)",

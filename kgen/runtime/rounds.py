@@ -18,6 +18,7 @@ from math import prod
 from kgen.backends import launches
 from kgen.backends.launches import MOST_READINGS, SECTOR, Limits, Round
 from kgen.backends.shared import MAX_STATIC, declared
+from kgen.errors import KgenError
 from kgen.runtime import rows
 from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
 from kgen.runtime.verified import verify_rounds
@@ -74,20 +75,24 @@ def plan(
     rows_, n = prod(row_sizes), prod(inner_sizes)
     if n == 0 and rows_ == 0:
         return None
+    if rows_ == 0:  # sizes of none, which a kernel would divide by
+        row_sizes, operands = (0,), tuple(o._replace(row_strides=(0,)) for o in operands)
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
     moving = [operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims]
     main = rows._main(operands, memory)
     sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
     outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
     vec, _, wide = rows._vectors(operands, memory, main, sizes, strides, outer, n, True)
-    chunks, step = n // vec, strides[main][-1]
+    step = strides[main][-1]
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     limits = launches.limits(arch)
     if not 0 < reductions <= MOST_READINGS // 2:
         limits = limits._replace(cluster=0)
     sums = max(1, columns // 2)
     static = partial(_static, words=words, readings=reductions)
-    team, stages = _team(chunks, vec, vec * sum(moving), sums, apart, limits, static)
+    most, (vec, team, stages) = vec, _taken(n, vec, sum(moving), sums, apart, limits, static)
+    wide = wide if vec == most else 0
+    chunks = n // vec
     if team.across or team.team and team.team < team.threads:  # no more teams than rows, for each takes work space
         most = max(32, team.team * (1 << max(0, rows_ - 1).bit_length()))
         team = replace(team, threads=min(team.threads, most))
@@ -155,11 +160,22 @@ def _static(team: Team, words: int, readings: int) -> int:
     return own + (declared(team.threads, 1, False, True, words, readings) if team.cluster else 0)
 
 
+def _taken(
+    n: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int]
+) -> tuple[int, Team, int]:  # fmt: skip
+    """The elements of a vector, who takes a row of `n` elements, and how many rows are on their way: elements move one by one where so
+    many operands (`size` bytes of each element) move along that no warp has room for their vectors."""
+    for own in (vec, 1):
+        if found := _team(n // own, own, own * size, sums, apart, limits, static):
+            return own, *found
+    raise KgenError("more operands move along a row than there is shared memory for")
+
+
 def _team(
     chunks: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int]
-) -> tuple[Team, int]:  # fmt: skip
+) -> tuple[Team, int] | None:  # fmt: skip
     """Who takes a row of `chunks` vectors, each `size` bytes of what moves along with it, and how many rows are on their way; each thread
-    has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has itself."""
+    has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has itself.  None where none has room."""
     most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
     for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
         made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), limits)
@@ -170,7 +186,7 @@ def _team(
         blocks = max(1, min(made.blocks, room // (rule.stages * row)))
         if 2 * row <= room and static(made) <= MAX_STATIC:
             return replace(made, blocks=blocks), max(2, min(rule.stages, room // (blocks * row)))
-    raise AssertionError("the last rule takes any row")
+    return None
 
 
 def _of(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:

@@ -76,9 +76,12 @@ def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
     given += [tuple(torch.randn(6, 65)[:, 1:] for _ in range(2)), tuple(torch.randn(6, 64).double() for _ in range(2))]
     given += [(torch.randn(6, 64), torch.randn(64).expand(6, 64))]
     calls = [(x, dy, torch.randn(x.shape[-1:]).to(x), torch.rand(x.shape[:-1])) for x, dy in given]
-    text = NORM
-    kernel = Emulated(text, tmp_path, *calls)
-    checked = kgen.loads(text).kernel
+    hold_within_bounds(tmp_path, calls)
+
+
+def hold_within_bounds(folder, calls: list[tuple]) -> None:
+    """The results of calls of `NORM`, run on the CPU, against float64."""
+    kernel, checked = Emulated(NORM, folder, *calls), kgen.loads(NORM).kernel
     for args in calls:
         found = kernel(*args)
         wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
@@ -86,6 +89,16 @@ def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
             got = found[r.name].double()
             assert bool(((got - want.exact).abs().le(want.bound) | (got == want.exact)).all()), (r.name, args[0].shape)
             assert bool(want.bound.isfinite().all())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None:
+    """Where a device has room for one block, a team takes more rows than it adds up before it writes: here thrice, and in segments."""
+    torch.manual_seed(3)
+    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(rounds, "cached", rounds.plan)
+    calls = [(torch.randn(m, n), torch.randn(m, n), torch.randn(n), torch.rand(m)) for m, n in ((140, 300), (70, 9000), (4200, 8))]
+    hold_within_bounds(tmp_path, calls)
 
 
 SHARED = """shared(x: T[..., N], w: T[N], s: f32[]) -> (y: T[..., N], db: T[N])
@@ -110,9 +123,11 @@ def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> Non
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_columns_of_no_rows_are_what_nothing_adds_up_to(tmp_path) -> None:
-    call = torch.empty(0, 40), torch.randn(40)
-    kernel = Emulated("f(x: T[..., N], w: T[N]) -> (y: T[..., N], s: T[N])\n\ny = x * sum[N](x)\ns = sum[...](x * w) + w\n", tmp_path, call)
-    assert torch.equal(kernel(*call)["s"], call[1])
+    w = torch.randn(40)
+    calls = (torch.empty(0, 40), w), (torch.empty(3, 0, 40), w)
+    kernel = Emulated("f(x: T[..., N], w: T[N]) -> (y: T[..., N], s: T[N])\n\ny = x * sum[N](x)\ns = sum[...](x * w) + w\n", tmp_path, *calls)
+    for call in calls:
+        assert torch.equal(kernel(*call)["s"], w)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -165,6 +180,14 @@ def test_a_columns_values_pass_through_few_additions() -> None:
             assert made is not None
             additions = rounds.depth(-(-many // made.every), made.few, made.every // made.groups, made.groups)
             assert min(additions, many - 1) <= tree_depth(many) + 1, (n, many, additions)
+
+
+def test_any_number_of_operands_moves() -> None:
+    """Element by element where a warp has no room for their vectors."""
+    x = RowOperandPlace((1000,), (1,), 4, 0, True, True, True, 1)
+    for many, vec in ((40, 4), (100, 1)):
+        made = rounds.plan((50,), (1000,), (x,) * many, 0, 1, 2, 2, 1, "sm_75")
+        assert made is not None and made.under.steps[0][0].vec == vec
 
 
 def test_a_plan_that_breaks_a_rule_is_refused() -> None:

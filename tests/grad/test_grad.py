@@ -327,6 +327,16 @@ def test_programs_that_fuzzing_found(text: str) -> None:
     assert not checks.check_backward(k, "torch", examples=6).failures
 
 
+@pytest.mark.parametrize("step, count", [("{0} + {0}", 60), ("{0} + x", 900)])
+def test_sums_of_sums_are_not_looked_at_term_by_term(step: str, count: int) -> None:
+    """There are 2^60 terms, or 900 sums one within another."""
+    lines = "".join(f"x{k + 1} = {step.format(f'x{k}')}\n" for k in range(count))
+    k = kernel(f"f(x: T[M, N], s: T[M]) -> y: T[M]\n\nx0 = x\n{lines}y = sum[N](x{count} * s)\n")
+    given = {"x": torch.ones(2, 3, dtype=torch.float64), "s": torch.ones(2, dtype=torch.float64)}
+    got = kgens(grad.backward(k, wanted=["s"]), given, {"y": torch.ones(2, dtype=torch.float64)})
+    assert got["s"].tolist() == [3 * (2**60 if count == 60 else 901)] * 2
+
+
 def test_rows_without_elements_have_gradients_without_elements() -> None:
     for shape in ((3, 0), (0, 3)):
         x = torch.zeros(shape, requires_grad=True)
