@@ -4,8 +4,8 @@ In: a plan.  Out: one in which sums over the rows of a pass (dw of a norm, say) 
 a backend walks them with blocks that take rows one after the other, each with partials of its own, and adds those up in a fixed order.
 
 A pass C reduces columns where what it reduces are the rows of the elements that it reads: these come first among the dims of its
-operands, as memory has them.  It goes into a pass over those rows if neither needs what the other, or a pass between them, makes, but
-for a value a row that the latter gives; without such a pass it becomes one itself.
+operands, as memory has them.  It goes into a pass over those rows that has some of its elements too, if neither needs what the other, or
+a pass between them, makes, but for a value a row that the latter gives; without such a pass it becomes one itself.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def _takes(passes: list[Pass], j: int, k: int) -> bool:
         fits = fits and len(host.columns) + sum(map(is_reduction, column.lets)) <= MOST_SUMS
         late = {s.result for s in host.finish.stores} if host.finish else set()
         fits = fits and not late & {t.name for t in column.loads}  # columns of the host's are there when all rows are gone through
-    if j == k or not fits or any(s.state and not set(s.dims) & set(column.rows) for s in host.stores):
+    whole = {t.name for t in column.loads if set(t.dims) == set(column.dims)}
+    shared = whole & {*(t.name for t in host.loads), *(s.result for s in host.stores)}
+    if j == k or not fits or not shared or any(s.state and not set(s.dims) & set(column.rows) for s in host.stores):
         return False
     first, between = passes[min(j, k)], passes[min(j, k) + 1 : max(j, k)]
     return not _needs(host, column) and not any(_needs(p, first) or _overwrites(first, p) for p in between)

@@ -41,7 +41,7 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
         return OPS[let.expr.name].cost_of(form)
 
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]
-    done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in f.reductions]
+    done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]
     return Cost(
         sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
         sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),

@@ -92,6 +92,11 @@ def merged(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
     return columns.merged(plan(kernel, binding, rides))
 
 
+def scheduled(kernel: Kernel, binding: Binding, rides: bool, merges: bool) -> Plan:
+    """The passes that a backend prints, by what it says of itself."""
+    return (merged if merges else plan)(kernel, binding, rides)
+
+
 @_pass
 def forms(kernel: Kernel, binding: Binding, rides: bool) -> Mapping[str, tuple[str, str]]:
     """The forms of operators that are not the accurate ones (`precision.forms`)."""

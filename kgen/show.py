@@ -55,7 +55,7 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
     if stage == "expanded":
         return f"{pipeline.expanded(kernel, bound, rides)}\n"
     if stage == "schedule":
-        return schedules(kernel, bound, rides)
+        return schedules(kernel, bound, rides, backend(target).merges)
     if stage == "precision":
         return precision(kernel, bound, rides) if backend(target).has_forms else f"{target}: every operator in its accurate form\n"
     if stage == "units":
@@ -121,9 +121,9 @@ def syntax_tree(kernel: Kernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def schedules(kernel: Kernel, bound: Binding, rides: bool) -> str:
-    """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` is the backend's."""
-    plan = pipeline.plan(kernel, bound, rides)
+def schedules(kernel: Kernel, bound: Binding, rides: bool, merges: bool) -> str:
+    """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` and `merges` are the backend's."""
+    plan = pipeline.scheduled(kernel, bound, rides, merges)
     kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
     lines = []
     for k, p in enumerate(plan.passes):
@@ -137,6 +137,7 @@ def schedules(kernel: Kernel, bound: Binding, rides: bool) -> str:
         if isinstance(p, Reduce):
             for n, phase in enumerate(f for f in p.phases if f.element):
                 lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]
+            lines += [f"  over all rows: {r.expr}" for r in p.columns]
             for n, phase in enumerate(f for f in p.long if f.element):
                 lines += [f"  reading {n + 1} of a row that does not stay on the chip: {r.expr}" for r in phase.reductions]
         for s in p.stores:
@@ -147,7 +148,7 @@ def schedules(kernel: Kernel, bound: Binding, rides: bool) -> str:
             lines.append(f"  {each} operations an element, {once} a row")
         else:
             lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
-    c = pipeline.cost(kernel, bound, rides)
+    c = cost(plan, pipeline.forms(kernel, bound, rides))
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     lines.append(f"predicted bound: {predicted_bound(c)}")

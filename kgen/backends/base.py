@@ -271,7 +271,7 @@ class Render:
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         """The passes, and the forms of operators that are not the accurate ones."""
         binding, rides = self.kernel.bindings()[0], self.backend.rides
-        plan = (pipeline.merged if self.backend.merges else pipeline.plan)(self.kernel, binding, rides)
+        plan = pipeline.scheduled(self.kernel, binding, rides, self.backend.merges)
         return plan, pipeline.forms(self.kernel, binding, rides) if self.backend.has_forms else {}
 
     def _generics(self) -> dict[str, str]:

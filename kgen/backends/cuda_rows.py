@@ -102,7 +102,7 @@ class RowPrinter:
     def opening(self) -> list[str]:
         """The lines before the phases: numbers, what is gathered from, values and operands of a row."""
         made = []
-        if self.reductions <= MOST_READINGS and (self.is_kept or self.unit.columns):
+        if self.reductions <= MOST_READINGS and (self.is_kept or self.unit.columns and self.reductions):
             made.append(f"walk.template start<{self.reductions}>();")
         for n in self.numbers:
             if n.converted:
@@ -252,7 +252,7 @@ class RowPrinter:
         types = self.types()
         return CudaRows(
             **vars(self.launch()),
-            about=about(self.reductions, self.stores, self.long),
+            about=rounds(self.reductions) if self.unit.columns else about(self.reductions, self.stores, self.long),
             operand_names=[w.pointer if w.has_memory else f"index[{w.record.name}]" for w in self.operands],
             kernel_head=wrapped(f"{self.unit.name}_kernel", ["const __grid_constant__ typename Walk::Layout rows", *params], " {"),
             kernel_aliases={a: of for a, of in self.render.computed_of.items() if a in types},
@@ -370,6 +370,12 @@ def about(reductions: int, stores: bool, long: int) -> str:
     if not reductions:
         return "One element for each row."
     return f"A row is {times} to reduce it" + (", and once more to store what follows." if stores else ".")
+
+
+def rounds(reductions: int) -> str:
+    """The same of a kernel whose rows follow one another."""
+    times = "once" if not reductions else "twice, from memory once" if reductions == 1 else f"{reductions + 1} times, from memory once"
+    return f"Rows one after the other, each gone through {times} where it stays on the chip; what is added up over them is in `Columns`."
 
 
 __all__ = ["CudaRows", "RowPrinter", "Walked", "counts", "row_operands"]

@@ -19,6 +19,7 @@ from kgen.ops import tree_depth  # noqa: E402
 from kgen.runtime import rounds  # noqa: E402
 from kgen.runtime.rows import RowOperandPlace  # noqa: E402
 from kgen.runtime.verified import verify_rounds  # noqa: E402
+from kgen.show import show  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 from tests.runtime.plans import ARCHES, draw  # noqa: E402
@@ -52,6 +53,8 @@ def passes(text: str) -> list[tuple[int, int]]:
     ("x: f32[M, N]) -> y: f32[M, N]", "y = x - mean[M](x)", [(1, 0)]),  # a column is read again
     ("x: f32[B, C, S]) -> y: f32[C]", "y = sum[B, S](x)", [(1, 0)]),  # no rows one after another
     ("x: f32[M, N]) -> y: f32[N]", "y = sum[M](x * max[M](x))", [(2, 0)]),  # the columns need columns
+    ("x: f32[M, N], y: f32[N, M]) -> (a: f32[N], b: f32[M])", "a = sum[M](x)\nb = sum[N](y)", [(0, 1), (0, 1)]),  # nothing in common
+    ("x: f32[M, N], y: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = y * sum[N](y)", [(0, 1), (1, 0)]),
     ("x: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = x * sum[N](x * a)", [(0, 1), (1, 0)]),  # the rows need the columns
     ("x: f32[M, N]) -> " + f"({', '.join(f's{k}: f32[N]' for k in range(6))})", "\n".join(f"s{k} = sum[M](x^{k + 2})" for k in range(6)), [(6, 0)]),
 ])  # fmt: skip
@@ -64,6 +67,13 @@ def test_a_backward_reads_its_operands_once(name: str) -> None:
     kernel = backward(kgen.load(name).kernel).kernel
     plan = pipeline.merged(kernel, pipeline.usual(kernel), True)
     assert len(plan.passes) == 1 and not plan.workspaces
+
+
+def test_show_has_the_passes_that_run() -> None:
+    kernel = backward(kgen.load("rmsnorm").kernel).kernel
+    cuda, cpp = (show(kernel, "schedule", target, pipeline.usual(kernel)) for target in ("cuda", "cpp"))
+    assert cuda.count("pass ") == 1 and "over all rows: sum[...]" in cuda and "8 bytes read, 4 written" in cuda
+    assert cpp.count("pass ") == 2 and "16 bytes read, 4 written" in cpp
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")

@@ -2,6 +2,7 @@
 #pragma once
 #include "kgen_walk.cuh"
 
+// A type without its reference.
 template <typename T> struct Plain { using Type = T; };
 template <typename T> struct Plain<const T&> { using Type = T; };
 template <typename T> struct Plain<T&> { using Type = T; };
@@ -182,7 +183,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void put(const Under&, const Chunk&, int) {}
         __device__ void put_loose(const Under&, int) {}
     };
-    // What is read of an operand that is the same for all rows: as it is computed with, where threads have registers for it.
+    // What is read of an operand that is the same for all rows: as it is computed with, where a thread has 80 registers.
     template <int O, typename T> struct Same {
         using Held = typename Plain<decltype(element(Vector<T, VEC>(), 0))>::Type;
         static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768;

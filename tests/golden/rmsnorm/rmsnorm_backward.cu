@@ -16,7 +16,7 @@
 #include "kgen_rounds.cuh"
 #include "kgen_functions.cuh"
 
-// A row is read once to reduce it, and once more to store what follows.
+// Rows one after the other, each gone through twice, from memory once where it stays on the chip; what is added up over them is in `Columns`.
 // Operands: dy, x, w, rsqrt_row, dx, dw.
 template <typename T, typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
