@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgen.ir import Let
@@ -28,6 +29,12 @@ class Operand:
     role: str
 
 
+def columns(dims: Dims, read: Sequence[Dims | None]) -> int:
+    """A bit for each operand that has the last dim of a pass over `dims` but not all: a parameter of each column.  `read` has the dims of
+    the operands in order, None for those that have no memory or are written."""
+    return sum(1 << k for k, own in enumerate(read[:SPLATS]) if own is not None and set(dims[-1:]) <= set(own) < set(dims))
+
+
 @dataclass(frozen=True)
 class Layout:
     """How one unit (a pass) of a kernel is launched.
@@ -43,14 +50,20 @@ class Layout:
     scalars: tuple[Scalar, ...]
     numbers: tuple[Let, ...]  # what the scalars' numbers are computed from, in order
 
+    @property
+    def held(self) -> int:
+        """A bit for each operand that a thread may read once for several rows (`columns`)."""
+        return columns(self.dims, [o.dims if o.role == "input" else None for o in self.operands])
+
     def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
         """The dtype in which each scalar is passed, for dtype variables bound by name (`{"T": "bf16"}`)."""
         return tuple(passed(s, binding) for s in self.scalars)
 
-    def expression(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int) -> str:
+    def expression(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int) -> str:
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`."""
         types = "".join(f"{TYPES[binding[v]]}, " for v in self.variables)
-        return f"{self.kernel}<{types}{rank}, {vec}, {'u64' if wide else 'unsigned'}, {splat}>"
+        several = f", {rows}" if self.held else ""
+        return f"{self.kernel}<{types}{rank}, {vec}, {'u64' if wide else 'unsigned'}, {splat}{several}>"
 
 
 @dataclass(frozen=True)

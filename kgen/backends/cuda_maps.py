@@ -8,7 +8,7 @@ from typing import ClassVar
 from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
-from kgen.backends.cuda_layouts import SPLATS
+from kgen.backends.cuda_layouts import SPLATS, columns
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Tensor, Unit
@@ -28,7 +28,8 @@ class CudaMap(host.HostView):
     operand_names: list[str]
     vector_head: str
     kernel_aliases: dict[str, list[str]]
-    loads: list[tuple[str, str, str, str]]
+    rows: bool  # whether a thread may take several
+    loads: list[tuple[str, str, str, str, str]]
     stores: list[tuple[str, str, str, str]]
     body: list[str]
     kernel_head: str
@@ -49,6 +50,8 @@ class MapPrinter:
         self.lanes = {t.name: self.names.fresh(f"{t.name}s") for t in (*unit.inputs, *unit.outputs)}
         self.at = {t.name: f"at[{i}]" for i, t in enumerate(self.base.operands)}
         self.memory = [t for t in self.base.operands if t not in unit.indices]
+        fixed = {*self.base.writable, *(x.name for x in unit.indices)}
+        self.held = columns(unit.dims, [None if t.name in fixed else t.dims for t in self.base.operands])
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
     def const(self, t: Tensor) -> str:
@@ -56,9 +59,21 @@ class MapPrinter:
 
     def element_arguments(self) -> list[str]:
         """What the element function is given, of the k-th elements of vectors."""
-        values = [f"{t.compute}(element({self.lanes[t.name]}, k))" for t in self.unit.inputs]
-        values += [f"i64({self.at[x.name]} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indices]
+        values = [f"{t.compute}(element({self.lanes[t.name]}{'' if self.stays(t) else '[r]'}, k))" for t in self.unit.inputs]
+        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indices]
         return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
+
+    def stays(self, t: Tensor) -> bool:
+        """Whether an operand is the same for the rows of a thread."""
+        return not self.held or bool(self.held >> self.base.position[t.name] & 1)
+
+    def below(self, t: Tensor) -> str:
+        """How far apart an operand's rows lie; empty where they are one."""
+        return "" if self.stays(t) else f"layout.below({self.base.position[t.name]}, ROWS)"
+
+    def place(self, name: str) -> str:
+        """Where an operand's vector of row r begins."""
+        return self.at[name] + (f" + r * layout.below({self.base.position[name]}, ROWS)" if self.held else "")
 
     def body(self) -> list[str]:
         """The lines that make the k-th elements of what is stored."""
@@ -81,7 +96,8 @@ class MapPrinter:
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
         passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars)]
         chosen = "".join(f"{v}, " for v in unit.variables)
-        stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.at[base.pointer[o.name]]) for o in unit.outputs]
+        stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
+        rows = ", ROWS" if self.held else ""
         types = {*(t.compute for t in (*unit.inputs, *unit.outputs)), *(o.type for o in unit.outputs)}
         types |= {n.argument.type for n in self.numbers if n.converted} | unit.uses
         return CudaMap(
@@ -94,12 +110,13 @@ class MapPrinter:
             operand_names=[f"index[{t.spec_name}]" if t in unit.indices else t.name for t in base.operands],
             vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
-            loads=[(self.lanes[t.name], t.name, self.at[t.name], self.splat(base.position[t.name])) for t in unit.inputs],
+            rows=bool(self.held),
+            loads=[(self.lanes[t.name], t.name, self.at[t.name], self.splat(base.position[t.name]), self.below(t)) for t in unit.inputs],
             stores=stores,
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
-            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT>", passing, ";", 110), 8),
-            tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT>", passing, ";", 90), 8),
+            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", passing, ";", 110), 8),
+            tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,
             code=[*self.backend.printed(unit.lines), *(o.value for o in unit.outputs), *self.element_arguments()],
         )
@@ -120,9 +137,11 @@ class MapPrinter:
         self.index_strides = [(self.names.fresh(f"{x.name}_stride"), x.name, base.rank_of[x.name]) for x in unit.indices]
         every = strides | {name: stride for stride, name, _ in self.index_strides}
         read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]
-        widest = host.widest([(t.dtype, t.type) for t in (*unit.inputs, *unit.outputs)])
+        still = sum(1 << i for i, is_still in enumerate(read) if is_still)
+        moving = [t for i, t in enumerate(base.operands) if not still >> i & 1 and t not in unit.indices]
+        widest = host.widest([(t.dtype, t.type) for t in moving])
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
-        head = f"return run_map<16 / {widest}, {sum(1 << i for i, still in enumerate(read) if still)}>"
+        head = f"return run_map<16 / {widest}, {still}{f', {self.held}' if self.held else ''}>"
         uses = {t.type for t in self.memory}.union(*(n.uses for n in self.numbers))
         return host.HostView(
             kernel=f"{unit.name}_kernel",

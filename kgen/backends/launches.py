@@ -28,6 +28,8 @@ SHORT = 32
 #: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
 #: make it take longer ones.
 SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
+#: Rows of which a thread of a map takes its columns where it reads parameters of these, from so many elements on.
+MAP_ROWS, MAP_MANY = 4, 1 << 20
 #: Readings beyond which blocks of a cluster do not share a row.
 MOST_READINGS = 16
 

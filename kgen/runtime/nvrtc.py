@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand
-from kgen.backends.launches import MOST_READINGS
+from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -38,13 +38,14 @@ KEPT = 64
 
 
 class Variant(NamedTuple):
-    """What a kernel is instantiated for: `vec` elements a thread, a bit of `splat` for each operand that stands still
-    along the innermost dim, 64-bit offsets where `wide`."""
+    """What a kernel is instantiated for: `vec` elements a thread, of each of `rows` rows; a bit of `splat` for each operand that stands
+    still along the innermost dim; 64-bit offsets where `wide`."""
 
     rank: int
     vec: int
     wide: bool
     splat: int
+    rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -58,19 +59,21 @@ class Plan:
 
     @property
     def grid(self) -> int:
-        per_block = THREADS * self.variant.vec
+        per_block = THREADS * self.variant.vec * self.variant.rows
         return -(-self.n // per_block)
 
 
 def plan(
-    sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], built: int | None = None
-) -> Plan | None:
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
+    built: int | None = None,
+) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
     `strides[operand][dim]` are in elements, none negative; `itemsizes` and `addresses` in bytes, 0 for operands without
-    memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand, for which each operand
-    that moves along the innermost dim does so in whole aligned vectors.  `built`: the one splat for which there are kernels that move
-    vectors, as a written file has them, whose kgen_maps.cuh has this function in C++; None: any.
+    memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand that moves along the innermost dim, for
+    which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
+    it stands still from row to row (`Layout.held`).  `built`: the one splat for which there are kernels that move vectors, as a written
+    file has them, whose kgen_maps.cuh has this function in C++; None: any.
     """
     n = 1
     for size in sizes:
@@ -79,14 +82,17 @@ def plan(
         return None
     shape, strides_of = rows.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
-    vec = 16 // max(1, *itemsizes) if splat < 1 << SPLATS and built in (None, splat) else 1
+    moving = [size for size, row in zip(itemsizes, strides_of, strict=True) if row[-1] != 0]
+    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and built in (None, splat) else 1
     while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
     if vec == 1:
         splat = 0
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
     wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
-    made = Plan(Variant(len(shape), vec, wide, splat), n, shape, strides_of)
+    still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)
+    several = held and still and len(shape) == 2 and 1 < vec == most and not wide and shape[0] % MAP_ROWS == 0 and n >= MAP_MANY
+    made = Plan(Variant(len(shape), vec, wide, splat, MAP_ROWS if several else 1), n, shape, strides_of)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made
 
@@ -122,13 +128,14 @@ _SCALARS: dict[str, Any] = {
 
 
 def layout(planned: Plan) -> ctypes.Structure:
-    """The kernel's layout argument."""
+    """The kernel's layout argument: its rows are those of a thread, several at once."""
     v = planned.variant
     made = _layout_type(v.rank, len(planned.strides), v.wide)()
-    made.n = planned.n
-    made.size[:] = planned.sizes
+    made.n = planned.n // v.rows
+    by = [v.rows if v.rank - d == 2 else 1 for d in range(v.rank)]
+    made.size[:] = [size // n for size, n in zip(planned.sizes, by, strict=True)]
     for row, strides in zip(made.stride, planned.strides, strict=True):
-        row[:] = strides
+        row[:] = [stride * n for stride, n in zip(strides, by, strict=True)]
     return made
 
 
@@ -244,7 +251,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
-        planned = _plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands))
+        planned = _plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
         if planned is None:
             return None
         if planned.grid > MAX_GRID:

@@ -153,7 +153,7 @@ def verify_map(
     plan: Plan, sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]
 ) -> None:
     """Hold a pass over elements to its rules: each of them once, in aligned vectors, by indices that are wide enough."""
-    rank, vec, wide, splat = plan.variant
+    rank, vec, wide, splat, rows = plan.variant
 
     def hold(ok: bool, rule: str) -> None:
         if not ok:
@@ -164,7 +164,9 @@ def verify_map(
     ends = [sum((n - 1) * s for n, s in zip(sizes, own, strict=True)) for own in strides]
     hold(last == ends, "merged dims end where the dims do")
     hold(wide or max(plan.n + 128 * vec, *last) <= UINT_MAX + 1, "an index has the bits for every place")
-    hold(vec & (vec - 1) == 0 and vec * max(1, *itemsizes) <= 16, "16 bytes at most move at once")
+    moving = [size for size, own in zip(itemsizes, plan.strides, strict=True) if own[-1] != 0]
+    hold(vec & (vec - 1) == 0 and vec * max((1, *moving)) <= 16, "16 bytes at most move at once")
+    hold(rows == 1 or rank == 2 and plan.sizes[0] % rows == 0, "each thread has as many rows")
     hold(vec == 1 or rank == 1 or plan.sizes[-1] % vec == 0, "a vector lies in one run of elements")
     for k, (own, itemsize, address) in enumerate(zip(plan.strides, itemsizes, addresses, strict=True)):
         if vec == 1:

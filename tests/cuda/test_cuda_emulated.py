@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from kgen import check, pipeline, schedule, syntax  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -84,3 +85,33 @@ def test_what_is_picked_counted_and_shifted(tmp_path):
     shifted = torch.where((t >= 0) & (t * 16 < 64), k.long().sum() << (t * 16).clamp(0, 63), 0)
     same(found["n"], (x > 0).sum(-1).remainder(-7) + shifted)
     same(found["j"], (k * x).argmin(-1))
+
+
+def test_parameters_of_columns_are_read_once_for_several_rows(tmp_path):
+    """Four rows a thread where their number and that of elements allow; in place as well, and beside parameters of rows."""
+    text = "f(x: f32[M, N], s: f32[M], b: f32[N], k: i64[N]) -> y: f32[M, N]\n\ny = x * s + (b if k > 0 else x)\n"
+    shapes = {(1024, 1024): 4, (1022, 1028): 1, (8, 1024): 1, (4, 2**18): 4}
+    given = [(integers(m, n), integers(m), integers(n), torch.randint(-1, 2, (n,))) for m, n in shapes]
+    kernel = Emulated(text, tmp_path, *given)
+    assert {e.split("<")[1].rsplit(", ", 1)[1] for e in kernel.expressions} == {"4>", "1>"}
+    for x, s, b, k in given:
+        want = x * s[:, None] + torch.where(k > 0, b, x)
+        same(kernel(x, s, b, k)["y"], want)
+        out = torch.full((x.numel() + 64,), 7.0)
+        view = out[:-64].view(x.shape).copy_(x)
+        same(kernel(view, s, b, k, out=view)["y"], want)
+        assert (out[-64:] == 7).all()
+
+
+def test_what_a_row_alone_decides_is_computed_once_a_row(tmp_path):
+    """A pass over elements goes over rows where much depends on these alone; not where little does."""
+    text = "f(x: f32[..., N], s: f32[...]) -> y: f32[..., N]\n\ny = x * (log(s) / exp(s)) if index[N] != 3 else 1 / s\n"
+    dear, cheap = (pipeline.merged(check.check(syntax.parse(t)), {}, True).passes for t in (text, text.replace("log(s) / exp(s)", "s + 1")))
+    assert [type(p) for p in (*dear, *cheap)] == [schedule.Reduce, schedule.Map]
+    assert {let.expr.name for let in dear[0].phases[0].lets} >= {"log", "exp", "div"} and dear[0].readings == 1
+    given = [(integers(m, n), torch.rand(m) + 0.5) for m, n in ((5, 1), (3, 33), (7, 4096), (2, 5003), (1, 40_001))]
+    kernel = Emulated(text, tmp_path, *given)
+    for x, s in given:
+        rows = s.double()[:, None]
+        want = torch.where(torch.arange(x.shape[1]) != 3, x * (rows.log() / rows.exp()), 1 / rows)
+        assert torch.allclose(kernel(x, s)["y"].double(), want, rtol=4 * 2.0**-24, atol=0)  # a logarithm, an exponential, a quotient, a product

@@ -201,9 +201,11 @@ def test_machine_code(tmp_path):
     fused = {name for name, text in code.items() if re.search(r"\b[FD]FMA\b", text)}
     assert fused == {name for name in code if "4bf16" in name or "3f16" in name}, "a product and a sum are contracted for 16 bits alone"
     vectors = {name: text for name, text in code.items() if re.search(r"(4bf16|3f16)Li2ELi8E|fLi2ELi4E|dLi2ELi2E", name)}
-    assert len(vectors) == 4
+    assert len(vectors) == 8
     for name, text in vectors.items():
-        assert len(re.findall(r"LDG\.E\.128", text)) == 2 and "STG.E.128" in text, f"{name}: not 16 bytes a thread"
+        rows = int(re.search(r"Ly\d+ELi(\d)E", name)[1])
+        moved = len(re.findall(r"LDG\.E\.128", text)), len(re.findall(r"STG\.E\.128", text))
+        assert moved == (1 + rows, rows), f"{name}: not 16 bytes a thread and row, and of b once"
 
 
 # ----------------------------------------------------------------------------------------------------------------- plan
@@ -235,8 +237,8 @@ def walks(draw):
 def test_plan_visits_each_element_once(walk):
     sizes, strides, itemsizes, addresses = walk
     planned = nvrtc.plan(sizes, strides, itemsizes, addresses)
-    (rank, vec, wide, splat), seen = planned.variant, []
-    assert rank == len(planned.sizes) and not wide and vec * max(itemsizes) <= 16
+    (rank, vec, wide, splat, _), seen = planned.variant, []
+    assert rank == len(planned.sizes) and not wide and vec * max(size for size, row in zip(itemsizes, planned.strides, strict=True) if row[-1]) <= 16
     i = 0
     while i < planned.n:  # as the kernel does
         whole = vec if rank > 1 or planned.n - i >= vec else 1
@@ -260,19 +262,19 @@ def test_plan_visits_each_element_once(walk):
 
 def test_plan_edges():
     assert nvrtc.plan([4, 0], [[0, 1]] * 2, [4, 4], [0, 0]) is None
-    assert nvrtc.plan([], [[], []], [4, 4], [0, 0]).variant == (1, 4, False, 0)
-    assert nvrtc.plan([2**32], [[1]] * 2, [1, 1], [0, 0]).variant == (1, 16, True, 0)
-    assert nvrtc.plan([2, 8], [[2**33, 1], [8, 1]], [2, 2], [0, 0]).variant == (2, 8, True, 0)
-    assert nvrtc.plan([6, 64], [[64, 1], [1, 0], [64, 1]], [2, 2, 2], [0, 0, 0]).variant == (2, 8, False, 2)
-    assert nvrtc.plan([6, 62], [[62, 1], [62, 1]], [2, 2], [0, 2]).variant == (1, 1, False, 0)
-    assert nvrtc.plan([6, 62], [[64, 1], [62, 1]], [2, 2], [0, 0]).variant == (2, 2, False, 0)
+    assert nvrtc.plan([], [[], []], [4, 4], [0, 0]).variant == (1, 4, False, 0, 1)
+    assert nvrtc.plan([2**32], [[1]] * 2, [1, 1], [0, 0]).variant == (1, 16, True, 0, 1)
+    assert nvrtc.plan([2, 8], [[2**33, 1], [8, 1]], [2, 2], [0, 0]).variant == (2, 8, True, 0, 1)
+    assert nvrtc.plan([6, 64], [[64, 1], [1, 0], [64, 1]], [2, 2, 2], [0, 0, 0]).variant == (2, 8, False, 2, 1)
+    assert nvrtc.plan([6, 62], [[62, 1], [62, 1]], [2, 2], [0, 2]).variant == (1, 1, False, 0, 1)
+    assert nvrtc.plan([6, 62], [[64, 1], [62, 1]], [2, 2], [0, 0]).variant == (2, 2, False, 0, 1)
 
 
 def test_scalars_and_layout():
     adamw = kernel((SPECS[0].parent / "adamw.k").read_text())
     (unit,) = backend("cuda").layout(adamw)
     assert [(o.name, o.role) for o in unit.operands] == [("g", "input"), ("p", "state"), ("m", "state"), ("v", "state")]
-    assert unit.expression({"T": "bf16"}, 1, 4, False, 0) == "adamw_kernel<bf16, 1, 4, unsigned, 0>"
+    assert unit.expression({"T": "bf16"}, 1, 4, False, 0, 1) == "adamw_kernel<bf16, 1, 4, unsigned, 0>"
     values = nvrtc.number_values(unit, {"t": 2, "lr": 0.1, "b1": 0.5, "b2": 0.75, "eps": 0.0, "wd": 0.25}, {})
     assert sorted(values) == sorted([0.5, 0.5, 0.75, 0.25, 0.75, 0.4375, 0.0, 0.25, 0.1])
     assert set(unit.scalar_dtypes({"T": "f64"})) == {"f32", "f64"} and set(unit.scalar_dtypes({"T": "bf16"})) == {"f32"}

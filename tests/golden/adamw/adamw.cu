@@ -63,7 +63,7 @@ __device__ inline void adamw_vector(
     store(v + at[3], v_nexts);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
+// A vector of VEC elements a thread, 128 threads a block.
 template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 adamw_kernel(

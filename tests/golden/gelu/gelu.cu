@@ -33,7 +33,7 @@ __device__ inline void gelu_vector(Index i, const Layout<RANK, 2, Index>& layout
     store(y + at[1], ys);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
+// A vector of VEC elements a thread, 128 threads a block.
 template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 gelu_kernel(Layout<RANK, 2, Index> layout, const T* x, T* y) {

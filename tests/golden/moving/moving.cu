@@ -120,7 +120,7 @@ __device__ inline void moving_place_vector(Index i, const Layout<RANK, 3, Index>
     store(place + at[2], places);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
+// A vector of VEC elements a thread, 128 threads a block.
 template <int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 moving_place_kernel(Layout<RANK, 3, Index> layout, i64* place, i64 B) {

@@ -58,9 +58,9 @@ __device__ inline void numbers_y_element(
     wide = i64(wide_value);
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT has a bit for each operand that stands still along the innermost dim.
 // Operands: x_, k_, b, s, x_stride, double_, index[N], y, z, w, u, half, d, wide, mask.
-template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
+template <typename T, int LANES, u64 SPLAT, int ROWS, int RANK, typename Index>
 __device__ inline void numbers_y_vector(
     Index i, const Layout<RANK, 15, Index>& layout, const T* x_, const i32* k_, const i64* b, const u8* s,
     const float* x_stride, const double* double_, T* y, i32* z, i64* w, bool* u, f16* half, double* d, i64* wide,
@@ -69,56 +69,59 @@ __device__ inline void numbers_y_vector(
     using F = compute<T>;
     Index at[15];
     layout.locate(i, at);
-    const auto xs = load<LANES, SPLAT & 1>(x_ + at[0]);
-    const auto ks = load<LANES, SPLAT & 2>(k_ + at[1]);
+    const auto xs = load_rows<LANES, SPLAT & 1, ROWS>(x_ + at[0], layout.below(0, ROWS));
+    const auto ks = load_rows<LANES, SPLAT & 2, ROWS>(k_ + at[1], layout.below(1, ROWS));
     const auto bs = load<LANES, SPLAT & 4>(b + at[2]);
     const auto ss = load<LANES, SPLAT & 8>(s + at[3]);
     const auto x_strides = load<LANES, SPLAT & 16>(x_stride + at[4]);
     const auto doubles = load<LANES, SPLAT & 32>(double_ + at[5]);
-    Vector<T, LANES> ys;
-    Vector<i32, LANES> zs;
-    Vector<i64, LANES> ws;
-    Vector<bool, LANES> us;
-    Vector<f16, LANES> halfs;
-    Vector<double, LANES> ds;
-    Vector<i64, LANES> wides;
-    Vector<bool, LANES> masks;
     #pragma unroll
-    for (int k = 0; k < LANES; k++) {
-        F y_k;
-        i32 z_k;
-        i64 w_k;
-        bool u_k;
-        F half_k;
-        double d_k;
-        i64 wide_k;
-        bool mask_k;
-        numbers_y_element<T, F>(
-            F(element(xs, k)), i32(element(ks, k)), i64(element(bs, k)), u8(element(ss, k)),
-            float(element(x_strides, k)), double(element(doubles, k)), i64(at[6] + k * layout.step(6)), c,
-            bound, N, to<T>(a), big, odd, n, m, N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k,
-            u_k, half_k, d_k, wide_k, mask_k);
-        ys.at[k] = T(y_k);
-        zs.at[k] = z_k;
-        ws.at[k] = w_k;
-        us.at[k] = u_k;
-        halfs.at[k] = f16(half_k);
-        ds.at[k] = d_k;
-        wides.at[k] = wide_k;
-        masks.at[k] = mask_k;
+    for (int r = 0; r < ROWS; r++) {
+        Vector<T, LANES> ys;
+        Vector<i32, LANES> zs;
+        Vector<i64, LANES> ws;
+        Vector<bool, LANES> us;
+        Vector<f16, LANES> halfs;
+        Vector<double, LANES> ds;
+        Vector<i64, LANES> wides;
+        Vector<bool, LANES> masks;
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) {
+            F y_k;
+            i32 z_k;
+            i64 w_k;
+            bool u_k;
+            F half_k;
+            double d_k;
+            i64 wide_k;
+            bool mask_k;
+            numbers_y_element<T, F>(
+                F(element(xs[r], k)), i32(element(ks[r], k)), i64(element(bs, k)), u8(element(ss, k)),
+                float(element(x_strides, k)), double(element(doubles, k)),
+                i64(at[6] + r * layout.below(6, ROWS) + k * layout.step(6)), c, bound, N, to<T>(a), big, odd, n,
+                m, N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k, u_k, half_k, d_k, wide_k, mask_k);
+            ys.at[k] = T(y_k);
+            zs.at[k] = z_k;
+            ws.at[k] = w_k;
+            us.at[k] = u_k;
+            halfs.at[k] = f16(half_k);
+            ds.at[k] = d_k;
+            wides.at[k] = wide_k;
+            masks.at[k] = mask_k;
+        }
+        store(y + at[7] + r * layout.below(7, ROWS), ys);
+        store(z + at[8] + r * layout.below(8, ROWS), zs);
+        store(w + at[9] + r * layout.below(9, ROWS), ws);
+        store(u + at[10] + r * layout.below(10, ROWS), us);
+        store(half + at[11] + r * layout.below(11, ROWS), halfs);
+        store(d + at[12] + r * layout.below(12, ROWS), ds);
+        store(wide + at[13] + r * layout.below(13, ROWS), wides);
+        store(mask + at[14] + r * layout.below(14, ROWS), masks);
     }
-    store(y + at[7], ys);
-    store(z + at[8], zs);
-    store(w + at[9], ws);
-    store(u + at[10], us);
-    store(half + at[11], halfs);
-    store(d + at[12], ds);
-    store(wide + at[13], wides);
-    store(mask + at[14], masks);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
-template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
+// A vector of VEC elements a thread, of each of ROWS rows, 128 threads a block.
+template <typename T, int RANK, int VEC, typename Index, u64 SPLAT, int ROWS>
 __global__ void __launch_bounds__(128)
 numbers_y_kernel(
     Layout<RANK, 15, Index> layout, const T* x_, const i32* k_, const i64* b, const u8* s, const float* x_stride,
@@ -128,12 +131,12 @@ numbers_y_kernel(
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
-        numbers_y_vector<T, VEC, SPLAT>(
+        numbers_y_vector<T, VEC, SPLAT, ROWS>(
             i, layout, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, N, a, big, odd, n, m,
             N_i8, s5, s6, a_f16, s8, s9, even);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
-        for (; i < layout.n; i++) numbers_y_vector<T, 1, SPLAT>(
+        for (; i < layout.n; i++) numbers_y_vector<T, 1, SPLAT, ROWS>(
             i, layout, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, N,
             a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);
     }
@@ -179,7 +182,7 @@ __device__ inline void numbers_v_vector(
     store(fixed + at[5], fixeds);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
+// A vector of VEC elements a thread, 128 threads a block.
 template <int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 numbers_v_kernel(
@@ -257,9 +260,9 @@ cudaError_t numbers_y_run(
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
-        return numbers_y_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
+        return numbers_y_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT, rows_of(V())>;
     };
-    return run_map<16 / 8, 0>(
+    return run_map<16 / 8, 0, 60>(
         rank, size, operands, stream, kernel, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, F(N),
         a, big, odd, i32(n), i8(m), i8(N), s5, s6, a, s8, s9, even);
 }

@@ -22,9 +22,9 @@ __device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
     // a = x * s1 + b1
     const F a = fused<T>(x, s1, b1);
     // r = relu(a)
-    const F r = relu(a);
+    const F r_ = relu(a);
     // c = r * s2 + b2
-    const F c = fused<T>(r, s2, b2);
+    const F c = fused<T>(r_, s2, b2);
     // s = sigmoid(c)
     const F s = brief_sigmoid<T>(c);
     // d = s * 2 + 1
@@ -34,41 +34,44 @@ __device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
     return y;
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT has a bit for each operand that stands still along the innermost dim.
 // Operands: x, s1, b1, s2, b2, y.
-template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
+template <typename T, int LANES, u64 SPLAT, int ROWS, int RANK, typename Index>
 __device__ inline void scale_shift_chain_vector(
     Index i, const Layout<RANK, 6, Index>& layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
     using F = compute<T>;
     Index at[6];
     layout.locate(i, at);
-    const auto xs = load<LANES, SPLAT & 1>(x + at[0]);
+    const auto xs = load_rows<LANES, SPLAT & 1, ROWS>(x + at[0], layout.below(0, ROWS));
     const auto s1s = load<LANES, SPLAT & 2>(s1 + at[1]);
     const auto b1s = load<LANES, SPLAT & 4>(b1 + at[2]);
     const auto s2s = load<LANES, SPLAT & 8>(s2 + at[3]);
     const auto b2s = load<LANES, SPLAT & 16>(b2 + at[4]);
-    Vector<T, LANES> ys;
     #pragma unroll
-    for (int k = 0; k < LANES; k++) {
-        ys.at[k] = T(scale_shift_chain_element<T, F>(
-            F(element(xs, k)), F(element(s1s, k)), F(element(b1s, k)), F(element(s2s, k)),
-            F(element(b2s, k))));
+    for (int r = 0; r < ROWS; r++) {
+        Vector<T, LANES> ys;
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) {
+            ys.at[k] = T(scale_shift_chain_element<T, F>(
+                F(element(xs[r], k)), F(element(s1s, k)), F(element(b1s, k)), F(element(s2s, k)),
+                F(element(b2s, k))));
+        }
+        store(y + at[5] + r * layout.below(5, ROWS), ys);
     }
-    store(y + at[5], ys);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
-template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
+// A vector of VEC elements a thread, of each of ROWS rows, 128 threads a block.
+template <typename T, int RANK, int VEC, typename Index, u64 SPLAT, int ROWS>
 __global__ void __launch_bounds__(128)
 scale_shift_chain_kernel(
     Layout<RANK, 6, Index> layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
-        scale_shift_chain_vector<T, VEC, SPLAT>(i, layout, x, s1, b1, s2, b2, y);
+        scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, layout, x, s1, b1, s2, b2, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
-        for (; i < layout.n; i++) scale_shift_chain_vector<T, 1, SPLAT>(i, layout, x, s1, b1, s2, b2, y);
+        for (; i < layout.n; i++) scale_shift_chain_vector<T, 1, SPLAT, ROWS>(i, layout, x, s1, b1, s2, b2, y);
     }
 }
 
@@ -91,9 +94,9 @@ cudaError_t scale_shift_chain_run(
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
-        return scale_shift_chain_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
+        return scale_shift_chain_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT, rows_of(V())>;
     };
-    return run_map<16 / int(sizeof(T)), 0>(rank, size, operands, stream, kernel, x, s1, b1, s2, b2, y);
+    return run_map<16 / int(sizeof(T)), 0, 30>(rank, size, operands, stream, kernel, x, s1, b1, s2, b2, y);
 }
 
 }  // namespace host

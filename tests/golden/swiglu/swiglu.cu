@@ -34,7 +34,7 @@ __device__ inline void swiglu_vector(Index i, const Layout<RANK, 3, Index>& layo
     store(y + at[2], ys);
 }
 
-// One vector of VEC elements a thread, 128 threads a block.
+// A vector of VEC elements a thread, 128 threads a block.
 template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 swiglu_kernel(Layout<RANK, 3, Index> layout, const T* g, const T* u, T* y) {
