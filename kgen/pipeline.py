@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
-from kgen import columns, precision, rewrite, schedule
+from kgen import columns, hoist, precision, rewrite, schedule
 from kgen import cost as costs
 from kgen import lower as lowering
 from kgen.check import Kernel
@@ -88,8 +88,8 @@ def plan(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
 
 @_pass
 def merged(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
-    """The same, what reduces over rows and over columns of the same elements in one pass."""
-    return columns.merged(plan(kernel, binding, rides))
+    """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
+    return hoist.hoisted(columns.merged(plan(kernel, binding, rides)))
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: bool, merges: bool) -> Plan:
