@@ -32,8 +32,8 @@ SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 
 #: Specs whose passes over rows are those of another in this folder: to build them at -O3 as well is left to `-m slow`.
 ALIKE = (
-    "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "groupnorm", "huber", "jsd", "kl_div", "l2_normalize",
-    "log_softmax", "mse", "rmsnorm", "triplet_margin",
+    "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "cross_entropy_dx", "groupnorm", "huber", "jsd", "kl_div",
+    "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin",
 )  # fmt: skip
 
 
@@ -130,6 +130,14 @@ def _cross_entropy(x: torch.Tensor, t: torch.Tensor, ignore: int, smoothing: flo
     return (loss + (torch.where(t == ignore, 0.0, z * torch.logsumexp(x, -1) ** 2) if z else 0),)
 
 
+def _cross_entropy_dx(x: torch.Tensor, t: torch.Tensor, scale: float, ignore: int) -> tuple[torch.Tensor, ...]:
+    with torch.enable_grad():
+        given = x.detach().requires_grad_()
+        loss = F.cross_entropy(given, t, reduction="none", ignore_index=ignore)
+        (dx,) = torch.autograd.grad(loss.sum() * scale, given)
+    return loss.detach(), dx
+
+
 def _variance(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (torch.var(x, -1) if x.shape[-1] > 1 else torch.full_like(x[..., 0], NAN),)  # torch's own is that, and warns
 
@@ -187,6 +195,8 @@ def cases() -> list[Case]:
         Case("l2_normalize", x, lambda x, eps: (F.normalize(x, dim=-1, eps=eps),)),
         Case("cross_entropy", lambda n, make: {"x": make(ROWS, n), "t": _targets(n)}, _cross_entropy),
         Case("cross_entropy", lambda n, make: {"x": make(ROWS, n), "t": _targets(n), "smoothing": 0.1, "z": 1e-3}, _cross_entropy, special=False),
+        Case("cross_entropy_dx", lambda n, make: {"x": make(ROWS, n), "t": _targets(n), "scale": 0.25}, _cross_entropy_dx,
+             special=False),  # torch multiplies the softmax of rows that it ignores by 0, NaN and all
         Case("kl_div", probabilities("p", "q", True), lambda q, p: (F.kl_div(q, p, reduction="none").sum(-1),), special=False),
         Case("jsd", probabilities("p", "q", False), _jsd, special=False),
         Case("mse", xy, lambda x, y: (F.mse_loss(x, y),)),
