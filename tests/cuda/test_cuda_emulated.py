@@ -115,3 +115,22 @@ def test_what_a_row_alone_decides_is_computed_once_a_row(tmp_path):
         rows = s.double()[:, None]
         want = torch.where(torch.arange(x.shape[1]) != 3, x * (rows.log() / rows.exp()), 1 / rows)
         assert torch.allclose(kernel(x, s)["y"].double(), want, rtol=4 * 2.0**-24, atol=0)  # a logarithm, an exponential, a quotient, a product
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8"])
+def test_parameters_beside_rows_that_begin_within_a_vector(dtype, tmp_path):
+    """Out of two aligned vectors, one by one at the ends of a row and where they lie apart; each as it lies in memory."""
+    name = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int8": "i8"}[dtype]
+    text = f"f(x: {name}[..., N], w: {name}[N], b: {name}[..., N]) -> (y: {name}[..., N], s: {name}[...])\n\ns = max[N](x)\ny = w if x >= s else b\n"
+    wide = integers(6, 2 * 5003 + 64).to(getattr(torch, dtype))
+    given = []
+    for n in (37, 1001, 5003):
+        for begin, step in ((0, 1), (1, 1), (5, 1), (3, 2)):
+            x, (w, *rest) = wide[:3, 1 : n + 1], wide[3:, begin : begin + step * n : step]
+            given.append((x, w[:n], torch.stack(rest)[:1].expand(3, -1) if begin == 5 else wide[3:, begin : begin + step * n : step]))
+    kernel = Emulated(text, tmp_path, *given)
+    assert any(e.split("<")[2].split(", ")[6] == "true" for e in kernel.expressions), "no row begins within a vector"
+    for x, w, b in given:
+        found, s = kernel(x, w, b), x.max(1).values
+        same(found["s"].double(), s.double())
+        same(found["y"].double(), torch.where(x >= s[:, None], w, b).double())

@@ -114,7 +114,8 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     template <int R, typename Part, typename F, typename... In> __device__ Part accumulate(F f, In&... in) {
         return this->template combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
-            this->template read<VECTORS < 2 ? 1 : 2>(base, end, full, [&](const Chunk&, int v) {
+            this->template read<VECTORS < 2 ? 1 : 2>(base, end, full, [&](const Chunk& c, int v) {
+                if (!c.some) return;
                 #pragma unroll
                 for (int k = 0; k < VEC; k++) f(few, in.one(v, k)...);
             }, in...);

@@ -1,6 +1,6 @@
 // Walks over rows, for kernels that reduce.
 #pragma once
-#include "kgen_numbers.cuh"
+#include "kgen_words.cuh"
 
 // Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
 // A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row.
@@ -10,23 +10,6 @@ template <int RR, int RI, int K, int G, typename Index> struct Rows {
     i64 gather_size[G], gather_stride[G];
     unsigned* work;
     Index slot;
-};
-
-// The 32-bit words of a value, as they go from thread to thread.
-template <typename P> struct Words {
-    static constexpr int COUNT = (sizeof(P) + 3) / 4;
-    unsigned at[COUNT];
-
-    Words() = default;
-    __device__ explicit Words(const P& p) {
-        at[COUNT - 1] = 0;
-        memcpy(at, &p, sizeof(P));
-    }
-    __device__ operator P() const {
-        P p;
-        memcpy(&p, at, sizeof(P));
-        return p;
-    }
 };
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
@@ -43,6 +26,9 @@ struct Walk {
     using Place = Index;  // of an element in a row
     static constexpr Place LAST = Place(-1);
     static constexpr bool STAYS = KEEP > 0;  // whether a row is read once from memory, however often it is gone through
+    // Whether a thread computes from vectors that are not there too, and leaves what comes of it: a branch for each costs more, but where
+    // registers are scarce.
+    static constexpr bool EVERY = KEEP != 3 && (EDGES || KEEP != 1 || VECTORS * VEC < 64);
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -149,6 +135,10 @@ struct Walk {
         const Index from = offset(O, c.first), step = (WIDE >> O & 1) ? 1 : rows.stride[O][RI - 1];
         if constexpr (WIDE >> O & 1) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+        } else if constexpr (EDGES && RI == 1 && VEC * sizeof(T) >= 8) {
+            const Index over = Index(reinterpret_cast<u64>(p + from) / sizeof(T) % VEC);  // elements beyond an aligned vector
+            const bool within = step == 1 && over <= from && from - over + 2 * VEC <= rows.n;
+            return within ? shifted<T, VEC>(p + from, over) : apart<T, VEC>(p + from, step);
         } else {
             Vector<T, VEC> v;
             #pragma unroll
@@ -291,12 +281,14 @@ struct Walk {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
-                if (!c.some || g + k >= VECTORS) continue;
+                if (!(EVERY || c.some) || g + k >= VECTORS) continue;
                 (in.take(*this, g + k, k), ...);
                 use(c, k);
             }
         }
     }
+    // A part of elements that are there, else of none: a branch would stand between vectors.
+    template <typename Part> __device__ static Part some(const Chunk& c, const Part& part) { return c.some ? part : Part(); }
     // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
     template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
         Part part[VEC];
@@ -320,7 +312,7 @@ struct Walk {
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
-                few.add(joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...));
+                few.add(some(c, joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
             }, in...);
             part.add(few);
         }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
@@ -340,16 +332,18 @@ struct Walk {
                 Part top = part, few;
                 #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
-                    if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
+                    const Chunk c = chunk(base, end, g + k, full);
+                    if (!(EVERY || c.some) || g + k >= VECTORS) continue;
                     (in.take(*this, g + k, k), ...);
-                    top.merge_peaks(joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...));
+                    top.merge_peaks(some(c, joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...)));
                 }
                 part.rescale(top);
                 #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
-                    if (!chunk(base, end, g + k, full).some || g + k >= VECTORS) continue;
+                    const Chunk c = chunk(base, end, g + k, full);
+                    if (!(EVERY || c.some) || g + k >= VECTORS) continue;
                     (in.take(*this, g + k, k), ...);
-                    few.merge_sums(joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...));
+                    few.merge_sums(some(c, joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
                 }
                 part.merge_sums(few);
             }
@@ -365,6 +359,9 @@ struct Walk {
         const About& about;
         template <typename... X> __device__ Part operator()(X... x) const { return about(top, x...); }
     };
+    // Whether what follows from an element is added to something: then only from those that are there.
+    template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
+    template <typename In> __device__ static constexpr bool adds(long) { return false; }
     template <typename Part> __device__ static constexpr auto rescales(int) -> decltype(&Part::rescale, true) { return true; }
     template <typename Part> __device__ static constexpr bool rescales(long) { return false; }
     // What `add` makes of VECTORS vectors a thread, from a first one up to an end, and `add_loose` of single elements, for the whole row.
@@ -428,9 +425,10 @@ struct Walk {
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
         constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+            if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
             for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
-            (in.put(*this, c, v), ...);
+            if (c.some) (in.put(*this, c, v), ...);
         }, in...);
     }
 
