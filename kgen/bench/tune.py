@@ -47,7 +47,7 @@ def candidates(kind: str, vectors: int, clusters: bool = True) -> list[Step]:
 
     for each in (1, 2, 4, 8):
         if 32 * each >= vectors > 16 * each:  # a warp for a row
-            add(128, 32, each, (6, 8, 12), "registers")
+            add(128, 32, each, (6, 8, 12, 16), "registers")
     for each in (1, 2, 4, 8, 16):
         threads = -(-vectors // (32 * each)) * 32
         if 64 <= threads <= 1024:
@@ -65,14 +65,16 @@ def candidates(kind: str, vectors: int, clusters: bool = True) -> list[Step]:
                 add(128, 16, 8, (6, 8), "loop")
     if kind == "read":
         return found
-    for threads in (256, 512, 768, 1024) if vectors > 512 else ():
-        each = -(-vectors // threads)
-        fits = min(rows.MAX_SHARED // (16 * threads * each), 2048 // threads)
-        add(threads, 0, each, (b for b in (1, 2, 3) if b <= fits), "shared")
-    for threads, each in ((256, 4), (256, 8), (512, 4), (512, 8)) if clusters else ():
+    for each in (2, 4, 6, 8, 12) if vectors > 256 else ():
+        threads = -(-vectors // (32 * each)) * 32
+        most = max(128, 1 << (threads - 1).bit_length())
+        fits = min(rows.MAX_SHARED // (16 * threads * each), 2048 // most)
+        if threads <= 1024:
+            add(most, 0, each, (b for b in (fits, fits * 3 // 4, fits // 2) if b > 0), "shared")
+    for threads, each in ((256, 4), (256, 8), (512, 4), (512, 8), (1024, 4)) if clusters else ():
         if 1 < -(-vectors // (threads * each)) <= MAX_CLUSTER and vectors >= 2048:
             fits = min(rows.MAX_SHARED // (16 * threads * each), 2048 // threads)
-            add(threads, threads, each, (b for b in (2, 3, 4, 6) if b <= fits), "cluster")
+            add(threads, threads, each, (b for b in (1, 2, 3, 4, 6, 8) if b <= fits), "cluster")
     return found
 
 
