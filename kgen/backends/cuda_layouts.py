@@ -52,6 +52,11 @@ class Layout:
         types = "".join(f"{TYPES[binding[v]]}, " for v in self.variables)
         return f"{self.kernel}<{types}{rank}, {vec}, {'u64' if wide else 'unsigned'}, {splat}>"
 
+    def over_list(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, count: int) -> str:
+        """The same of the kernel that goes over a list with room for `count` tensors."""
+        name = f"{self.kernel.removesuffix('_kernel')}_each"
+        return self.expression(binding, rank, vec, wide, splat).replace(self.kernel, name, 1).removesuffix(">") + f", {count}>"
+
 
 @dataclass(frozen=True)
 class RowOperand:
