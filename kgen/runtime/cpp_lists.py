@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -44,9 +45,9 @@ class Group:
     positions: list[list[int]]
     strides: list[ctypes.c_int64]
     numbers: Callable[[dict[str, Any]], list[Any]]
-    filled: tuple[list[int], list[Any]] | None = None
+    filled: tuple[array[int], list[Any]] | None = None
 
-    def start(self, places: list[int], given: dict[str, Any], device: int, stream: int) -> None:
+    def start(self, places: array[int], given: dict[str, Any], device: int, stream: int) -> None:
         """Run on the tensors at `places`, with the numbers of the first of the members."""
         filled = self.filled
         if filled is None or filled[0] != places:

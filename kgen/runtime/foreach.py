@@ -9,6 +9,8 @@ tuples that are launched together, for each alignment of the tensors.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ import torch
 
 from kgen.check import Kernel, Parameter
 from kgen.errors import KgenError
-from kgen.runtime import arguments
+from kgen.runtime import arguments, fast
 from kgen.runtime.calls import PLAIN
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Plans of a kernel, and alignments of a plan, that are kept; the oldest goes first.
 KEPT = 16
+#: Where the low byte of an address lies in an array.
+LOW = 0 if sys.byteorder == "little" else 7
 
 
 @dataclass(slots=True)
@@ -62,30 +66,32 @@ class Plan:
     parts: list[tuple[Any, Any, dict[int, Any], dict[int, list[int]]]]  # what launches, its device, its members, where their pointers stand
     alone: list[int]  # tuples that are called by themselves
     zeros: frozenset[int]  # tensors without elements: only these may have no memory
-    spans: list[tuple[int, int, bool]]  # of each given tensor with elements: which one, its bytes, whether it is written
-    same: list[tuple[int, int]]  # written and other, which may lie in one place
+    spans: array[int]  # of each given tensor with elements: which one, its bytes, whether it is written
+    same: array[int]  # written and other, which may lie in one place
     written: list[int]  # tensors of `parts` to mark as written
     groups: dict[Hashable, list[tuple[Any, Any]]] = field(default_factory=dict)
-    clear: list[int] | None = None  # places that were found not to overlap
+    clear: array[int] | None = None  # places that were found not to overlap
+    last: tuple[array[int], list[int], list[tuple[Any, Any]]] | None = None  # places, classes and launches of a call
 
-    def apart(self, places: list[int]) -> bool:
-        """Whether nothing that is written lies where another tensor does, but for a result on an operand of its own tuple."""
+    def apart(self, places: array[int]) -> bool:
+        """Whether all tensors have their memory, and nothing that is written lies where another tensor does, but for a result on an operand
+        of its own tuple."""
         if self.clear == places:
             return True
-        joined = {b for a, b in self.same if places[a] == places[b]}
-        spans = sorted((places[k], places[k] + size, written) for k, size, written in self.spans if k not in joined)
-        read = wrote = 0  # where those that are read or written end
-        for start, end, written in spans:
-            if start < wrote or written and start < read:
-                return False
-            read = max(read, end)
-            wrote = max(wrote, end) if written else wrote
-        self.clear = places
-        return True
+        if 0 in places and not all(place or k in self.zeros for k, place in enumerate(places)):
+            return False
+        module = fast.EXTENSION.module
+        clear = (apart if module is None else module.apart)(places, self.spans, self.same)
+        if clear:
+            self.clear = places
+        return clear
 
-    def launches(self, places: list[int], classes: list[int]) -> list[tuple[Any, Any]]:
+    def launches(self, places: array[int], classes: list[int]) -> list[tuple[Any, Any]]:
         """The groups, each with its device, of tensors at `places`; tuples of several `classes` share none."""
-        aligned = bytes([place & 15 for place in places])
+        last = self.last
+        if last is not None and last[0] == places and last[1] == classes:
+            return last[2]
+        aligned = bytes([place & 15 for place in places.tobytes()[LOW::8]])
         key = aligned, tuple(classes)
         found = self.groups.get(key)
         if found is None:
@@ -94,6 +100,7 @@ class Plan:
                 found += [(group, device) for group in lists.groups(members, classes, at, aligned, device.index or 0)]
             _room(self.groups)
             self.groups[key] = found
+        self.last = places, classes, found  # as a whole: other threads may be calling
         return found
 
 
@@ -115,22 +122,32 @@ class Foreach:
         if not given.n:
             return self.results([[] for _ in self.fresh])
         tensors, pattern = self.flat(given)
-        read = described(tensors)
-        key = (target, given.n, pattern, out is None, read[0]) if read is not None else None
-        plan = self.plans.get(key)
+        if not fast.EXTENSION.settled:
+            self.extend(tensors)
+        read, layout = described(tensors), (target, given.n, pattern, out is None)
+        plan = self.plans.get((layout, read[0])) if read is not None else None
+        new = plan is None
         if plan is None:
             plan = self.prepare(given, tensors)
-            now = described(tensors)  # `out` may have been given its shape
-            if read is not None and now is not None and now[0] == read[0]:
-                _room(self.plans)
-                self.plans[key] = plan
-            read = now
-        if read is None or not plan.parts or not self.usual(plan, tensors, read[1]) or not plan.apart(read[1]):
+            read = described(tensors)  # `out` may have been given its shape
+        if read is not None and (new or isinstance(read[0], tuple) and fast.EXTENSION.module is not None):
+            read = described(tensors, learn=True)
+            assert read is not None
+            _room(self.plans)
+            self.plans[layout, read[0]] = plan
+        if read is None or not plan.parts or not plan.apart(read[1]):
             return self.one_by_one(given, plan)
         return self.together(given, plan, tensors, read[1])
 
     def results(self, made: list[list[Any]]) -> Any:
         return None if not made else made[0] if len(made) == 1 else tuple(made)
+
+    @staticmethod
+    def extend(tensors: list[Any]) -> None:
+        """Have the extension ready for calls to come, where these are worth a compiler's work."""
+        fast.EXTENSION.calls += 1
+        if fast.EXTENSION.calls >= fast.FEW or any(getattr(t, "is_cuda", False) for t in tensors[:1]):
+            fast.EXTENSION.get()
 
     # ------------------------------------------------------------------------------------------------------ the arguments
 
@@ -209,7 +226,7 @@ class Foreach:
         for r in self.fresh:
             at[r.name], count = (count, 1), count + n
         makes: list[Any] = [None] * (0 if given.out is not None else n * len(self.fresh))
-        plan = Plan(makes, [], [], frozenset(), [], [], [])
+        plan = Plan(makes, [], [], frozenset(), array("q"), array("q"), [])
         parts: dict[Any, tuple[Any, Any, dict[int, Any], dict[int, list[int]]]] = {}
         for k in range(n):
             with _of_index(k):
@@ -232,7 +249,7 @@ class Foreach:
         plan.zeros = frozenset(k for k, t in enumerate(tensors) if t.numel() == 0)
         names = self.states | ({r.name for r in self.fresh} if given.out is not None else set())
         wrote = {at[name][0] + k for name in names for k in range(n)}
-        plan.spans = [(k, _bytes(t), k in wrote) for k, t in enumerate(tensors) if t.numel()]
+        plan.spans = array("q", [x for k, t in enumerate(tensors) if t.numel() for x in (k, _bytes(t), k in wrote)])
         return plan
 
     def mark(self, plan: Plan, call: arguments.Call, k: int, at: dict[str, tuple[int, int]], out: bool, grouped: bool) -> None:
@@ -247,18 +264,14 @@ class Foreach:
             for p in self.params if not several else ():
                 alike = p.dims == r.dims and p.name != name and _laid_alike(call.results[r.name], call.given[p.name])
                 if alike and p.name not in self.states:
-                    plan.same.append((own, at[p.name][0] + k * at[p.name][1]))
-
-    def usual(self, plan: Plan, tensors: list[Any], places: list[int]) -> bool:
-        """Whether all tensors have their memory."""
-        return 0 not in places or all(place or k in plan.zeros for k, place in enumerate(places))
+                    plan.same.extend((own, at[p.name][0] + k * at[p.name][1]))
 
     # ------------------------------------------------------------------------------------------------------------- calls
 
-    def together(self, given: Given, plan: Plan, tensors: list[Any], places: list[int]) -> Any:
+    def together(self, given: Given, plan: Plan, tensors: list[Any], places: array[int]) -> Any:
         """Launch the groups, and call the tuples that are in none."""
         made = [torch.empty_strided(shape, strides, dtype=dtype, device=device) for shape, strides, dtype, device in plan.makes]
-        places = places + [t.data_ptr() for t in made] if made else places
+        places = places + array("Q", [t.data_ptr() for t in made]) if made else places
         named = {p.name: given.values[p.name] for p in self.numbers}
         classes = _classes([value for value, several in named.values() if several], given.n)
         for group, device in plan.launches(places, classes):
@@ -306,10 +319,30 @@ class _of_index:
             raise KgenError([replace(first, message=f"{first.message} (index {self.index} of the lists)"), *others]) from None
 
 
-def described(tensors: list[Any]) -> tuple[Hashable, list[int]] | None:
-    """What plans are found by, and the tensors' addresses; None where one is not plain, or requires grad while grad mode is on."""
+def apart(places: array[int], spans: array[int], pairs: array[int]) -> bool:
+    """Whether nothing that is written overlaps anything else: `apart` of fastcall.c, which says more."""
+    joined = {b for a, b in zip(pairs[::2], pairs[1::2], strict=True) if places[a] == places[b]}
+    each = zip(spans[::3], spans[1::3], spans[2::3], strict=True)
+    read = wrote = 0  # where those that are read or written end
+    for start, end, written in sorted((places[k], places[k] + size, written) for k, size, written in each if k not in joined):
+        if start < wrote or written and start < read:
+            return False
+        read = max(read, end)
+        wrote = max(wrote, end) if written else wrote
+    return True
+
+
+def described(tensors: list[Any], learn: bool = False) -> tuple[Hashable, array[int]] | None:
+    """What plans are found by, and the tensors' addresses; None where one is not plain, or requires grad while grad mode is on.
+
+    `learn`: from now on tensors like these are read without Python, where there is the extension of `kgen.runtime.fast`.
+    """
+    module = fast.EXTENSION.module
+    read = module.describe(tensors, learn) if module is not None else None
+    if read is not None:
+        return read[0], array("Q", read[1])
     key: list[Any] = []
-    places: list[int] = []
+    places = array("Q")
     tracked = torch.is_grad_enabled()
     try:
         for t in tensors:

@@ -9,6 +9,7 @@ it needs no memory on the device, is never stale on any stream, and is a part of
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -51,9 +52,9 @@ class Group:
     table: Any
     positions: list[list[int]]
     numbers: Callable[[dict[str, Any]], tuple[Any, ...]]
-    filled: tuple[list[int], Any] | None = None
+    filled: tuple[array[int], Any] | None = None
 
-    def start(self, places: list[int], given: dict[str, Any], device: int, stream: int) -> None:
+    def start(self, places: array[int], given: dict[str, Any], device: int, stream: int) -> None:
         """Launch on the tensors at `places`, with the numbers of the first of the members, on a raw CUstream."""
         filled = self.filled
         if filled is None or filled[0] != places:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import pickle
 import random
 import subprocess
 import sys
 import threading
+import types
 import weakref
+from array import array
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ import torch
 
 import kgen
 from kgen.errors import KgenError
-from kgen.runtime import cpp_lists, foreach
+from kgen.runtime import cpp_lists, fast, foreach
 
 MIX = "mix(x: T[..., N], w: T[N], s: f32[], a: float, k: int = 2) -> (y: T[..., N], z: f32[..., N])\ny = x * w * a + k\nz = x * s + N\n"
 STEP = "step(p: T[...], g: T[...], m: f32[...], lr: float) -> (p': T[...], m': f32[...], y: f32[...])\nm' = m + g\np' = p - lr * m'\ny = g * 2\n"
@@ -26,13 +29,22 @@ PLACES = "places(x: f32[..., N]) -> y: f32[..., N]\ny = x + index[N]\n"
 SHAPES = [(), (0,), (1,), (7,), (512,), (513,), (3, 0, 2), (33, 70), (4, 5, 6), (2, cpp_lists.PIECE + 3), (cpp_lists.PIECE,), (90_001,)]
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["python", "extension"], autouse=True)
+def extension(request: pytest.FixtureRequest) -> Any:
+    """Each test twice: without `kgen.runtime.fast`'s extension, and with it where it can be built."""
+    with pytest.MonkeyPatch.context() as m:
+        if not request.param or not fast.wait():
+            m.setattr(fast, "EXTENSION", types.SimpleNamespace(module=None, settled=True))
+        yield
+
+
 @pytest.fixture(scope="module")
-def step() -> kgen.Kernel:
+def step(extension: None) -> kgen.Kernel:
     return kgen.loads(STEP)
 
 
 @pytest.fixture(scope="module")
-def mix() -> kgen.Kernel:
+def mix(extension: None) -> kgen.Kernel:
     return kgen.loads(MIX)
 
 
@@ -351,3 +363,39 @@ def test_torch_compile_breaks_the_graph_there() -> None:
 def test_torch_dynamo_is_not_loaded() -> None:
     code = "import torch, kgen, sys; kgen.load('gelu').foreach([torch.ones(3)]); print('torch._dynamo.eval_frame' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+def test_what_overlaps_is_found_with_and_without_the_extension() -> None:
+    rng, module, answers = random.Random(0), fast.EXTENSION.module, []
+    for _ in range(2000):
+        n = rng.randint(0, 7)
+        places = array("Q", [rng.randrange(60) for _ in range(n)])
+        flat = [x for k in range(n) for x in (k, rng.randint(1, 9), rng.random() < 0.5)]
+        pairs = array("q", [rng.randrange(n) for _ in range(2 * rng.randrange(3))] if n else [])
+        joined = {b for a, b in zip(pairs[::2], pairs[1::2], strict=True) if places[a] == places[b]}
+        spans = [
+            (places[k], places[k] + size, wrote)
+            for k, size, wrote in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            if k not in joined
+        ]
+        want = not any(a[0] < b[1] and b[0] < a[1] and (a[2] or b[2]) for a, b in itertools.combinations(spans, 2))
+        answers.append(want)
+        assert foreach.apart(places, array("q", flat), pairs) == want
+        assert module is None or module.apart(places, array("q", flat), pairs) == want
+    assert 200 < sum(answers) < 1800
+
+
+def test_the_extension_tells_tensors_apart() -> None:
+    module = fast.EXTENSION.module
+    if module is None:
+        return
+    x = torch.zeros(4, 6)
+    with torch.inference_mode():
+        inferred = torch.zeros(4, 6)
+    several = [x, x.t(), x[:, :3], x[0], x.double(), x.half(), x.bfloat16(), inferred, torch.zeros(24), torch.zeros(0), torch.tensor(1.0)]
+    keys = [foreach.described([t], learn=True) for t in several]
+    assert len({key for key, _ in keys}) == len(several) and all(isinstance(key, bytes) for key, _ in keys)
+    assert [places[0] for _, places in keys] == [t.data_ptr() for t in several]
+    assert foreach.described([x] * 300)[0] == foreach.described([torch.ones(4, 6)] * 300)[0]
+    for odd in (torch._neg_view(x), x.clone().requires_grad_(), x.to_sparse(), 3, torch.zeros((1,) * 65)):
+        assert module.describe([x, odd], False) is None
