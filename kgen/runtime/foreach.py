@@ -19,7 +19,7 @@ import torch
 
 from kgen.check import Kernel, Parameter
 from kgen.errors import KgenError
-from kgen.runtime import arguments, fast
+from kgen.runtime import arguments, fast, memory
 from kgen.runtime.calls import PLAIN
 
 if TYPE_CHECKING:
@@ -86,6 +86,17 @@ class Plan:
             self.clear = places
         return clear
 
+    def make(self) -> list[Any]:
+        """New tensors for results."""
+        devices = {device for *_, device in self.makes}
+        if len(devices) == 1:
+            (device,) = devices
+            if device.type == "cpu" or device.index == torch.cuda.current_device():
+                new = fast.allocator(device)
+                made = [new(shape, strides, dtype) for shape, strides, dtype, _ in self.makes]
+                return [memory.advise(t) for t in made] if device.type == "cpu" else made
+        return [torch.empty_strided(shape, strides, dtype=dtype, device=device) for shape, strides, dtype, device in self.makes]
+
     def launches(self, places: array[int], classes: list[int]) -> list[tuple[Any, Any]]:
         """The groups, each with its device, of tensors at `places`; tuples of several `classes` share none."""
         last = self.last
@@ -124,7 +135,15 @@ class Foreach:
         tensors, pattern = self.flat(given)
         if not fast.EXTENSION.settled:
             self.extend(tensors)
-        read, layout = described(tensors), (target, given.n, pattern, out is None)
+        plan, places, new = self.planned(given, tensors, pattern)
+        clear = places is not None and plan.apart(places)
+        if places is not None and clear and plan.parts:
+            return self.together(given, plan, tensors, places)
+        return self.one_by_one(given, known=clear or new)
+
+    def planned(self, given: Given, tensors: list[Any], pattern: tuple[bool, ...]) -> tuple[Plan, array[int] | None, bool]:
+        """The plan of a call, the addresses of its tensors (None where one is not plain), and whether the plan was made now."""
+        read, layout = described(tensors), (given.target, given.n, pattern, given.out is None)
         plan = self.plans.get((layout, read[0])) if read is not None else None
         new = plan is None
         if plan is None:
@@ -135,9 +154,7 @@ class Foreach:
             assert read is not None
             _room(self.plans)
             self.plans[layout, read[0]] = plan
-        if read is None or not plan.parts or not plan.apart(read[1]):
-            return self.one_by_one(given, plan)
-        return self.together(given, plan, tensors, read[1])
+        return plan, None if read is None else read[1], new
 
     def results(self, made: list[list[Any]]) -> Any:
         return None if not made else made[0] if len(made) == 1 else tuple(made)
@@ -270,7 +287,7 @@ class Foreach:
 
     def together(self, given: Given, plan: Plan, tensors: list[Any], places: array[int]) -> Any:
         """Launch the groups, and call the tuples that are in none."""
-        made = [torch.empty_strided(shape, strides, dtype=dtype, device=device) for shape, strides, dtype, device in plan.makes]
+        made = plan.make()
         places = places + array("Q", [t.data_ptr() for t in made]) if made else places
         named = {p.name: given.values[p.name] for p in self.numbers}
         classes = _classes([value for value, several in named.values() if several], given.n)
@@ -289,12 +306,11 @@ class Foreach:
                 self.runnable._run(given.args(k), {}, None if not own else own[0] if len(own) == 1 else own, given.target)
         return self.results(results)
 
-    def one_by_one(self, given: Given, plan: Plan) -> Any:
-        """A call for each tuple, in order."""
-        if plan.parts:  # no plan knows where tensors lie: what overlaps in a way that a call refuses is found before the first one
-            for k in range(given.n):
-                with _of_index(k):
-                    arguments.bind(self.kernel, given.args(k), {}, given.outs(k), self.runnable._alone)
+    def one_by_one(self, given: Given, known: bool) -> Any:
+        """A call for each tuple, in order; unless they are known to be none that a call refuses, that is found before the first one."""
+        for k in range(0 if known else given.n):
+            with _of_index(k):
+                arguments.bind(self.kernel, given.args(k), {}, given.outs(k), self.runnable._alone)
         made = []
         for k in range(given.n):
             with _of_index(k):
