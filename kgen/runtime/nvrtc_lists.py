@@ -118,9 +118,10 @@ class ListLauncher:
         function = self.run.function(expression, self.launcher.run.arch or driver.arch_of(device))
         positions = [[at[k][p] for k in own] for p in range(len(self.pointers))]
 
+        dtypes = unit.scalar_dtypes(first.binding)
+
         def numbers(given: dict[str, Any]) -> tuple[Any, ...]:
-            values = nvrtc.number_values(unit, given, first.sizes)
-            return nvrtc.rounded(list(zip(values, unit.scalar_dtypes(first.binding), strict=True)))
+            return nvrtc.rounded(list(zip(nvrtc.number_values(unit, given, first.sizes), dtypes, strict=True)))
 
         return Group(tuple(own), function, sum(p.grid for p in plans), filled(plans, count, len(self.pointers)), positions, numbers)
 

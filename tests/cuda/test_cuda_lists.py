@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,23 @@ def test_the_bits_are_those_of_single_launches(large: bool, tmp_path: Path, monk
         assert all("step_each" in expression for expression, _ in lists.launcher.launched)
         kinds = [expression for expression, _ in lists.launcher.launched]
         assert len(kinds) < len(p) / 2 and len(set(kinds)) == len(kinds), kinds
+
+
+@emulates
+def test_64_bit_indices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of tensors beyond what 32 bits count, on tensors that a test can have."""
+
+    def wide(*args: Any) -> nvrtc.Plan | None:
+        made = nvrtc.plan(*args)
+        return made and replace(made, variant=made.variant._replace(wide=True))
+
+    monkeypatch.setattr(nvrtc, "cached_plan", wide)
+    lists, single = (Emulates(STEP, tmp_path / name, monkeypatch) for name in ("lists", "single"))
+    (p, g, m), (q, _, n) = drawn([torch.float32]), drawn([torch.float32])
+    y = lists.kernel.foreach(p, g, m, 0.5)
+    want = [single.kernel(*own, 0.5) for own in zip(q, g, n, strict=True)]
+    assert all(torch.equal(a, b) for a, b in zip((*y, *p, *m), (*want, *q, *n), strict=True))
+    assert all("u64" in expression for expression, _ in lists.launcher.launched)
 
 
 @emulates

@@ -360,6 +360,11 @@ def test_torch_compile_breaks_the_graph_there() -> None:
     assert same(torch.compile(f, backend="eager")(x), f(x))
 
 
+def test_parameters_may_be_called_as_keywords_are() -> None:
+    kernel = kgen.loads("f(out: f32[...], target: float) -> y: f32[...]\ny = out * target\n")
+    assert kernel.foreach(out=[torch.ones(2)], target=3.0)[0].tolist() == [3.0, 3.0]
+
+
 def test_torch_dynamo_is_not_loaded() -> None:
     code = "import torch, kgen, sys; kgen.load('gelu').foreach([torch.ones(3)]); print('torch._dynamo.eval_frame' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
