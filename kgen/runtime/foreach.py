@@ -280,7 +280,7 @@ class Foreach:
             plan.written += [own] if grouped else []
             for p in self.params if not several else ():
                 alike = p.dims == r.dims and p.name != name and _laid_alike(call.results[r.name], call.given[p.name])
-                if alike and p.name not in self.states:
+                if alike and p.name not in self.states and at[p.name][1]:  # what is shared is read for other tuples
                     plan.same.extend((own, at[p.name][0] + k * at[p.name][1]))
 
     # ------------------------------------------------------------------------------------------------------------- calls

@@ -184,6 +184,15 @@ class Kernel:
         plan = pipeline.plan(self.kernel, self.kernel.bindings()[0])
         return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
 
+    @property
+    def _mapped(self) -> bool:
+        """Whether the kernel is one pass that computes each element alone."""
+        from kgen import pipeline
+        from kgen.schedule import Map
+
+        passes = pipeline.plan(self.kernel, self.kernel.bindings()[0]).passes
+        return len(passes) == 1 and isinstance(passes[0], Map)
+
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_foreach", "_traits")}
         kept.pop("__wrapped__", None)  # a decorated function's name finds the kernel, not the function
@@ -226,14 +235,18 @@ class Kernel:
     def signature(self) -> str:
         return self.kernel.signature()
 
-    def source(self, target: str) -> str:
+    def source(self, target: str, lists: bool = False) -> str:
         """The source for a target ("triton", "cuda" or "cpp"), for every dtype: what `kgen compile` writes and what runs (in C++, with
-        the entries for the call's dtypes alone)."""
+        the entries for the call's dtypes alone).  With `lists`, what `foreach` launches for many tensors at once; raises `KgenError`
+        where that is a launch for each of them."""
         from kgen.backends import TARGETS, backend
 
         if target not in TARGETS:
             raise KgenError(f"there is no target {target}", help=f"targets are {', '.join(TARGETS)}")
-        return backend(target).render(self.kernel)
+        chosen: Any = backend(target)
+        if lists and not (hasattr(chosen, "listed") and self._mapped):
+            raise KgenError(f"{self.name}: {target} launches once for each tensor of a list", help="cuda and cpp launch maps at once")
+        return (chosen.listed if lists else chosen).render(self.kernel)
 
     def program(self, binding: Binding | None = None) -> str:
         """The typed program, after its rules, for a choice of the dtype variables (f32 where none is given)."""

@@ -154,6 +154,15 @@ def test_tensors_that_overlap_are_taken_in_order(step: kgen.Kernel) -> None:
     assert torch.equal(a[:50], want)
 
 
+def test_what_is_shared_is_read_before_it_is_written_or_after() -> None:
+    """As a loop does: the second result reads what the first one wrote."""
+    kernel = kgen.loads("f(x: f32[], z: f32[]) -> y: f32[]\ny = x + z\n")
+    for _ in range(2):
+        x, y = torch.tensor(1.0), torch.tensor(0.0)
+        kernel.foreach(x, [torch.tensor(1.0), torch.tensor(2.0)], out=[x, y])
+        assert (x.item(), y.item()) == (2.0, 4.0)
+
+
 def test_an_overlap_that_a_call_refuses_is_refused_before_any_is_written(step: kgen.Kernel) -> None:
     p, g, m = ([torch.ones(20), torch.ones(20)] for _ in range(3))
     step.foreach(p, g, m, 0.0)
@@ -363,6 +372,24 @@ def test_torch_compile_breaks_the_graph_there() -> None:
 def test_parameters_may_be_called_as_keywords_are() -> None:
     kernel = kgen.loads("f(out: f32[...], target: float) -> y: f32[...]\ny = out * target\n")
     assert kernel.foreach(out=[torch.ones(2)], target=3.0)[0].tolist() == [3.0, 3.0]
+
+
+def test_names_of_the_source_are_the_writers_too() -> None:
+    text = "each(count: T[...], size: f32[], chunk: float, first: int) -> (own: T[...], n: f32[...], count': T[...])\n"
+    kernel = kgen.loads(text + "own = count * chunk + first\nn = count * size\ncount' = count + own\n")
+    body = kgen.loads("body(pieces: f32[...], begin: f32[...], k: float) -> piece: f32[...]\npiece = pieces * begin + k\n")
+    own, n = kernel.foreach([torch.ones(3), torch.ones(4)], torch.tensor(2.0), 3.0, 4)
+    assert own[1].tolist() == [7.0] * 4 and n[0].tolist() == [2.0] * 3
+    assert body.foreach([torch.ones(3)], [torch.ones(3)], 1.0)[0].tolist() == [2.0] * 3
+
+
+def test_the_source_over_lists_is_shown() -> None:
+    adamw = kgen.load("adamw")
+    for target, line in (("cuda", "adamw_each("), ("cpp", "void adamw_each(")):
+        assert line in adamw.source(target, lists=True) and line not in adamw.source(target)
+    for kernel, target in ((adamw, "triton"), (kgen.load("softmax"), "cuda")):
+        with pytest.raises(KgenError, match=f"{target} launches once for each tensor"):
+            kernel.source(target, lists=True)
 
 
 def test_torch_dynamo_is_not_loaded() -> None:
