@@ -3,9 +3,13 @@ bits of a launch for each tensor.  No GPU is needed."""
 
 from __future__ import annotations
 
+import importlib.util
 import random
+import re
 import shutil
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from kgen.backends import backend
 from kgen.backends.cuda import Layout
 from kgen.resources import resource
 from kgen.runtime import driver, nvrtc, nvrtc_lists
+from kgen.runtime.toolchain import _run, _tool
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -24,6 +29,9 @@ from tests.cuda.emulated import EmulatedLists  # noqa: E402
 
 emulates = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 compiles = pytest.mark.skipif(not driver.available(), reason="there is no NVRTC here")
+disassembles = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None and not shutil.which("cuobjdump"), reason="there is no cuobjdump"
+)
 
 STEP = "step(p: T[...], g: T[...], m: f32[...], lr: float) -> (p': T[...], m': f32[...], y: f32[...])\nm' = m + g\np' = p - lr * m'\ny = g * 2\n"
 MIX = "mix(x: f32[..., N], w: f32[N], s: f32[], a: float) -> y: f32[..., N]\ny = (x * w * a + s) * N + index[N]\n"
@@ -42,6 +50,7 @@ def checked(text: str) -> check.Kernel:
     return check.check(syntax.parse(text, "lists.k"))
 
 
+@cache
 def maps() -> dict[str, check.Kernel]:
     """The bundled specs that are one map, and some of this file's."""
     found = {path.stem: checked(path.read_text()) for path in SPECS} | {"names": checked(NAMES), "mix": checked(MIX)}
@@ -76,6 +85,27 @@ def test_a_table_fills_the_arguments_that_a_launch_may_have() -> None:
                 assert most > (100 if large else 5)
                 expression = lists.unit.over_list({"T": "f64"}, *variant, most)
                 assert driver.compile_cubin(target.render(kernel), [expression], arch, nvrtc.OPTIONS)[0]
+
+
+@compiles
+@disassembles
+def test_a_table_stays_where_arguments_are() -> None:
+    """ptxas copies no argument to the stack, and takes few more registers than for a single launch: up to 32 a multiprocessor is full."""
+    tool = _tool("cuobjdump")
+    for name, variant in (("adamw", (1, 4, False, 0)), ("gelu", (1, 8, False, 0)), ("mix", (2, 4, False, 4))):
+        kernel, target, taken = maps()[name], backend("cuda"), []
+        (unit,) = target.layout(kernel)
+        binding = {v: "bf16" for v in unit.variables}
+        for source, expression in (
+            (target.render(kernel), unit.expression(binding, *variant)),
+            (target.listed.render(kernel), unit.over_list(binding, *variant, 256)),
+        ):
+            with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+                file.write(driver.compile_cubin(source, [expression], "sm_90", nvrtc.OPTIONS)[0])
+                file.flush()
+                found = _run([tool, "--dump-resource-usage", file.name])
+            taken.append({key: int(n) for key, n in re.findall(r"(REG|STACK|LOCAL):(\d+)", found)})
+        assert taken[1]["STACK"] == taken[1]["LOCAL"] == 0 and taken[1]["REG"] <= max(32, taken[0]["REG"] + 2), (name, taken)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -162,11 +192,12 @@ def test_64_bit_indices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @emulates
-def test_more_tensors_than_a_table_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Emulates("twice(x: f32[...]) -> y: f32[...]\ny = x * 2", tmp_path / "twice", monkeypatch, large=False)
-    xs = [torch.randn(k % 7 + 1) for k in range(300)]
+@pytest.mark.parametrize("large, launches", [(False, 3), (True, 1)])
+def test_more_tensors_than_a_small_table_has_room_for(large: bool, launches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Emulates("twice(x: f32[...]) -> y: f32[...]\ny = x * 2", tmp_path / "twice", monkeypatch, large)
+    xs = [torch.randn(k % 7 * 300 + 1) for k in range(300)]
     assert all(torch.equal(y, 2 * x) for x, y in zip(xs, made.kernel.foreach(xs), strict=True))
-    assert sum(grid for _, grid in made.launcher.launched) == 300 and len(made.launcher.launched) == 3
+    assert sum(grid for _, grid in made.launcher.launched) > 600 and len(made.launcher.launched) == launches
 
 
 @emulates
