@@ -201,7 +201,7 @@ def _show_kept(given: tuple[str, ...], plot: str | None) -> None:
             rows += [r for r in found if not names or isinstance(r, dict) and r.get("kernel") in names]
         click.echo(table.markdown(rows))
         if plot:
-            picture.draw([r for r in rows if "copy" in r], plot)
+            picture.draw([r for r in rows if "copy" in r and "tensors" not in r], plot)
 
 
 class _Kept:

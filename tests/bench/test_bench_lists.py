@@ -42,6 +42,8 @@ def test_a_step_is_timed_beside_torch_s_and_kept() -> None:
     assert all(r["tensors"] == 148 and r["ms"] > 0 and r["copy"] > 0 and r["host"] == 0 for r in kept)
     assert {r["bytes"] for r in kept if r["kernel"] == "adamw"} == {28 * kept[0]["elements"]}  # reads four, writes three
     assert "AdamW(foreach)" in done.stdout
+    shown = run("--table", "kept.json").stdout
+    assert "| kernel | tensors |" in shown and shown.count("| adamw f32 | 148 |") == 5 and "torch._foreach_lerp_" in shown
 
 
 def test_without_peers_and_of_a_kernel_that_reduces() -> None:
