@@ -4,6 +4,7 @@ kgen.backends.cpp_rows."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 
 from kgen.backends.base import Page, Render
@@ -22,13 +23,17 @@ class CppMap(MapView):
     run_head: str
     entries: list[tuple[str, str]]
     call: str
+    each_head: str
+    each_call: str
 
 
 @dataclass(frozen=True)
 class CppView:
-    """A file: its passes, the functions that it brings along, those of the vector library with their arities, and what else it needs."""
+    """A file: its passes, whether their entries go over lists of tensors, the functions that it brings along, those of the vector library
+    with their arities, and what else it needs."""
 
     units: list[CppMap | RowsView]
+    over_lists: bool
     functions: list[str]
     function_sources: list[Text]
     vectorised: list[tuple[str, int]]
@@ -46,6 +51,16 @@ class Cpp(CFamily):
     }  # fmt: skip
     number_types = {"float": "double", "int": "int64_t", "bool": "bool"}
     infinity, not_a_number = "INFINITY", "NAN"
+    #: Whether a map's entries go over lists of tensors, which the runtime alone calls.
+    over_lists = False
+
+    @property
+    def listed(self) -> Cpp:
+        """This target with entries that go over lists of tensors."""
+        mine = copy(self)
+        mine.over_lists = True
+        return mine
+
     #: Functions that glibc's vector library serves (2.35 and later), by number of operands.
     vector_library = {
         **dict.fromkeys(
@@ -84,6 +99,7 @@ class Cpp(CFamily):
         calls += [c for f in known.values() for c in f.calls]
         return CppView(
             units=views,
+            over_lists=self.over_lists,
             functions=list(known),
             function_sources=list(known.values()),
             vectorised=self.vectorised(calls),
@@ -99,35 +115,49 @@ class Cpp(CFamily):
         def params(bound: dict[str, str]) -> list[str]:
             return ["int rank", "const int64_t* size", *self.tensor_params(render, v.tensors, v.writable, bound), *numbers]
 
-        arguments = ["rank", "size", *(x for t in v.tensors for x in (t.name, f"{t.name}_stride")), *(a.name for a in v.numbers)]
+        def each_params(bound: dict[str, str]) -> list[str]:
+            kinds = [self.tensor_type(render, t, v.writable, bound) for t in v.tensors]
+            lists = [f"{kind}* const* {t.name}, int64_t {t.name}_stride" for kind, t in zip(kinds, v.tensors, strict=True)]
+            return ["int64_t count", "int64_t chunk", "const int64_t* size", "const int64_t* first", *lists, *numbers]
+
+        passed = [x for t in v.tensors for x in (t.name, f"{t.name}_stride")] + [a.name for a in v.numbers]
+        sizes, typed, run = (["rank", "size"], params, "run")
+        if self.over_lists:
+            sizes, typed, run = (["count", "chunk", "size", "first"], each_params, "each")
         entries = []
         for bound in map(dict, v.bindings):
-            head, run = self.entry(v.name, bound)
-            entries.append((wrapped(head, params(bound), " {"), wrapped(run, arguments, ";")))
+            head, called_run = self.entry(v.name, bound, run)
+            entries.append((wrapped(head, typed(bound), " {"), wrapped(called_run, [*sizes, *passed], ";")))
         values = [f"{t.compute}({t.name}_tile[i])" for t in (*v.inputs, *v.indices)]
         results = [] if v.single else [f"{o.name}_i" for o in v.outputs]
+        pieces = [x for t in v.tensors for x in (f"{t.name}[own] + begin * {t.name}_stride", f"&{t.name}_stride")]
+        chosen = f"<{', '.join(v.variables)}>" if v.variables else ""
         return CppMap(
             **vars(v),
             run_head=wrapped(f"void {v.name}_run", params({}), " {"),
+            each_head=wrapped(f"void {v.name}_each", each_params({}), " {"),
+            each_call=wrapped(f"{v.name}_run{chosen}", ["1", "&n", *pieces, *(a.name for a in v.numbers)], ";", 110),
             entries=entries,
             call=wrapped(v.element_call, [*values, *v.scalar_values, *results], ";", 100).replace("\n", "\n            "),
         )
 
-    def entry(self, name: str, bound: dict[str, str]) -> tuple[str, str]:
+    def entry(self, name: str, bound: dict[str, str], run: str = "run") -> tuple[str, str]:
         """The heads of the entry of a unit for dtype variables bound to dtypes, and of its call of the run function."""
         chosen = "<" + ", ".join(self.types[d] for d in bound.values()) + ">" if bound else ""
-        return f'extern "C" void {"_".join([name, *bound.values()])}', f"    {name}_run{chosen}"
+        return f'extern "C" void {"_".join([name, *bound.values()])}', f"    {name}_{run}{chosen}"
 
     def tensor_params(self, render: Render, tensors: list[Tensor], writable: set[str], bound: dict[str, str]) -> list[str]:
         """Each tensor's pointer and strides as parameters, for dtype variables bound to dtypes (or not)."""
-        found = []
-        for t in tensors:
-            of = render.computed_of.get(t.type)
-            if of is None:
-                kind = self.types[bound[t.type]] if t.type in bound else t.type
-            elif bound:
-                kind = "double" if any(bound[v] == "f64" for v in of) else "float"
-            else:
-                kind = f"compute<{', '.join(of)}>"
-            found.append(f"{'' if t.name in writable else 'const '}{kind}* {t.name}, const int64_t* {t.name}_stride")
-        return found
+        kinds = [self.tensor_type(render, t, writable, bound) for t in tensors]
+        return [f"{kind}* {t.name}, const int64_t* {t.name}_stride" for kind, t in zip(kinds, tensors, strict=True)]
+
+    def tensor_type(self, render: Render, t: Tensor, writable: set[str], bound: dict[str, str]) -> str:
+        """The type of a tensor's elements as parameters have it, for dtype variables bound to dtypes (or not)."""
+        of = render.computed_of.get(t.type)
+        if of is None:
+            kind = self.types[bound[t.type]] if t.type in bound else t.type
+        elif bound:
+            kind = "double" if any(bound[v] == "f64" for v in of) else "float"
+        else:
+            kind = f"compute<{', '.join(of)}>"
+        return f"{'' if t.name in writable else 'const '}{kind}"

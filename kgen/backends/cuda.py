@@ -44,6 +44,7 @@ class CudaView:
     library: list[str]
     host_functions: list[Text]
     over_rows: bool
+    over_lists: bool
     hosted: bool
     about: str
 
@@ -82,6 +83,15 @@ class Cuda(CFamily):
 
     #: Whether a source stands alone, as the runtime's compiler takes it; else it includes the library beside it.
     standalone = True
+    #: Whether a map's kernel goes over lists of tensors, which the runtime alone launches.
+    over_lists = False
+
+    @property
+    def listed(self) -> Cuda:
+        """This target with kernels that go over lists of tensors."""
+        mine = copy(self)
+        mine.over_lists = True
+        return mine
 
     def render(self, kernel: Kernel, only: Only | None = None, standalone: bool = True) -> str:
         """As `Backend.render` has it; where the source does not stand alone it includes what `beside` gives."""
@@ -124,6 +134,7 @@ class Cuda(CFamily):
         code = [line for v in views for line in v.code]
         used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
+        parts += ["kgen_lists.cuh"] if self.over_lists else []
         parts += ["kgen_rounds.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
@@ -147,7 +158,8 @@ class Cuda(CFamily):
             library=self.included(views),
             host_functions=list(host.values()),
             over_rows=any(v.over_rows for v in views),
-            hosted=not any(isinstance(v, CudaRows) and v.columns for v in views),
+            over_lists=self.over_lists,
+            hosted=not self.over_lists and not any(isinstance(v, CudaRows) and v.columns for v in views),
             about=about if self.standalone else "The files that it includes lie beside it.",
         )
 

@@ -59,11 +59,13 @@ class Layout:
         """The dtype in which each scalar is passed, for dtype variables bound by name (`{"T": "bf16"}`)."""
         return tuple(passed(s, binding) for s in self.scalars)
 
-    def expression(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int) -> str:
-        """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`."""
-        types = "".join(f"{TYPES[binding[v]]}, " for v in self.variables)
-        several = f", {rows}" if self.held else ""
-        return f"{self.kernel}<{types}{rank}, {vec}, {'u64' if wide else 'unsigned'}, {splat}{several}>"
+    def expression(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int, count: int = 0) -> str:
+        """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`; with a `count` that of the
+        kernel that goes over a list with room for so many tensors."""
+        types = [TYPES[binding[v]] for v in self.variables]
+        chosen = [*types, rank, vec, "u64" if wide else "unsigned", splat, *([rows] if self.held else []), *([count] if count else [])]
+        name = f"{self.kernel.removesuffix('_kernel')}_each" if count else self.kernel
+        return f"{name}<{', '.join(map(str, chosen))}>"
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class CudaMap(host.HostView):
     stores: list[tuple[str, str, str, str]]
     body: list[str]
     kernel_head: str
+    list_head: str
+    list_pointers: list[str]
     vector_call: str
     tail_call: str
     index_strides: list[tuple[str, str, int]]
@@ -94,6 +96,7 @@ class MapPrinter:
         pointers = [f"{self.const(t)}{host.spelled_out(render, t.type)}* {t.name}" for t in self.memory]
         scalars = [f"{host.spelled_out(render, n.passed)} {n.argument.name}" for n in self.numbers]
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
+        listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
         passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars)]
         chosen = "".join(f"{v}, " for v in unit.variables)
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
@@ -115,6 +118,8 @@ class MapPrinter:
             stores=stores,
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
+            list_head=wrapped(f"{unit.name}_each", [f"const __grid_constant__ {listed} list", *scalars], " {"),
+            list_pointers=[f"{p} = static_cast<{p.rpartition(' ')[0]}>(list.pointer[{k}][own]);" for k, p in enumerate(pointers)],
             vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", passing, ";", 110), 8),
             tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,

@@ -155,6 +155,27 @@ def calls(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], s
                 out.add(r.row(), [r.json()])
 
 
+def lists(kernels: Sequence[Kernel], targets: list[str], peers: bool, sizes: Sizes, scale: Fraction, device: str, out: Out) -> None:
+    """A model's parameters in one call."""
+    from kgen.bench import timing
+    from kgen.bench.lists import time_lists
+
+    for kernel in kernels:
+        for dtype in sizes.dtypes if kernel.variables else sizes.dtypes[:1]:
+            try:
+                with out.busy(f"{kernel.name} {dtype}: lists"):
+                    rows, left_out = time_lists(kernel, targets, peers, dtype, scale, device, sizes.rows[0])
+            except Exception as error:
+                out.fail(error.render() if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
+                continue
+            finally:
+                free(device)
+            for peer, why in left_out.items():
+                out.warn(f"left out {peer}: {why}")
+            for r in rows:
+                out.add(r.row(), [r.json()])
+
+
 def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compiled: bool, sizes: Sizes, device: str, out: Out) -> None:
     """First results from cold and warm caches, each in a process of its own; `texts` are (text, name, kernel)."""
     from kgen.bench.first import first_times

@@ -25,10 +25,11 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """The tables of kept rows.  Raises `KgenError` for what `--json` never wrote."""
     try:
         parts = [
-            _timings([r for r in rows if "copy" in r and not r["kernel"].startswith("kernelbench/")]),
+            _timings([r for r in rows if "copy" in r and "tensors" not in r and not r["kernel"].startswith("kernelbench/")]),
             _kernelbench([r for r in rows if "copy" in r and r["kernel"].startswith("kernelbench/")]),
             _plain([r for r in rows if "cold" in r], FIRST, "{:.3g}"),
             _plain([r for r in rows if "us" in r and "ratio" in r], CALL, "{:.2f}"),
+            _lists([r for r in rows if "tensors" in r]),
         ]
     except (KeyError, TypeError, AttributeError) as error:
         raise KgenError(f"these are no figures of `kgen bench --json` ({type(error).__name__}: {error})") from None
@@ -60,6 +61,17 @@ def _timings(rows: Sequence[dict[str, Any]]) -> str:
     note = f"\n\n? its rounds spread widely (above {WIDE:g} from the 20th to the 80th percentile), or it is above {ABOVE:g} of a copy."
     doubted = any(d for of in cells.values() for _, d in of.values())
     return _table(("kernel", "N", *(TITLES[c] for c in columns)), lines) + note * doubted
+
+
+def _lists(rows: Sequence[dict[str, Any]]) -> str:
+    """Calls over lists of tensors: a line each."""
+    kept = {(r["kernel"], r["dtype"], r["tensors"], r["elements"], r["what"]): r for r in rows}
+    lines = []
+    for r in kept.values():
+        host = f"{r['host']:.0f}" if r["host"] else "-"
+        counts = f"{r['tensors']:,}", f"{r['elements']:,}"
+        lines.append((f"{r['kernel']} {r['dtype']}", *counts, r["what"], f"{r['ms']:.3g}", fraction(r["copy"] / r["ms"]), host))
+    return _table(("kernel", "tensors", "elements", "", "ms", "of a copy", "host us"), lines) if lines else ""
 
 
 def _kernelbench(rows: Sequence[dict[str, Any]]) -> str:

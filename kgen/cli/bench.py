@@ -36,6 +36,7 @@ from kgen.errors import KgenError, printed
 @click.option("--profile", is_flag=True, help="List the kernels that a call launches, with the time of each.")
 @click.option("--call", is_flag=True, help="Time what a call costs the host, on 1,024 elements, beside eager F.gelu.")
 @click.option("--first", is_flag=True, help="Time the first result of a process, from an empty and from a warm cache.")
+@click.option("--foreach", is_flag=True, help="Time a call over all parameters of GPT-2 small, beside torch's.")
 @click.option(
     "--kernelbench",
     is_flag=False,
@@ -44,18 +45,20 @@ from kgen.errors import KgenError, printed
     metavar="[TASKS]",
     help="Time KernelBench level 1's tasks instead: 23,33-36, or all of them.",
 )
-@click.option("--scale", default="1", metavar="FRACTION", help="Of KernelBench's sizes, on a small machine: 1/16.")
+@click.option("--scale", default="1", metavar="FRACTION", help="Of KernelBench's and the model's sizes, on a small machine: 1/16.")
 @click.option("--table", is_flag=True, help="Of files that --json wrote (and of the kernels named beside them): Markdown.")
 def bench(
     specs: tuple[str, ...], against: str | None, target: str | None, dtypes: str, elements: str, row: str, plot: str | None,
-    json_file: str | None, backward: bool, profile: bool, call: bool, first: bool, kernelbench: str | None, scale: str, table: bool,
+    json_file: str | None, backward: bool, profile: bool, call: bool, first: bool, foreach: bool, kernelbench: str | None, scale: str,
+    table: bool,
 ) -> None:  # fmt: skip
     """Time a spec's kernels beside eager PyTorch, torch.compile, other libraries and a copy, in one run; results are compared first.
 
     Peers: eager is the faster, on each size, of the formula written out in torch (formula) and torch's own function (torch); compile is
     torch.compile of that function, else of the formula; liger, quack and helion are packages.  With --table, --plot draws the kept figures.
     """
-    modes = {"--backward": backward, "--profile": profile, "--call": call, "--first": first, "--kernelbench": kernelbench, "--table": table}
+    modes = {"--backward": backward, "--profile": profile, "--call": call, "--first": first, "--foreach": foreach, "--table": table,
+             "--kernelbench": kernelbench}  # fmt: skip
     chosen = [name for name, on in modes.items() if on]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0]} does not go with {chosen[1]}")
@@ -132,6 +135,10 @@ def bench(
 
             beside = tuple(p for p in peers if p == "compile" or against is not None)
             command.calls(kernels, able, beside, sizes, device, out(calls.HEADS, 4))
+        elif foreach:
+            from kgen.bench import lists
+
+            command.lists(kernels, able, against is None or bool(peers), sizes, fraction(scale), device, out(lists.HEADS, 5))
         elif first:
             from kgen.bench import first as firsts
 
@@ -194,7 +201,7 @@ def _show_kept(given: tuple[str, ...], plot: str | None) -> None:
             rows += [r for r in found if not names or isinstance(r, dict) and r.get("kernel") in names]
         click.echo(table.markdown(rows))
         if plot:
-            picture.draw([r for r in rows if "copy" in r], plot)
+            picture.draw([r for r in rows if "copy" in r and "tensors" not in r], plot)
 
 
 class _Kept:

@@ -83,11 +83,11 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
     """
     import torch
 
-    given = _match(kernel, args, kwargs)
+    given = matched(kernel, args, kwargs)
     tensors = [(p, given[p.name]) for p in kernel.params if p.is_tensor]
     for p, t in tensors:
         if not isinstance(t, torch.Tensor):
-            raise _wrong(kernel, f"{p.name} is {_article(type(t).__name__)}, not a tensor", f"it is declared `{_declared(p)}`")
+            raise _wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{_declared(p)}`")
         if t.requires_grad and torch.is_grad_enabled():
             raise _wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
     binding = _bind_dtypes(kernel, tensors)
@@ -124,7 +124,7 @@ def _check_memory(kernel: Kernel, name: str, t: Any) -> None:
     import torch
 
     if type(t).__torch_dispatch__ != torch.Tensor.__torch_dispatch__ or torch._C._functorch.is_functorch_wrapped_tensor(t):
-        raise _wrong(kernel, f"{name} is {_article(type(t).__name__)} without memory of its own", "kernels run on plain tensors")
+        raise _wrong(kernel, f"{name} is {article(type(t).__name__)} without memory of its own", "kernels run on plain tensors")
     if t.device.type != "meta" and t.numel() and not t.data_ptr():
         raise _wrong(kernel, f"{name} has no memory", "its storage was freed")
 
@@ -133,7 +133,8 @@ def _wrong(kernel: Kernel, message: str, help: str = "") -> KgenError:
     return KgenError(f"{kernel.name}: {message}", help=help)
 
 
-def _article(noun: str) -> str:
+def article(noun: str) -> str:
+    """A noun with "a" or "an"."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
@@ -141,7 +142,7 @@ def _declared(p: Parameter) -> str:
     return f"{p.name}: {p.dtype}" + (f"[{', '.join(p.dims)}]" if p.dims is not None else "")
 
 
-def _match(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+def matched(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by parameter, defaults filled in.  Raises `KgenError` for too many, unknown, doubled and missing ones."""
     if len(args) > len(kernel.params):
         raise _wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.signature())
@@ -180,7 +181,7 @@ def number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
             return number(kernel, p, x.item())  # a NumPy scalar
         raise _wrong(
             kernel,
-            f"{p.name} is {_article(type(x).__name__)}, not {_article(p.dtype)}",
+            f"{p.name} is {article(type(x).__name__)}, not {article(p.dtype)}",
             "pass x.item() for a 0-d tensor" if hasattr(x, "item") else "",
         )
     if p.dtype == "int":
@@ -344,7 +345,7 @@ def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
     import torch
 
     if not isinstance(out, torch.Tensor):
-        raise _wrong(kernel, f"out is {_article(type(out).__name__)}, not a tensor")
+        raise _wrong(kernel, f"out is {article(type(out).__name__)}, not a tensor")
     shape, dtype = call.shape(r.dims), _dtype(call, r)
     if out.layout is not torch.strided or out.is_nested:
         raise _wrong(kernel, "out is not a dense strided tensor")

@@ -36,6 +36,7 @@ class _Config(ctypes.Structure):
 
 _DRIVER: dict[str, tuple[Any, ...]] = {
     "cuInit": (ctypes.c_uint,),
+    "cuDriverGetVersion": (ctypes.c_void_p,),
     "cuDeviceGet": (ctypes.c_void_p, ctypes.c_int),
     "cuDeviceGetAttribute": (ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (ctypes.c_void_p, ctypes.c_int),
@@ -226,6 +227,14 @@ def _device(index: int) -> int:
     _cu(_driver().cuInit(0))
     _cu(_driver().cuDeviceGet(ctypes.byref(found), index))
     return found.value
+
+
+@cache
+def cuda_version() -> tuple[int, int]:
+    """The newest CUDA that the driver knows, (13, 0)."""
+    found = ctypes.c_int()
+    _cu(_driver().cuDriverGetVersion(ctypes.byref(found)))
+    return found.value // 1000, found.value % 1000 // 10
 
 
 @cache

@@ -15,6 +15,7 @@
 #include <structmember.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -190,28 +191,41 @@ static inline uint64_t dispatch_keys(PyObject *tensor) { return *(uint64_t *)((c
 
 static inline bool is_plain_type(PyObject *value) { return Py_TYPE(value) == tensor_type || Py_TYPE(value) == parameter_type; }
 
-// Adds a tensor's part of the key and its place; false where it is none that a plan knows.  Only tensors whose dispatch keys a
-// plan has are read further: of others the C functions may fail.
-static bool read_tensor(Call *call, int k, PyObject *tensor) {
-    if (!is_plain_type(tensor) || !implementation(tensor)) return false;
+// Writes a tensor's part of a key, for which there is `room`, and its place; returns its words, 0 where it is none that a plan knows.  Only
+// tensors whose dispatch keys a plan has are read further: of others the C functions may fail.
+static int read_words(PyObject *tensor, int64_t *key, int64_t room, uintptr_t *at) {
+    if (!is_plain_type(tensor) || !implementation(tensor)) return 0;
     uint64_t keys = dispatch_keys(tensor);
     int known = 0;
     while (known < kinds_count && kinds_known[known] != keys) known++;
-    if (known == kinds_count) return false;
+    if (known == kinds_count) return 0;
     void *own = handle(tensor), *place;
-    int64_t rank, *sizes, *strides, *key = call->key + call->words;
+    int64_t rank, *sizes, *strides;
     int32_t dtype, device;
-    if (torch.get_dim(own, &rank) || rank < 0 || call->words + 2 + 2 * rank > WORDS) return false;
-    if (torch.get_dtype(own, &dtype) || torch.get_device_index(own, &device) || torch.get_data_ptr(own, &place)) return false;
-    if (torch.get_sizes(own, &sizes) || torch.get_strides(own, &strides)) return false;
+    if (torch.get_dim(own, &rank) || rank < 0 || 2 + 2 * rank > room) return 0;
+    if (torch.get_dtype(own, &dtype) || torch.get_device_index(own, &device) || torch.get_data_ptr(own, &place)) return 0;
+    if (torch.get_sizes(own, &sizes) || torch.get_strides(own, &strides)) return 0;
     key[0] = (int64_t)keys;
     key[1] = (int64_t)(uint8_t)dtype | (int64_t)(uint16_t)device << 8 | rank << 24;
     for (int64_t d = 0; d < rank; d++) key[2 + d] = sizes[d];
     for (int64_t d = 0; d < rank; d++) key[2 + rank + d] = strides[d];
-    call->words += (int)(2 + 2 * rank);
+    *at = (uintptr_t)place;
+    return (int)(2 + 2 * rank);
+}
+
+// Adds a tensor to a call; false where it is none that a plan knows.
+static bool read_tensor(Call *call, int k, PyObject *tensor) {
+    int words = read_words(tensor, call->key + call->words, WORDS - call->words, &call->places[k]);
+    call->words += words;
     call->tensors[k] = tensor;
-    call->places[k] = (uintptr_t)place;
-    return true;
+    return words > 0;
+}
+
+// From now on tensors with these dispatch keys are read, unless there are too many kinds.
+static void learn_kind(uint64_t keys) {
+    int known = 0;
+    while (known < kinds_count && kinds_known[known] != keys) known++;
+    if (known == kinds_count && known < KNOWN) kinds_known[kinds_count++] = keys;
 }
 
 // The tensors of `out`, one or a tuple of them, behind the parameters.
@@ -619,10 +633,7 @@ static PyObject *fast_plan(Fast *self, PyObject *given) {
         Py_ssize_t several = k == self->count && tensor && PyTuple_CheckExact(tensor) ? PyTuple_GET_SIZE(tensor) : -1;
         for (Py_ssize_t j = 0; tensor && j < (several < 0 ? 1 : several); j++) {
             PyObject *one = several < 0 ? tensor : PyTuple_GET_ITEM(tensor, j);
-            if (!is_plain_type(one) || !implementation(one)) continue;
-            int known = 0;
-            while (known < kinds_count && kinds_known[known] != dispatch_keys(one)) known++;
-            if (known == kinds_count && known < KNOWN) kinds_known[kinds_count++] = dispatch_keys(one);
+            if (is_plain_type(one) && implementation(one)) learn_kind(dispatch_keys(one));
         }
     }
     if (!read_call(self, &call, args, kwargs) || call.tensor_count + PyTuple_GET_SIZE(makes) > TENSORS) return said(false);
@@ -850,6 +861,77 @@ static PyObject *read_one(PyObject *module, PyObject *tensor) {
                          torch.requires_grad(implementation(tensor)) ? Py_True : Py_False);
 }
 
+// describe(list of tensors, learn) -> (key, places): what they are, and where, 8 bytes each; None where one is not plain, is of no known
+// kind, or requires grad while grad mode is on.  `learn`: their kinds are known from now on; whoever says so has looked at them.
+static PyObject *describe(PyObject *module, PyObject *given) {
+    enum { MOST = 2 + 2 * 64 };  // words of a tensor
+    PyObject *tensors;
+    int learn;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "O!p", &PyList_Type, &tensors, &learn)) return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(tensors), words = 0, room = 8 * count + MOST;
+    PyObject *key = NULL, *places = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uintptr_t));
+    int64_t *found = PyMem_Malloc((size_t)room * sizeof *found);
+    bool plain = places && found, tracked = torch.grad_mode();
+    for (Py_ssize_t k = 0; plain && k < count; k++) {
+        PyObject *tensor = PyList_GET_ITEM(tensors, k);
+        if (room - words < MOST) {
+            int64_t *larger = PyMem_Realloc(found, (size_t)(room *= 2) * sizeof *found);
+            plain = larger != NULL;
+            if (!plain) break;
+            found = larger;
+        }
+        if (learn && is_plain_type(tensor) && implementation(tensor)) learn_kind(dispatch_keys(tensor));
+        int more = read_words(tensor, found + words, MOST, (uintptr_t *)(void *)PyBytes_AS_STRING(places) + k);
+        plain = more > 0 && !(tracked && torch.requires_grad(implementation(tensor)));
+        words += more;
+    }
+    if (plain) key = PyBytes_FromStringAndSize((char *)found, words * (Py_ssize_t)sizeof *found);
+    PyObject *result = key ? PyTuple_Pack(2, key, places) : NULL;
+    PyMem_Free(found);
+    Py_XDECREF(key), Py_XDECREF(places);
+    if (result || PyErr_Occurred()) return result;
+    Py_RETURN_NONE;
+}
+
+typedef struct { uint64_t start, end; int64_t written; } Span;
+
+static int by_start(const void *a, const void *b) {
+    const Span *first = a, *second = b;
+    return first->start < second->start ? -1 : first->start > second->start;
+}
+
+// apart(places, spans, pairs) -> whether nothing that is written overlaps anything else: `spans` are (which place, bytes, whether written),
+// and of each of `pairs` (a, b) that lie in one place b does not count.  All are buffers of 64-bit integers.
+static PyObject *apart(PyObject *module, PyObject *given) {
+    Py_buffer places, spans, pairs;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "y*y*y*", &places, &spans, &pairs)) return NULL;
+    const uint64_t *at = places.buf;
+    const int64_t *span = spans.buf, *pair = pairs.buf;
+    const Py_ssize_t count = places.len / 8, most = spans.len / 24;
+    Span *found = PyMem_Malloc((size_t)(most + 1) * sizeof *found);
+    char *joined = PyMem_Calloc((size_t)count + 1, 1);
+    bool clear = found && joined;
+    for (Py_ssize_t k = 0; clear && k < pairs.len / 16; k++)
+        if (at[pair[2 * k]] == at[pair[2 * k + 1]]) joined[pair[2 * k + 1]] = 1;
+    Py_ssize_t n = 0;
+    for (Py_ssize_t k = 0; clear && k < most; k++) {
+        const int64_t *own = span + 3 * k;
+        if (!joined[own[0]]) found[n++] = (Span){at[own[0]], at[own[0]] + (uint64_t)own[1], own[2]};
+    }
+    if (clear) qsort(found, (size_t)n, sizeof *found, by_start);
+    uint64_t read = 0, wrote = 0;  // where those that are read or written end
+    for (Py_ssize_t k = 0; clear && k < n; k++) {
+        clear = found[k].start >= wrote && (!found[k].written || found[k].start >= read);
+        if (found[k].end > read) read = found[k].end;
+        if (found[k].written && found[k].end > wrote) wrote = found[k].end;
+    }
+    PyMem_Free(found), PyMem_Free(joined);
+    PyBuffer_Release(&places), PyBuffer_Release(&spans), PyBuffer_Release(&pairs);
+    return said(clear);
+}
+
 // modes() -> (ordinary, grad mode, autocast on the CPU)
 static PyObject *modes(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
@@ -875,7 +957,8 @@ static PyObject *invoke(PyObject *module, PyObject *given) {
 
 static PyMethodDef methods[] = {
     {"setup", setup, METH_VARARGS, NULL}, {"install", install, METH_VARARGS, NULL}, {"read", read_one, METH_O, NULL},
-    {"modes", modes, METH_NOARGS, NULL},  {"bump", bump, METH_O, NULL},             {"invoke", invoke, METH_O, NULL}, {0},
+    {"modes", modes, METH_NOARGS, NULL},  {"bump", bump, METH_O, NULL},             {"invoke", invoke, METH_O, NULL},
+    {"describe", describe, METH_VARARGS, NULL}, {"apart", apart, METH_VARARGS, NULL}, {0},
 };
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "kgen_fastcall", NULL, -1, methods, NULL, NULL, NULL, NULL};
 

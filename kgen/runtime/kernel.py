@@ -164,6 +164,13 @@ class Kernel:
         return Calls(self)
 
     @cached_property
+    def _foreach(self) -> Any:
+        """The calls over lists; their module imports torch."""
+        from kgen.runtime.foreach import Foreach
+
+        return Foreach(self)
+
+    @cached_property
     def _reduces(self) -> bool:
         return self.kernel.reduces or any(v.op == "pick" for v in self.kernel.values)
 
@@ -177,8 +184,17 @@ class Kernel:
         plan = pipeline.plan(self.kernel, self.kernel.bindings()[0])
         return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
 
+    @property
+    def _mapped(self) -> bool:
+        """Whether the kernel is one pass that computes each element alone."""
+        from kgen import pipeline
+        from kgen.schedule import Map
+
+        passes = pipeline.plan(self.kernel, self.kernel.bindings()[0]).passes
+        return len(passes) == 1 and isinstance(passes[0], Map)
+
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_traits")}
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_foreach", "_traits")}
         kept.pop("__wrapped__", None)  # a decorated function's name finds the kernel, not the function
         return {**kept, "_launchers": {}}  # what is loaded stays in this process
 
@@ -219,14 +235,18 @@ class Kernel:
     def signature(self) -> str:
         return self.kernel.signature()
 
-    def source(self, target: str) -> str:
+    def source(self, target: str, lists: bool = False) -> str:
         """The source for a target ("triton", "cuda" or "cpp"), for every dtype: what `kgen compile` writes and what runs (in C++, with
-        the entries for the call's dtypes alone)."""
+        the entries for the call's dtypes alone).  With `lists`, what `foreach` launches for many tensors at once; raises `KgenError`
+        where that is a launch for each of them."""
         from kgen.backends import TARGETS, backend
 
         if target not in TARGETS:
             raise KgenError(f"there is no target {target}", help=f"targets are {', '.join(TARGETS)}")
-        return backend(target).render(self.kernel)
+        chosen: Any = backend(target)
+        if lists and not (hasattr(chosen, "listed") and self._mapped):
+            raise KgenError(f"{self.name}: {target} launches once for each tensor of a list", help="cuda and cpp launch maps at once")
+        return (chosen.listed if lists else chosen).render(self.kernel)
 
     def program(self, binding: Binding | None = None) -> str:
         """The typed program, after its rules, for a choice of the dtype variables (f32 where none is given)."""
@@ -260,6 +280,29 @@ class Kernel:
         from kgen.mathematics import latex
 
         return f"$\\displaystyle {latex(self.kernel.file)}$"
+
+    def foreach(self, *args: Any, **kwargs: Any) -> Any:
+        """The kernel over lists of tensors, as torch's foreach operators go over theirs: `adamw.foreach(params, grads, ms, vs, t, lr)`.
+
+        Arguments are those of a call, but each tensor is a list (or another iterable) of tensors, all of one length; tensors without dims
+        that are only read may be shared, and numbers are, or lists too.  Returns a list for each result that is not primed; `out=` takes
+        lists.  The results are those of a call for each tuple of tensors, bit for bit.  A kernel that computes each element alone takes
+        one launch for all tensors whose dtypes, layouts and numbers are alike (on "cuda" and "cpp"); others take one for each tensor.
+
+        No history is kept: tensors that require grad are refused while grad mode is on.  Under torch.compile it is a graph break.
+        Raises `KgenError`, before anything is launched, with the argument and the index in the lists.
+        """
+        import torch
+
+        out = None if "out" in self._names else kwargs.pop("out", None)
+        target = None if "target" in self._names else kwargs.pop("target", None)
+        if torch.compiler.is_compiling():
+            from kgen.runtime import uncompiled
+
+            return uncompiled.foreach(self, args, kwargs, out, target)
+        from kgen.runtime import foreach
+
+        return foreach.call(self, args, kwargs, out, target)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A call like an earlier one does not come here where there is `kgen.runtime.fast`'s extension."""

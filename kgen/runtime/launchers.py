@@ -1,7 +1,8 @@
 """What launches a kernel's calls on each target.
 
 In: a checked kernel, then its calls (`kgen.runtime.arguments.Call`).  Out: their results, written.  A launcher may also have
-`prepare`, which works out the steps of calls of one layout, and `lesson`, which says what calls like one launch.
+`prepare`, which works out the steps of calls of one layout, `lesson`, which says what calls like one launch, and `lists`, which launches
+many tensors at once.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import ctypes
 import inspect
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kgen.backends import backend
 from kgen.backends.units import RowUnit
 from kgen.check import Kernel
+
+if TYPE_CHECKING:
+    from kgen.backends.cpp import Cpp as CppBackend
 
 
 class Torch:
@@ -94,16 +98,27 @@ class Cpp:
         return cpu_lesson(plan.steps, self.kernel.params)
 
     def entry(self, unit: Any, binding: dict[str, str]) -> Any:
-        chosen = tuple(binding[v] for v in unit.dtype_variables)
         key = (unit.name, *binding.values())
         if key not in self.entries:
-            from kgen.runtime.build import library
-
-            source = self.target.render(self.kernel, binding)
-            function = library(source, self.kernel.name)["_".join((unit.name, *chosen))]
-            function.restype = None
-            self.entries[key] = function
+            self.entries[key] = self.built(unit, binding, self.target)
         return self.entries[key]
+
+    def built(self, unit: Any, binding: dict[str, str], target: CppBackend) -> Any:
+        """A unit's function for a choice of dtypes, as `target` writes it."""
+        from kgen.runtime.build import library
+
+        chosen = tuple(binding[v] for v in unit.dtype_variables)
+        function = library(target.render(self.kernel, binding), self.kernel.name)["_".join((unit.name, *chosen))]
+        function.restype = None
+        return function
+
+    @cached_property
+    def lists(self) -> Any:
+        """What launches lists of tensors; None where the kernel is no single map."""
+        from kgen.runtime.cpp_lists import ListLauncher
+
+        single = len(self.units) == 1 and not isinstance(self.units[0], RowUnit)
+        return ListLauncher(self.kernel, self.units[0], self.built) if single else None
 
 
 class Triton:
@@ -160,10 +175,19 @@ class Cuda:
     def __init__(self, kernel: Kernel):
         from kgen.runtime.nvrtc import Launcher
 
-        self.launcher = Launcher(kernel)
+        self.kernel, self.launcher = kernel, Launcher(kernel)
 
     def __call__(self, call: Any) -> None:
         self.launcher(call)
+
+    @cached_property
+    def lists(self) -> Any:
+        """What launches lists of tensors; None where the kernel is no single map."""
+        from kgen.backends.cuda import Layout
+        from kgen.runtime.nvrtc_lists import ListLauncher
+
+        units = self.launcher.units
+        return ListLauncher(self.kernel, self.launcher) if len(units) == 1 and isinstance(units[0], Layout) else None
 
     def lesson(self, plan: Any, call: Any) -> Any:
         from kgen.runtime.fast import cuda_lesson

@@ -97,7 +97,7 @@ def plan(
     return made
 
 
-_plan = lru_cache(4096)(plan)  # by place within 16 bytes: no more of an address counts
+cached_plan = lru_cache(4096)(plan)  # by place within 16 bytes: no more of an address counts
 
 
 def _vectors(vec: int, shape: Sequence[int], rows: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]) -> bool:
@@ -115,7 +115,7 @@ def _vectors(vec: int, shape: Sequence[int], rows: Sequence[Sequence[int]], item
 
 
 @cache
-def _layout_type(rank: int, operands: int, wide: bool) -> type[ctypes.Structure]:
+def layout_type(rank: int, operands: int, wide: bool) -> type[ctypes.Structure]:
     """The kernel's `Layout<RANK, K, Index>`."""
     index = ctypes.c_uint64 if wide else ctypes.c_uint32
     return type("Layout", (ctypes.Structure,), {"_fields_": [("n", index), ("size", index * rank), ("stride", index * rank * operands)]})
@@ -130,7 +130,7 @@ _SCALARS: dict[str, Any] = {
 def layout(planned: Plan) -> ctypes.Structure:
     """The kernel's layout argument: its rows are those of a thread, several at once."""
     v = planned.variant
-    made = _layout_type(v.rank, len(planned.strides), v.wide)()
+    made = layout_type(v.rank, len(planned.strides), v.wide)()
     made.n = planned.n // v.rows
     by = [v.rows if v.rank - d == 2 else 1 for d in range(v.rank)]
     made.size[:] = [size // n for size, n in zip(planned.sizes, by, strict=True)]
@@ -139,7 +139,7 @@ def layout(planned: Plan) -> ctypes.Structure:
     return made
 
 
-def _rounded(scalars: Sequence[tuple[Any, str]]) -> tuple[Any, ...]:
+def rounded(scalars: Sequence[tuple[Any, str]]) -> tuple[Any, ...]:
     """Numbers as ctypes values, each rounded once to its dtype."""
     return tuple(_SCALARS[dtype](to_dtype(value, DTYPES[dtype])) for value, dtype in scalars)
 
@@ -251,14 +251,14 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
-        planned = _plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
+        planned = cached_plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
         if planned is None:
             return None
         if planned.grid > MAX_GRID:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
         expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant)
         function = self.function(expression, (self.arch or arch_of(device_index)))
-        return Launch((Started(function, planned.grid),), layout(planned), _rounded(scalars))
+        return Launch((Started(function, planned.grid),), layout(planned), rounded(scalars))
 
     def rows(
         self, unit_index: int, binding: tuple[str, ...], row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
@@ -282,7 +282,7 @@ class CudaLauncher:
             if rest[0] > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             steps.append(Started(self.function(unit.expression(types, walk.text()), arch), *rest))
-        return Launch(tuple(steps), planned.layout(gathers), _rounded(scalars), planned.work)
+        return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work)
 
     def function(self, expression: str, arch: str) -> Function:
         """The loaded kernel of a name expression for an architecture."""
@@ -340,6 +340,16 @@ def expressions(kernel: Kernel, call: Any, arch: str) -> list[str]:
     with mock.patch.object(launcher.run, "function", note):
         launcher.launch(call, 0, 0)
     return list(dict.fromkeys(found))
+
+
+class Taken(NamedTuple):
+    """What a unit walks over in a call: the size of each dim, the shapes of its parts, its operands (address modulo 16, strides over each
+    part, bytes an element), and the size and stride along the dim of each gather."""
+
+    sizes: dict[str, int]
+    shapes: list[tuple[int, ...]]
+    operands: list[tuple[int, list[list[int]], int]]
+    gathers: list[tuple[int, int]]
 
 
 class Launcher:
@@ -404,15 +414,15 @@ class Launcher:
             def found(numbers: tuple) -> bytes:
                 given = dict(zip(names, numbers, strict=True))
                 values = {k: number_values(units[k], given, known) for k in {unit for unit, _, _ in wanted}}
-                return b"".join(bytes(value) for k, n, dtype in wanted for value in _rounded([(values[k][n], dtype)]))
+                return b"".join(bytes(value) for k, n, dtype in wanted for value in rounded([(values[k][n], dtype)]))
 
             if len(self.derived) >= KEPT:
                 self.derived.clear()
             self.derived[key] = found
         return found
 
-    def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
-        """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
+    def taken(self, k: int, call: Any, tensors: dict[str, Any]) -> Taken:
+        """What unit number k walks over in a call."""
         unit = self.units[k]
         sizes = {**call.sizes, ELLIPSIS: math.prod(call.batch)}
         parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims,)
@@ -429,6 +439,11 @@ class Launcher:
             operands.append((tensor.data_ptr() % 16, strides, tensor.element_size()))
             if without:
                 gathers.append((sizes[without], call.stride_along(tensor, o.dims, without)))
+        return Taken(sizes, shapes, operands, gathers)
+
+    def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
+        """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
+        unit, (sizes, shapes, operands, gathers) = self.units[k], self.taken(k, call, tensors)
         scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
         binding = tuple(call.binding[v] for v in unit.variables)
         if isinstance(unit, Layout):

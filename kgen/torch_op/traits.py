@@ -104,7 +104,7 @@ def positional(t: Traits, args: tuple, kwargs: dict[str, Any]) -> tuple:
     elif kwargs or len(args) != len(t.names):
         from kgen.runtime import arguments
 
-        given = arguments._match(t.checked, args, kwargs)
+        given = arguments.matched(t.checked, args, kwargs)
         args = tuple(given[name] for name in t.names)
     for k in t.tensors:
         if not isinstance(args[k], torch.Tensor):

@@ -449,7 +449,9 @@ for name in libraries.HELION:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "mode", [(), ("--backward",), ("--profile",), ("--call",), ("--first", "--against", "none")], ids=lambda m: m[0] if m else ""
+    "mode",
+    [(), ("--backward",), ("--profile",), ("--call",), ("--foreach", "--scale", "1/64"), ("--first", "--against", "none")],
+    ids=lambda m: m[0] if m else "",
 )
 def test_every_mode_runs_on_a_gpu(mode: tuple[str, ...]) -> None:
     names = ("softmax",) if "--first" in mode else ("gelu", "softmax")  # of which each starts processes of its own

@@ -11,12 +11,13 @@ import ctypes
 import re
 import subprocess
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from kgen import check, syntax
 from kgen.runtime import arguments, nvrtc
+from kgen.runtime.nvrtc_lists import ListLauncher
 
 SHIM = r"""
 #define __CUDACC_RTC__  // the host's parts are not here
@@ -28,6 +29,7 @@ SHIM = r"""
 #include <utility>
 #include <vector>
 using std::isfinite;
+using std::sqrt;
 #define __device__
 #define __global__
 #define __shared__ static
@@ -210,6 +212,59 @@ def built(path: Path, text: str, head: str | None = None) -> ctypes.CDLL:
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
+def kernels(path: Path, source: str, expressions: list[str]) -> ctypes.CDLL:
+    """The library of a CUDA source, with an entry `launch_<k>` for each of its kernels that expressions name."""
+    for pattern, made in ASM:
+        source = re.sub(pattern, made, source, flags=re.S)
+    entries = [
+        f'extern "C" bool launch_{k}(unsigned grid, unsigned threads, void** values) {{ return run(&{e}, grid, threads, values); }}'
+        for k, e in enumerate(expressions)
+    ]
+    return built(path, "\n".join([source, *entries]))
+
+
+def started(library: ctypes.CDLL, name: str) -> Any:
+    """An entry of `kernels`, called as `nvrtc` calls a loaded function."""
+    entry = getattr(library, name)
+    entry.restype = ctypes.c_bool
+
+    def start(
+        grid: int, device: int, stream: int, values: list[Any], threads: int = nvrtc.THREADS, shared: int = 0, cluster: int = 1
+    ) -> None:
+        places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        assert entry(grid, threads, places), "threads wait for one another for ever"
+
+    return start
+
+
+class EmulatedLists:
+    """The CUDA launcher of a map for tensors on the CPU, by themselves and in lists; kernels are built when they are first needed.
+    `launched` has what was launched: a name, and the blocks."""
+
+    def __init__(self, kernel: Any, folder: Path):
+        self.launcher = nvrtc.Launcher(kernel)
+        self.lists = ListLauncher(kernel, self.launcher)
+        self.launched: list[tuple[str, int]] = []
+        self.folder, self.functions = folder, dict[str, Any]()
+        for run in (self.launcher.run, self.lists.run):
+            run.arch = "sm_80"
+            run.function = partial(self.function, run.source)  # type: ignore[method-assign]
+
+    def function(self, source: str, expression: str, arch: str) -> Any:
+        if expression not in self.functions:
+            path = self.folder / f"emulated_{len(self.functions)}.cpp"
+            self.functions[expression] = started(kernels(path, source, [expression]), "launch_0")
+
+        def start(grid: int, *rest: Any) -> None:
+            self.launched.append((expression, grid))
+            self.functions[expression](grid, *rest)
+
+        return start
+
+    def __call__(self, call: Any) -> None:
+        self.launcher.launch(call, 0, 0)
+
+
 class Emulated(nvrtc.Launcher):
     """A kernel's launcher for tensors on the CPU; `calls` are the calls that it is built for (None: a call builds what it needs)."""
 
@@ -219,25 +274,10 @@ class Emulated(nvrtc.Launcher):
         self.run.function = self.function  # type: ignore[method-assign]
         bound = [arguments.bind(self.kernel, args, {}, None) for args in calls]
         self.expressions = list(dict.fromkeys(e for call in bound for e in nvrtc.expressions(self.kernel, call, "sm_80")))
-        source = self.run.source
-        for pattern, made in ASM:
-            source = re.sub(pattern, made, source, flags=re.S)
-        entries = [
-            f'extern "C" bool launch_{k}(unsigned grid, unsigned threads, void** values) {{ return run(&{e}, grid, threads, values); }}'
-            for k, e in enumerate(self.expressions)
-        ]
-        path = folder / f"{self.kernel.name}.cpp"
-        self.library = built(path, "\n".join([source, *entries]))
+        self.library = kernels(folder / f"{self.kernel.name}.cpp", self.run.source, self.expressions)
 
     def function(self, expression: str, arch: str) -> Any:
-        entry = getattr(self.library, f"launch_{self.expressions.index(expression)}")
-        entry.restype = ctypes.c_bool
-
-        def start(grid: int, device: int, stream: int, values: list[Any], threads: int, shared: int, cluster: int) -> None:
-            places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-            assert entry(grid, threads, places), "threads wait for one another for ever"
-
-        return start
+        return started(self.library, f"launch_{self.expressions.index(expression)}")
 
     def __call__(self, *args: Any, out: Any = None) -> Any:  # type: ignore[override]
         """The results of a call, by name."""
