@@ -26,12 +26,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 FALL = 2.0
 #: Below this such an exponential is 0.
 FLUSHED = 2.0**-126
+
+
+class Rides(IntEnum):
+    """Of which rows a backend makes sums about a peak in the reading of that: none, those that do not stay on the chip, or every row, but
+    for sums that are `again`."""
+
+    NONE = 0
+    LONG = 1
+    EVERY = 2
 
 
 class Drift(NamedTuple):
@@ -133,6 +143,12 @@ class Monoid:
     cost: tuple[int, int] = (1, 0)
     error: Callable[[Drift], Any] | None = None
 
+    def rides(self, rows: Rides, long: bool) -> bool:
+        """Whether a backend that rides on some rows makes such a sum with its peak: in the code of those that do not stay on the chip
+        (`long`), or in that of all."""
+        every = rows == Rides.EVERY and not self.again
+        return bool(self.about) and (rows != Rides.NONE and not every if long else every)
+
     @property
     def placed(self) -> bool:
         """Whether it finds a place."""
@@ -179,4 +195,4 @@ def row(about: str, factors: tuple[str, ...], weighted: bool) -> Monoid | None:
     return next(iter(sorted(fits, key=lambda m: m.weighted)), None)
 
 
-__all__ = ["FALL", "FLUSHED", "MONOIDS", "RIDERS", "Drift", "Field", "Monoid", "Move", "elements", "fallen", "row"]
+__all__ = ["FALL", "FLUSHED", "MONOIDS", "RIDERS", "Drift", "Field", "Monoid", "Move", "Rides", "elements", "fallen", "row"]

@@ -8,6 +8,7 @@ from kgen import grad, mathematics, pipeline, typeset
 from kgen.check import Kernel
 from kgen.cost import cost, predicted_bound
 from kgen.errors import KgenError
+from kgen.monoids import Rides
 from kgen.schedule import Plan, Reduce
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
@@ -121,7 +122,7 @@ def syntax_tree(kernel: Kernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def schedules(kernel: Kernel, bound: Binding, rides: bool, merges: bool) -> str:
+def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str:
     """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` and `merges` are the backend's."""
     plan = pipeline.scheduled(kernel, bound, rides, merges)
     kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
@@ -155,7 +156,7 @@ def schedules(kernel: Kernel, bound: Binding, rides: bool, merges: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def precision(kernel: Kernel, bound: Binding, rides: bool) -> str:
+def precision(kernel: Kernel, bound: Binding, rides: Rides) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
     defs = pipeline.plan(kernel, bound, rides).program.by_name
