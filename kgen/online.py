@@ -189,13 +189,17 @@ def online(program: Program) -> Program:
 
 
 class _Beside(Builder):
-    """Makes lets beside those that there are, numbered from `first` on."""
+    """Makes lets beside those that it is told of, numbered from `first` on."""
 
-    def __init__(self, lets: Sequence[Let], first: int):
+    def __init__(self, first: int):
         super().__init__()
         self.first = first
-        self.defs = {let.name: let for let in lets}
-        self.known = {(let.expr, let.dtype, let.dims, let.generic): let for let in lets}
+        self.known: dict[tuple, Let] = {}
+
+    def tell(self, let: Let) -> None:
+        """Of a let that is there already."""
+        self.defs[let.name] = let
+        self.known[let.expr, let.dtype, let.dims, let.generic] = let
 
     def add(self, expr: Op, dtype: DType | Number, dims: Dims, span: Span, label: str = "", generic: str = "") -> Let:
         key = (expr, dtype, dims, generic)
@@ -212,7 +216,7 @@ def at_once(lets: Sequence[Let], rides: Rides, first: int) -> tuple[list[Let], l
     In: the lets, of which rows the backend rides, and the number of the first let that may be added.  Out: the same with sums made in the
     reading of their peak, each with its own name and value; and those lets among them that are new (none: nothing rides).
     """
-    build = _Beside(lets, first)
+    build = _Beside(first)
     needs: dict[str, int] = {}
     made: list[Let] = []
     for let in lets:
@@ -221,6 +225,7 @@ def at_once(lets: Sequence[Let], rides: Rides, first: int) -> tuple[list[Let], l
         sum_ = _sum_about(let, build.defs, needs)
         if sum_ is not None and sum_.row.rides(rides, long=True):
             let = replace(let, expr=_rider(sum_, let, build).expr)
+        build.tell(let)
         made += [*build.lets[known:], let]
     return made, build.lets
 

@@ -165,6 +165,11 @@ class Backend:
         """What only this target's templates see: a record, whose fields they know by name."""
         raise NotImplementedError
 
+    def stays(self, p: Reduce, elements: int, dense: bool) -> bool:
+        """Whether rows of so many elements are sure to be gone through by the pass's own phases, not those of rows that do not stay on the
+        chip; `dense` where a row's elements are neighbours in all operands."""
+        return False
+
     def template_folder(self) -> Path:
         return resource("templates") / self.name
 
