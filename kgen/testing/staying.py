@@ -75,9 +75,9 @@ def _along(unit: RowLayout, arguments: Mapping[str, Any]) -> bool:
 def _dense(p: Reduce, arguments: Mapping[str, Any]) -> bool:
     """Whether the elements of a row are sure to be neighbours in all that a pass reads and writes."""
     inner = len(p.inner)
-    operands = [t for t in (*p.loads, *p.stores) if set(t.dims) & set(p.inner)]
+    dims = [d for d in (*(t.dims for t in p.loads), *(s.dims for s in p.stores)) if set(d) & set(p.inner)]
     given = [arguments[t.name] for t in p.loads if t.name in arguments]
-    return all(t.dims[-inner:] == p.inner for t in operands) and all(x.is_contiguous() for x in given)
+    return all(d[-inner:] == p.inner for d in dims) and all(x.is_contiguous() for x in given)
 
 
 __all__ = ["all_stay", "moving", "two_ways"]
