@@ -32,13 +32,14 @@ class Lanes:
 @dataclass(frozen=True)
 class PeakView:
     """A peak with the sums about it: the fields of a partial with their identities, the lines that join `own` and `next` to `top`, the
-    lanes of what is joined first and of the sums, and the lines that an element's shares take besides its own."""
+    lanes of what is joined first and of the sums, what counts elements, and the lines that an element's shares take besides its own."""
 
     name: str
     fields: tuple[tuple[str, str, Text], ...]
     join: list[Statement]
     early: list[Lanes]
     late: list[Lanes]
+    counts: list[Lanes]
     lines: list[Statement]
 
     @property
@@ -58,7 +59,7 @@ def peak_view(backend: Cpp, a: Peak) -> PeakView:
     every = parts(a)
 
     def at_tile(field: str, whose: str) -> Text:
-        return named(f"{field}_share") if whose == "part" else source(f"{{0}}.{field}", f"{a.name}_tile")
+        return named(f"{field}_{'share' if whose == 'part' else 'top'}")
 
     def lanes(p: Part, value: Text) -> Lanes:
         combine = backend.combined(a, "first", "next") if p.of is a else source("first + next")
@@ -68,12 +69,14 @@ def peak_view(backend: Cpp, a: Peak) -> PeakView:
     shares = {p: share(a, p, at_tile) for p in every}
     lines = [Statement((f"{p.name}_share",), p.of.type, shares[p]) for p in every if p in shared]
     values = {p: named(f"{p.name}_share") if p in shared else shares[p] for p in every}
+    counts = [p for p in every if values[p].isdigit()]
     return PeakView(
         name=a.name,
         fields=tuple((p.of.type, p.name, backend.identity(p.of)) for p in every),
         join=joined(backend, a, every),
-        early=[lanes(p, values[p]) for p in every if p.early],
-        late=[lanes(p, values[p]) for p in every if not p.early],
+        early=[lanes(p, values[p]) for p in every if p.early and p not in counts],
+        late=[lanes(p, values[p]) for p in every if not p.early and p not in counts],
+        counts=[lanes(p, source("{0}", "count")) for p in counts],
         lines=lines,
     )
 

@@ -67,9 +67,10 @@ class Partial:
         return source("tl.reduce({0}, 1, {1}, keep_dims=True)", tile, self.top if p.of is self.a else "plus")
 
     def gathered(self, element: Text, p: Part) -> Text:
-        """A tile's values of a field as one a row; of no element the identity counts."""
-        value = source("tl.full([], {0}, {1})", element, p.of.type) if element.isdigit() else element
-        return self.reduced(p, source("tl.where(inside, {0}, {1})", value, self.backend.identity(p.of)))
+        """A tile's values of a field as one a row; of no element the identity counts.  What is 1 of each counts them."""
+        if element.isdigit():
+            return source("tl.minimum(length - start, BLOCK).to({0})", p.of.type)
+        return self.reduced(p, source("tl.where(inside, {0}, {1})", element, self.backend.identity(p.of)))
 
     def tile(self) -> list[Node]:
         """The lines that add a tile's partial to that of the segment so far."""
