@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 
 from kgen import grad, mathematics, pipeline, typeset
 from kgen.check import Kernel
-from kgen.cost import cost, predicted_bound
+from kgen.cost import cost, predicted_bound, read_again
 from kgen.errors import KgenError
 from kgen.monoids import Rides
 from kgen.schedule import Plan, Reduce
@@ -152,6 +152,9 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str
     c = cost(plan, pipeline.forms(kernel, bound, rides))
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
+    if any(isinstance(p, Reduce) and p.long for p in plan.passes):
+        bytes_ = f"{read_again(plan, long=True)} bytes read, not {read_again(plan, long=False)}"
+        lines.append(f"an element of a row that does not stay on the chip: {bytes_}")
     lines.append(f"predicted bound: {predicted_bound(c)}")
     return "\n".join(lines) + "\n"
 
