@@ -86,10 +86,11 @@ def squares(d: Drift) -> Any:
 
     A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 3).  Its squares are
     about that c: of one element, or of a tile that is near enough to be gone through again.  To move them from c to b takes
-    n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than `depth` times, and the sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz,
-    twice, with t = g * root(depth * sum(x^2)), the moves leave out at most 2 t (root(M) + 2 t) together: relatively about
-    g * root(depth) times the condition number root(sum(x^2) / M) of Chan, Golub and LeVeque.  The last mean's error adds
-    g^2 * sum(x^2), as after a second reading; squares, counts and products are rounded 8 times more.
+    n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than `depth` times, and the
+    sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz, twice, with
+    t = g * root(depth * sum(x^2)), the moves leave out at most 2 t (root(M) + 2 t) together: relatively about g * root(depth) times the
+    condition number root(sum(x^2) / M) of Chan, Golub and LeVeque.  The last mean's error adds g^2 * sum(x^2), as after a second
+    reading; squares, counts and products are rounded 8 times more.
     """
     counts = d.depth * (d.number > 2**24)  # roundings of a count, which is kept in the dtype that is computed in
     gamma = (d.depth + counts + 3) * d.unit / (1 - (d.depth + counts + 3) * d.unit)
