@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from kgen.expand import is_reduction
 from kgen.ir import Let, Store, Tensor, live
-from kgen.schedule import Map, Pass, Phase, Plan, Reduce, phases_of, verified
+from kgen.phases import Phase, phases_of
+from kgen.schedule import Map, Pass, Plan, Reduce, verified
 
 #: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.
 MERGED = frozenset(("sum",))

@@ -50,6 +50,17 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     )
 
 
+def read_again(plan: Plan, long: bool) -> int:
+    """The bytes of an element that all readings of a plan's largest passes take together; `long` of rows that do not stay on the chip."""
+    most, read = max(len(p.dims) for p in plan.passes), 0
+    for p in plan.passes:
+        if isinstance(p, Reduce) and len(p.dims) == most:
+            sizes = {t.name: t.dtype.bytes for t in p.loads if set(t.dims) == set(p.dims)}
+            loads = (let for f in (long and p.long or p.phases) if f.element for let in f.lets if let.expr.name == "load")
+            read += sum(sizes.get(let.expr.attrs[0], 0) for let in loads)
+    return read
+
+
 def predicted_bound(c: Cost) -> str:
     """What bounds a pass: memory, or arithmetic and by how much (its instructions over those that fit under its bytes)."""
     moved = max(1, c.read + c.written)

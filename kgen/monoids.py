@@ -26,12 +26,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 FALL = 2.0
 #: Below this such an exponential is 0.
 FLUSHED = 2.0**-126
+
+
+class Rides(IntEnum):
+    """Of which rows a backend makes sums about a peak in the reading of that: none, those that do not stay on the chip, or every row, but
+    for sums that are `again`."""
+
+    NONE = 0
+    LONG = 1
+    EVERY = 2
 
 
 class Drift(NamedTuple):
@@ -74,12 +84,13 @@ def offsets(d: Drift) -> Any:
 def squares(d: Drift) -> Any:
     """Of sums of squares about a mean, M, of n terms, spread over them.
 
-    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 3).  To move it
-    from c to b takes n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than
-    `depth` times, and the sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz,
-    twice, with t = g * root(depth * sum(x^2)), the moves leave out at most 2 t (root(M) + 2 t) together: relatively about
-    g * root(depth) times the condition number root(sum(x^2) / M) of Chan, Golub and LeVeque.  The last mean's error adds
-    g^2 * sum(x^2), as after a second reading; squares, counts and products are rounded 8 times more.
+    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 3).  Its squares are
+    about that c: of one element, or of a tile that is near enough to be gone through again.  To move them from c to b takes
+    n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than `depth` times, and the
+    sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz, twice, with
+    t = g * root(depth * sum(x^2)), the moves leave out at most 2 t (root(M) + 2 t) together: relatively about g * root(depth) times the
+    condition number root(sum(x^2) / M) of Chan, Golub and LeVeque.  The last mean's error adds g^2 * sum(x^2), as after a second
+    reading; squares, counts and products are rounded 8 times more.
     """
     counts = d.depth * (d.number > 2**24)  # roundings of a count, which is kept in the dtype that is computed in
     gamma = (d.depth + counts + 3) * d.unit / (1 - (d.depth + counts + 3) * d.unit)
@@ -133,6 +144,12 @@ class Monoid:
     cost: tuple[int, int] = (1, 0)
     error: Callable[[Drift], Any] | None = None
 
+    def rides(self, rows: Rides, long: bool) -> bool:
+        """Whether a backend that rides on some rows makes such a sum with its peak: in the code of those that do not stay on the chip
+        (`long`), or in that of all."""
+        every = rows == Rides.EVERY and not self.again
+        return bool(self.about) and (rows != Rides.NONE and not every if long else every)
+
     @property
     def placed(self) -> bool:
         """Whether it finds a place."""
@@ -179,4 +196,4 @@ def row(about: str, factors: tuple[str, ...], weighted: bool) -> Monoid | None:
     return next(iter(sorted(fits, key=lambda m: m.weighted)), None)
 
 
-__all__ = ["FALL", "FLUSHED", "MONOIDS", "RIDERS", "Drift", "Field", "Monoid", "Move", "elements", "fallen", "row"]
+__all__ = ["FALL", "FLUSHED", "MONOIDS", "RIDERS", "Drift", "Field", "Monoid", "Move", "Rides", "elements", "fallen", "row"]

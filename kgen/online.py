@@ -20,17 +20,18 @@ far below the maximum has a large error for its size, but little weight.  The ro
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 from sympy.core.symbol import Str
 
+from kgen.errors import Span
 from kgen.expand import count, is_reduction
 from kgen.ir import Builder, Let, Op, Program, literal_of, live, ref, renumber, verify
-from kgen.monoids import Monoid, row
-from kgen.types import Dims, boolean
+from kgen.monoids import Monoid, Rides, row
+from kgen.types import Dims, DType, Number, boolean
 
 #: The most weights of a term that are told apart.
 MOST_WEIGHTS = 6
@@ -172,43 +173,87 @@ def online(program: Program) -> Program:
     if not any(let.expr.name == "max" and let.expr.attrs for let in program.lets):
         return program
     build, moved = Builder(), dict[str, str]()
-    needs: dict[str, int] = {}  # the reductions and gathers that each value is made of, as bits
-    for let in program.lets:
-        expr = Op(let.expr.args[0], *(ref(moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
-        made = _riding(replace(let, expr=expr), build, needs) or build.like(expr, let, let.label)
-        moved[let.name] = made.name
-        if made.name not in needs:
-            needs[made.name] = (is_reduction(let) or let.expr.name == "gather") << len(needs)
-            for o in let.expr.operands:
-                needs[made.name] |= needs[moved[o.name]]
+    needs: dict[str, int] = {}
+    for given in program.lets:
+        expr = Op(given.expr.args[0], *(ref(moved[a.name]) if a in given.expr.operands else a for a in given.expr.args[1:]))
+        let = replace(given, expr=expr)
+        sum_ = _sum_about(let, build.defs, needs)
+        if sum_ is not None and sum_.row.rides(Rides.EVERY, long=False):
+            made = _rider(sum_, let, build)
+        else:
+            made = build.like(expr, let, let.label)
+        moved[given.name] = made.name
+        _need(given, made.name, needs, [needs[moved[o.name]] for o in given.expr.operands])
     stores = tuple(replace(s, ref=moved[s.ref]) for s in program.stores)
     return verify(renumber(replace(program, lets=live(build.lets, stores), stores=stores)))
 
 
-def at_once(lets: Sequence[Let], defs: dict[str, Let]) -> dict[str, Let]:
-    """The sums among some lets that can be made in the reading of their peak where rows do not stay on the chip (`again`), by name: each as
-    the let that makes it so, of the same value."""
-    made = {}
+class _Beside(Builder):
+    """Makes lets beside those that it is told of, numbered from `first` on."""
+
+    def __init__(self, first: int):
+        super().__init__()
+        self.first = first
+        self.known: dict[tuple, Let] = {}
+
+    def tell(self, let: Let) -> None:
+        """Of a let that is there already."""
+        self.defs[let.name] = let
+        self.known[let.expr, let.dtype, let.dims, let.generic] = let
+
+    def add(self, expr: Op, dtype: DType | Number, dims: Dims, span: Span, label: str = "", generic: str = "") -> Let:
+        key = (expr, dtype, dims, generic)
+        if key not in self.known:
+            let = self.known[key] = Let(f"%{self.first + len(self.lets)}", expr, dtype, dims, span, label, generic)
+            self.lets.append(let)
+            self.defs[let.name] = let
+        return self.known[key]
+
+
+def at_once(lets: Sequence[Let], rides: Rides, first: int) -> tuple[list[Let], list[Let]]:
+    """A pass's lets for rows that do not stay on the chip.
+
+    In: the lets, of which rows the backend rides, and the number of the first let that may be added.  Out: the same with sums made in the
+    reading of their peak, each with its own name and value; and those lets among them that are new (none: nothing rides).
+    """
+    build = _Beside(first)
+    needs: dict[str, int] = {}
+    made: list[Let] = []
     for let in lets:
-        if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
-            continue
-        sum_ = found(Lets(defs), let.expr.operands[0].name, let.expr.attrs)
-        if sum_ is not None and sum_.row.again:
-            operands = (ref(str(name)) for name in (sum_.x, sum_.peak))
-            made[let.name] = replace(let, expr=Op(sum_.row.name, *map(Str, let.expr.attrs), *operands))
-    return made
+        _need(let, let.name, needs, [needs.get(o.name, 0) for o in let.expr.operands])
+        known = len(build.lets)
+        sum_ = _sum_about(let, build.defs, needs)
+        if sum_ is not None and sum_.row.rides(rides, long=True):
+            let = replace(let, expr=_rider(sum_, let, build).expr)
+        build.tell(let)
+        made += [*build.lets[known:], let]
+    return made, build.lets
 
 
-def _riding(let: Let, build: Builder, needs: dict[str, int]) -> Let | None:
-    """A sum about a maximum anew; None for anything else."""
+def _need(let: Let, name: str, needs: dict[str, int], operands: Iterable[int]) -> None:
+    """Note the reductions and gathers that a value is made of, as bits; those of its `operands` are known."""
+    if name not in needs:
+        needs[name] = (is_reduction(let) or let.expr.name == "gather") << len(needs)
+        for of in operands:
+            needs[name] |= of
+
+
+def _sum_about(let: Let, defs: dict[str, Let], needs: dict[str, int]) -> About | None:
+    """What a let is, if it is a sum about a peak whose weights are known where x is."""
     if let.expr.name != "sum" or not let.expr.attrs or not let.tensor_dtype.is_float:
         return None
-    sum_ = found(Lets(build.defs), let.expr.operands[0].name, let.expr.attrs)
-    if sum_ is None or sum_.row.again or any(needs[str(w)] & ~needs[str(sum_.x)] for w in sum_.weights):
-        return None
-    m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]
+    sum_ = found(Lets(defs), let.expr.operands[0].name, let.expr.attrs)
+    return None if sum_ is None or any(needs[str(w)] & ~needs[str(sum_.x)] for w in sum_.weights) else sum_
+
+
+def _rider(sum_: About, let: Let, build: Builder) -> Let:
+    """The sum `let` made with its peak, and brought from there to what the formula takes from x."""
     operands = (ref(str(name)) for name in (sum_.x, sum_.peak, *sum_.weights))
-    total = build.like(Op(sum_.row.name, *map(Str, let.expr.attrs), *operands), let)
+    expr = Op(sum_.row.name, *map(Str, let.expr.attrs), *operands)
+    if sum_.row.about == "mean":  # the formula's own, to a rounding
+        return replace(let, expr=expr)
+    m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]
+    total = build.like(expr, let)
     finite = build.add(Op("isfinite", ref(m.name)), boolean, m.dims, m.span)
     about = build.like(Op("where", ref(finite.name), ref(m.name), ref(build.literal("0", m).name)), m)
     off = build.like(Op("sub", ref(about.name), ref(k.name)), let)

@@ -18,6 +18,7 @@ from kgen import lower as lowering
 from kgen.check import Kernel
 from kgen.cost import Cost
 from kgen.ir import Program
+from kgen.monoids import Rides
 from kgen.schedule import Plan
 from kgen.types import Binding, f32
 
@@ -39,12 +40,12 @@ def _of(kernel: Kernel) -> dict[Any, Any]:
 
 
 class _Pass(Protocol[R]):
-    def __call__(self, kernel: Kernel, binding: Binding, rides: bool = False) -> R: ...
+    def __call__(self, kernel: Kernel, binding: Binding, rides: Rides = Rides.NONE) -> R: ...
 
 
-def _pass(make: Callable[[Kernel, Binding, bool], R]) -> _Pass[R]:
+def _pass(make: Callable[[Kernel, Binding, Rides], R]) -> _Pass[R]:
     @wraps(make)
-    def kept(kernel: Kernel, binding: Binding, rides: bool = False) -> R:
+    def kept(kernel: Kernel, binding: Binding, rides: Rides = Rides.NONE) -> R:
         results, key = _of(kernel), (make.__name__, rides, *binding.items())
         made = results.get(key)
         if made is None:
@@ -63,53 +64,53 @@ def usual(kernel: Kernel) -> Binding:
 
 
 @_pass
-def lowered(kernel: Kernel, binding: Binding, rides: bool) -> Program:
+def lowered(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The typed program, every conversion in it; `rides` makes no difference yet."""
     return lowering.lower(kernel, binding)
 
 
 @_pass
-def program(kernel: Kernel, binding: Binding, rides: bool) -> Program:
+def program(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The program after its rules; `rides` makes no difference yet."""
     return rewrite.rewrite(lowered(kernel, binding))
 
 
 @_pass
-def expanded(kernel: Kernel, binding: Binding, rides: bool) -> Program:
+def expanded(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The program in the operations that passes over memory are made of."""
     return schedule.expanded(program(kernel, binding), rides)
 
 
 @_pass
-def plan(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
+def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The passes over memory.  Raises `KgenError` where they have too many operations."""
     return schedule.planned(expanded(kernel, binding, rides), rides)
 
 
 @_pass
-def merged(kernel: Kernel, binding: Binding, rides: bool) -> Plan:
+def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
     return hoist.hoisted(columns.merged(plan(kernel, binding, rides)))
 
 
-def scheduled(kernel: Kernel, binding: Binding, rides: bool, merges: bool) -> Plan:
+def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool) -> Plan:
     """The passes that a backend prints, by what it says of itself."""
     return (merged if merges else plan)(kernel, binding, rides)
 
 
 @_pass
-def forms(kernel: Kernel, binding: Binding, rides: bool) -> Mapping[str, tuple[str, str]]:
+def forms(kernel: Kernel, binding: Binding, rides: Rides) -> Mapping[str, tuple[str, str]]:
     """The forms of operators that are not the accurate ones (`precision.forms`)."""
     return precision.forms(plan(kernel, binding, rides), kernel)
 
 
 @_pass
-def cost(kernel: Kernel, binding: Binding, rides: bool) -> Cost:
+def cost(kernel: Kernel, binding: Binding, rides: Rides) -> Cost:
     """What an element takes, operators in those forms."""
     return costs.cost(plan(kernel, binding, rides), forms(kernel, binding, rides))
 
 
-def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: bool) -> Plan:
+def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: Rides) -> Plan:
     """The passes over memory where the sizes of dims are known, written out as numbers."""
     program = rewrite.rewrite(lowering.sized(lowered(kernel, {}), sizes))
     return schedule.planned(lowering.sized(schedule.expanded(program, rides), sizes))

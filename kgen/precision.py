@@ -31,11 +31,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from kgen.check import Kernel
 from kgen.expand import is_reduction
-from kgen.ir import Let, Program, literal_of
+from kgen.ir import Let, Program, literal_of, live
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import OPS, REDUCTIONS, Op, Reduction
 from kgen.schedule import Plan, elements
@@ -173,10 +174,11 @@ def _is_float(let: Let) -> bool:
 def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
     """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough", "near" or "fused",
     that dtype)."""
-    ordered, defs = _ordered(plan.program.lets), plan.program.by_name
+    program = replace(plan.program, lets=live(plan.program.lets, plan.program.stores))  # what rows that do not stay take has accurate forms
+    ordered, defs = _ordered(program.lets), program.by_name
     ends = {
         name: (decides, way)
-        for name, (decides, way) in _ends(plan.program, {r.name: r.dtype for r in kernel.results}).items()
+        for name, (decides, way) in _ends(program, {r.name: r.dtype for r in kernel.results}).items()
         if name not in ordered and not _may_be_f64(defs[name], decides)
     }
     chosen = {name: ("brief" if way.calm else "near", decides) for name, (decides, way) in ends.items() if way.near}
@@ -194,9 +196,9 @@ def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
             form, decides = chosen[let.name]
             rough = strained and form == "brief" and row.brief.rough is not None and decides != "f16" and let in code
             made[let.name] = ("rough" if rough else form, decides)
-    uses = Counter(o.name for let in plan.program.lets for o in let.expr.operands)
-    uses.update(s.ref for s in plan.program.stores)
-    for let in plan.program.lets:
+    uses = Counter(o.name for let in program.lets for o in let.expr.operands)
+    uses.update(s.ref for s in program.stores)
+    for let in program.lets:
         if let.name in ends and let.expr.name in ("add", "sub") and let.dims and _product(let, defs, uses) is not None:
             made[let.name] = ("fused", ends[let.name][0])
     return made

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, live, too_long
-from kgen.monoids import elements as entering
+from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
+from kgen.phases import Phase, phases_of
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -64,23 +65,6 @@ class Map:
     scalars: tuple[Scalar, ...]
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Straight-line code of a `Reduce`: once for each element of a row (`element`), or once a row.
-
-    `lets` is what it computes, in order; it also reads loads, indices, scalars and what row phases before it gave.
-    `gives` names the row values that later phases take from a row phase; `reductions` are what an element phase
-    accumulates along a row and `columns` what it accumulates over all rows (their operands are its values); `stores` what it writes.
-    """
-
-    element: bool
-    lets: tuple[Let, ...] = ()
-    gives: tuple[str, ...] = ()
-    reductions: tuple[Let, ...] = ()
-    stores: tuple[Store, ...] = ()
-    columns: tuple[Let, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,24 +132,24 @@ def elements(p: Pass) -> list[Let]:
     return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
 
 
-def expanded(program: Program, riding: bool = False) -> Program:
-    """The program in the operations that passes are made of: reductions as `expand` leaves them; with `riding`, for backends that know
-    how, sums about a maximum that are made with it (`online.py`)."""
-    return online(expand(program)) if riding else expand(program)
+def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
+    """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
+    about a maximum that are made with it (`online.py`)."""
+    return online(expand(program)) if rides == Rides.EVERY else expand(program)
 
 
-def planned(program: Program, riding: bool = False) -> Plan:
+def planned(program: Program, rides: Rides = Rides.NONE) -> Plan:
     """The passes of an expanded program, as few as what feeds what and the dims allow; results in place are written when all have read.
-    With `riding`, those of rows that do not stay on the chip have phases of their own where that saves a reading.
+    For backends that ride, those of rows that do not stay on the chip have phases of their own where that saves a reading.
 
     Raises `KgenError` at the operation with which the passes together have more than `MAX_OPERATIONS`.
     """
-    return _Scheduler(program, riding).plan()
+    return _Scheduler(program, rides).plan()
 
 
-def schedule(program: Program, riding: bool = False) -> Plan:
+def schedule(program: Program, rides: Rides = Rides.NONE) -> Plan:
     """`planned` of a program that is expanded on the way."""
-    return planned(expanded(program, riding), riding)
+    return planned(expanded(program, rides), rides)
 
 
 def verified(plan: Plan) -> Plan:
@@ -216,9 +200,10 @@ def _bits(members: int) -> Iterator[int]:
 
 
 class _Scheduler:
-    def __init__(self, program: Program, riding: bool = False):
+    def __init__(self, program: Program, rides: Rides = Rides.NONE):
         """`program` is expanded; its lets are counted once, and nothing is placed yet."""
-        self.program, self.riding = program, riding
+        self.program, self.rides = program, rides
+        self.more: list[Let] = []  # what `long` phases compute besides the program's own lets
         self.defs = program.by_name
         self.states = {s.state for s in program.stores if s.state}
         self.stages: list[_Stage] = []
@@ -395,7 +380,8 @@ class _Scheduler:
         kept = {let.name: Workspace(let.name, let) for let in self.program.lets if let.name in needed}
         passes = [self.build(stores, stage, kept) for stores, stage in ordered]
         split = len(passes) - len(groups)
-        return verified(Plan(self.program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values())))
+        program = replace(self.program, lets=(*self.program.lets, *self.more)) if self.more else self.program
+        return verified(Plan(program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values())))
 
     def roots(self, stores: list[Store], stage: _Stage | None) -> list[str]:
         nodes = stage.nodes if stage else ()
@@ -472,13 +458,7 @@ class _Scheduler:
         loaded = {let.expr.attrs[0] for let in values if let.expr.name == "load"}
         tensors = [t for t in self.program.tensors if t.name in loaded]
         tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
-        scalars = []
-        for let in values:
-            if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
-                if self.sizes[number.name] > MAX_NUMBER:
-                    message = f"a number here takes more than {MAX_NUMBER} operations of numbers alone"
-                    raise TooLong(Diagnostic(message, let.span, help="pass it as a parameter"), self.program.source)
-                scalars.append(Scalar(let, number))
+        scalars = self.scalars(values, defs)
         indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
         common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))
         if stage is None and not any(let.expr.name == "gather" for let in values):
@@ -491,93 +471,38 @@ class _Scheduler:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
         phases = phases_of(frozenset(inner), values, tuple(writes), defs, self.spend)
         made = Reduce(rows, inner, *common, phases)
-        other = replace(made, long=self.long(made, defs)) if self.riding and inner else made
-        return other if other.long_readings < made.readings else made
+        return self.long(made, lets) if self.rides and inner else made
 
-    def long(self, p: Reduce, defs: dict[str, Let]) -> tuple[Phase, ...]:
-        """The phases of a pass with sums about a mean made in that one's reading: each byte of a row that does not stay on the chip is read
-        once less, and as much is computed; of one that stays a second reading costs none, and is more exact."""
-        sums = at_once([let for let in p.lets if is_reduction(let)], defs)
-        if not sums:
-            return ()
-        lets = tuple(live([sums.get(let.name, let) for let in (*defs.values(),)], list(p.stores)))
-        values = tuple(let for let in lets if not let.is_number)
-        return phases_of(frozenset(p.inner), values, p.stores, {let.name: let for let in lets}, lambda made: None)
+    def long(self, p: Reduce, lets: Sequence[Let]) -> Reduce:
+        """A pass with phases of their own for rows that do not stay on the chip, where sums made in the reading of their peak save one:
+        each byte is read once less, and about as much is computed.  `lets` are the pass's, numbers among them."""
+        every, new = at_once(lets, self.rides, len(self.program.lets) + len(self.more))
+        every = list(live(every, p.stores))
+        values = tuple(let for let in every if not let.is_number)
+        defs = {let.name: let for let in every}
+        phases = phases_of(frozenset(p.inner), values, p.stores, defs, lambda made: None)
+        made = replace(p, long=phases)
+        if made.long_readings >= p.readings:
+            return p
+        self.more += [let for let in new if let.name in defs]
+        known = {s.let.name for s in p.scalars}
+        return replace(made, scalars=(*p.scalars, *(s for s in self.scalars(every, defs) if s.let.name not in known)))
+
+    def scalars(self, lets: Sequence[Let], defs: dict[str, Let]) -> list[Scalar]:
+        """The numbers, other than literals, that some lets take as values."""
+        made = []
+        for let in lets:
+            if let.expr.name == "cast" and (number := defs[let.expr.operands[0].name]).is_number and number.expr.name != "lit":
+                if self.sizes.get(number.name, 0) > MAX_NUMBER:
+                    message = f"a number here takes more than {MAX_NUMBER} operations of numbers alone"
+                    raise TooLong(Diagnostic(message, let.span, help="pass it as a parameter"), self.program.source)
+                made.append(Scalar(let, number))
+        return made
 
     def along(self, stage: _Stage) -> Dims:
         """The reduced dims in the order in which an operand has them."""
         dims = self.defs[stage.nodes[0].expr.operands[0].name].dims
         return tuple(d for d in dims if d in stage.inner)
-
-
-def phases_of(
-    inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let], spend: Callable[[Sequence[Let]], None],
-    columns: tuple[Let, ...] = (),
-) -> tuple[Phase, ...]:  # fmt: skip
-    """The lets of a pass by when they can be computed: `level` counts the readings of a row that come before.
-
-    `spend` is told of the lets of each phase; `columns`, which are none of the lets, are accumulated in the last reading.
-    """
-
-    def read(let: Let) -> list[str]:
-        """The operands that a let reads at its own place; what is gathered from stays in memory."""
-        return [o.name for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0]
-
-    at = {let.name: k for k, let in enumerate(lets)}
-    rows = {let.name for let in lets if not set(let.dims) & inner}
-    constants = {let.name for let in lets if let.expr.name == "cast" and defs[let.expr.operands[0].name].is_number}
-    reductions = {let.name for let in lets if is_reduction(let)} if inner else set()
-    level: dict[str, int] = {}
-    for let in lets:
-        below = [level[o.name] for o in entering(let.expr) if o.name in level]  # a peak moves meanwhile
-        level[let.name] = max(below, default=0) + (let.name in reductions)
-    last = max(level.values(), default=0)
-    own: list[list[Let]] = [[] for _ in range(last + 1)]  # the row's own values, by level
-    reduced: list[list[Let]] = [[] for _ in range(last + 1)]
-    for let in lets:
-        if let.name in reductions:
-            reduced[level[let.name]].append(let)
-        elif let.name in rows - constants:
-            own[level[let.name]].append(let)
-
-    def code(roots: set[str], inside: Callable[[str], bool]) -> tuple[Let, ...]:
-        """What `roots` are computed from, in order, as far as `inside` holds."""
-        found: set[str] = set()
-        todo = list(roots)
-        while todo:
-            name = todo.pop()
-            if name in at and name not in found and inside(name):
-                found.add(name)
-                todo.extend(o.name for o in lets[at[name]].expr.operands)
-        return tuple(lets[k] for k in sorted(at[name] for name in found))
-
-    element_stores = tuple(s for s in stores if inner & set(s.dims))
-    row_stores = tuple(s for s in stores if not inner & set(s.dims))
-    readings: list[tuple[tuple[Let, ...], tuple[Let, ...], tuple[Store, ...]]] = []
-    for k in range(last + bool(element_stores or columns)):
-        feeds = tuple(reduced[k + 1]) if k < last else ()
-        ends = element_stores if k == last else ()
-        sums = columns if k == last else ()
-        roots = {o.name for r in (*feeds, *sums) for o in r.expr.operands} | {s.ref for s in ends}
-        made = code(roots, lambda name: name not in rows or name in constants)
-        spend(made)
-        readings.append((made, feeds, ends))
-    phases: list[Phase] = []
-    later: set[str] = set()
-    for k in reversed(range(last + 1)):
-        if k < len(readings):
-            made, feeds, ends = readings[k]
-            sums = columns if k == last else ()
-            later |= {name for let in (*made, *feeds, *sums) for name in read(let)} | {s.ref for s in ends}
-            phases.append(Phase(True, made, (), feeds, ends, sums))
-        ends = row_stores if k == last else ()
-        gives = tuple(x.name for x in own[k] if x.name in later)
-        mine = {x.name for x in own[k]} | constants
-        made = code({*gives, *(s.ref for s in ends)}, mine.__contains__)
-        spend(made)
-        phases.append(Phase(False, made, gives, (), ends))
-        later |= {name for x in (*own[k], *reduced[k]) for name in read(x)} | {s.ref for s in ends}
-    return tuple(reversed(phases))
 
 
 def _ordered(passes: list[Pass]) -> list[Pass]:

@@ -6,8 +6,9 @@ from dataclasses import fields, is_dataclass
 
 from kgen import grad, mathematics, pipeline, typeset
 from kgen.check import Kernel
-from kgen.cost import cost, predicted_bound
+from kgen.cost import cost, predicted_bound, read_again
 from kgen.errors import KgenError
+from kgen.monoids import Rides
 from kgen.schedule import Plan, Reduce
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
@@ -121,7 +122,7 @@ def syntax_tree(kernel: Kernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def schedules(kernel: Kernel, bound: Binding, rides: bool, merges: bool) -> str:
+def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str:
     """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` and `merges` are the backend's."""
     plan = pipeline.scheduled(kernel, bound, rides, merges)
     kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
@@ -151,11 +152,14 @@ def schedules(kernel: Kernel, bound: Binding, rides: bool, merges: bool) -> str:
     c = cost(plan, pipeline.forms(kernel, bound, rides))
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
+    if any(isinstance(p, Reduce) and p.long for p in plan.passes):
+        bytes_ = f"{read_again(plan, long=True)} bytes read, not {read_again(plan, long=False)}"
+        lines.append(f"an element of a row that does not stay on the chip: {bytes_}")
     lines.append(f"predicted bound: {predicted_bound(c)}")
     return "\n".join(lines) + "\n"
 
 
-def precision(kernel: Kernel, bound: Binding, rides: bool) -> str:
+def precision(kernel: Kernel, bound: Binding, rides: Rides) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
     defs = pipeline.plan(kernel, bound, rides).program.by_name

@@ -23,7 +23,7 @@ from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, Store
-from kgen.monoids import MONOIDS
+from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
 from kgen.schedule import Map, Plan, Reduce
@@ -65,7 +65,7 @@ class Backend:
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
     has_forms = True  # the brief and rough forms of operators
-    rides = False  # whether sums about a maximum are made with it
+    rides = Rides.NONE  # of which rows sums about a peak are made with it
     merges = False  # whether sums over rows are made while these are gone through
 
     #: Whose column of the table of operators this target reads, and what it spells otherwise: by operator.
@@ -164,6 +164,11 @@ class Backend:
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> object:
         """What only this target's templates see: a record, whose fields they know by name."""
         raise NotImplementedError
+
+    def stays(self, p: Reduce, elements: int, dense: bool) -> bool:
+        """Whether rows of so many elements are sure to be gone through by the pass's own phases, not those of rows that do not stay on the
+        chip; `dense` where a row's elements are neighbours in all operands."""
+        return False
 
     def template_folder(self) -> Path:
         return resource("templates") / self.name
@@ -420,7 +425,7 @@ class Render:
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         last = (p.finish,) if p.finish else ()
         each = (p.phases + last, p.long)
-        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, *given), f) for f in each))
+        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, f, *given), f) for f in each))
         outputs = tuple(o for c in codes for o in c.outputs)
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
         finish = codes.pop() if last else None

@@ -17,7 +17,8 @@ from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Gi
 from kgen.ir import Let, Store, exact
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS
-from kgen.schedule import Phase, Reduce
+from kgen.phases import Phase
+from kgen.schedule import Reduce
 from kgen.types import FLOAT, DType
 
 if TYPE_CHECKING:
@@ -135,21 +136,23 @@ class RowNames:
     """The phases of a pass over rows as code: a value has one name in all of them."""
 
     def __init__(
-        self, render: Render, p: Reduce, inputs: dict[str, Tensor], indices: dict[str, Tensor], scalars: tuple[Argument, ...],
-        gathers: dict[str, Gather],
+        self, render: Render, p: Reduce, phases: tuple[Phase, ...], inputs: dict[str, Tensor], indices: dict[str, Tensor],
+        scalars: tuple[Argument, ...], gathers: dict[str, Gather],
     ):  # fmt: skip
-        """`inputs` and `indices` go by their names in the spec, `gathers` by their lets; all have names in the source."""
+        """`phases` are the pass's own or its `long`; `inputs` and `indices` go by their names in the spec, `gathers` by their lets; all
+        have names in the source."""
         self.render, self.p, self.inputs, self.indices, self.gathers = render, p, inputs, indices, gathers
-        self.defs = {let.name: let for let in p.lets}  # of one name a phase's own, as `Reduce.long` has them, is the same value
+        every = (*p.lets, *(let for phase in phases for let in (*phase.lets, *phase.reductions)))
+        self.defs = {let.name: let for let in every}  # of one name a phase's own, as `Reduce.long` has them, is the same value
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
         self.fixed = {s.spec_name: named(s.name) for s in scalars}
         self.rows: dict[str, Given] = {}  # the row's values so far, by let
         self.lines: dict[str, str] = {}  # names given to lines, by let
         self.temporaries = 0
-        readings = [{let.name for let in phase.lets} for phase in p.phases if phase.element]
+        readings = [{let.name for let in phase.lets} for phase in phases if phase.element]
         again = {name for k, mine in enumerate(readings) for name in mine if any(name in other for other in readings[k + 1 :])}
         #: costly values that several readings compute, with a line in each
-        self.costly = {let.name for let in p.lets if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
+        self.costly = {let.name for let in every if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
         self.kept: set[str] = set()
 
     def code(self, phase: Phase) -> Code:

@@ -148,7 +148,7 @@ class CFamily(Backend):
         return Statement((name,), "" if is_declared else type_name, value, note)
 
     def assign(self, s: Statement) -> str:
-        return f"const {s.type} {s.names[0]} = {s.value};" if s.type else f"{s.names[0]} = {s.value};"
+        return f"const {s.type} {s.names[0]} = {s.value};" if s.type else f"{s.names[0]} {s.sign} {s.value};"
 
     def narrow(self, x: Text, dtype: DType, type_name: str) -> Text:
         return x if dtype.bits >= 32 or x.is_word or x.to == type_name else self.conversion(type_name, x)

@@ -13,7 +13,11 @@ from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.text import Text, called, wrapped
 from kgen.backends.units import RowUnit, Tensor, Unit
 from kgen.check import Kernel
-from kgen.schedule import Plan
+from kgen.monoids import Rides
+from kgen.schedule import Plan, Reduce
+
+#: The most elements of a row that is kept in a cache.
+SEGMENT = 65536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,7 @@ class Cpp(CFamily):
     }  # fmt: skip
     number_types = {"float": "double", "int": "int64_t", "bool": "bool"}
     infinity, not_a_number = "INFINITY", "NAN"
+    rides = Rides.LONG
     #: Whether a map's entries go over lists of tensors, which the runtime alone calls.
     over_lists = False
 
@@ -81,6 +86,10 @@ class Cpp(CFamily):
         found = self.vectorised(called(code, self.comment))
         return self.environment().get_template("libm.cpp.jinja").render(vectorised=found) if found else ""
 
+    def stays(self, p: Reduce, elements: int, dense: bool) -> bool:
+        """As the skeleton has it: longer rows are gone through by segments, and keep no values for the next reading."""
+        return elements <= SEGMENT
+
     def layout(self, kernel: Kernel) -> tuple[list[CppMap | RowsView], Plan]:
         """The views of a kernel's units and its plan: what a launcher must know of the order of arguments."""
         render = Render(self, kernel)
@@ -93,7 +102,8 @@ class Cpp(CFamily):
         """What the templates take of a file."""
         views = [self.unit_view(render, u) for u in units]
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
-        calls += [c for v in views if isinstance(v, RowsView) for a in v.carried for c in a.combine.calls]
+        rows = [v for v in views if isinstance(v, RowsView)]
+        calls += [c for v in rows for text in v.combining for c in text.calls] + [c for v in rows for a in v.peaks for c in a.calls]
         calls += [c for v in views for text in v.rounded.values() for c in text.calls]
         known = self.functions(calls)
         calls += [c for f in known.values() for c in f.calls]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kgen.backends.base import Render
+from kgen.backends.cpp_partials import PeakView, peak_view
+from kgen.backends.moving import Peak, grouped
 from kgen.backends.text import Text, source, wrapped
 from kgen.backends.units import Accumulator, Code, Given, RowUnit, Statement, Tensor
 from kgen.monoids import MONOIDS
@@ -34,12 +36,17 @@ class Carried(Accumulator):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseView(Code):
-    """A phase; `places` are the names that the places of an argmax or argmin need, with their lines, `results` what all else needs."""
+    """A phase; `places` are the names that the places of an argmax or argmin need, with their lines, `about` those that sums about peaks
+    need, `results` what all else needs; `rows` says where the row's values that it takes lie: in what, and what stands behind that."""
 
     carried: list[Carried]
+    peaks: list[PeakView]
     results: frozenset[str]
     places: frozenset[str]
     place_lines: list[Statement]
+    about: frozenset[str]
+    about_lines: list[Statement]
+    rows: dict[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +56,7 @@ class RowsView(RowUnit):
 
     over_rows: ClassVar[bool] = True
     phases: list[PhaseView]
+    once: list[PhaseView]  # of rows that are not read from a cache, where they are others
     tensors: list[Tensor]
     writable: set[str]
     pointer: dict[str, str]  # of each output
@@ -66,6 +74,10 @@ class RowsView(RowUnit):
         return [a for c in self.phases for a in c.carried]
 
     @property
+    def peaks(self) -> list[PeakView]:
+        return [a for c in self.once for a in c.peaks]
+
+    @property
     def keeps(self) -> list[Given]:
         return [k for c in self.phases for k in c.keeps]
 
@@ -73,6 +85,11 @@ class RowsView(RowUnit):
     def found(self) -> set[str]:
         """The places of elements among the row's values."""
         return {a.name for a in self.carried if a.place}
+
+    @property
+    def combining(self) -> list[Text]:
+        """What joins partial results."""
+        return [a.combine for c in (*self.phases, *self.once) for a in c.carried]
 
 
 class RowPrinter:
@@ -97,7 +114,8 @@ class RowPrinter:
         head, entries = self.entries()
         return RowsView(
             **vars(u),
-            phases=[self.phase(c) for c in u.codes],
+            phases=self.every(u.codes),
+            once=self.every(u.long),
             tensors=self.tensors,
             writable=self.writable,
             pointer=self.pointers,
@@ -174,19 +192,37 @@ class RowPrinter:
             combine = source("[]({0} first, {0} next) {{ return {0}({1}); }}", a.type, b.combined(a, "first", "next"))
         return Carried(**vars(a), held=held, start=start, worst=worst, combine=combine, least=least)
 
-    def phase(self, c: Code) -> PhaseView:
+    def every(self, codes: Iterable[Code]) -> list[PhaseView]:
+        """The phases of some code."""
+        made: list[PhaseView] = []
+        rows: dict[str, tuple[str, str]] = {}
+        for c in codes:
+            made.append(self.phase(c, rows))
+            rows |= {a.name: (a.name, ".place") for a in made[-1].carried if a.place}
+            rows |= {name: (a.name, f".{name}") for a in made[-1].peaks for _, name, _ in a.fields}
+        return made
+
+    def phase(self, c: Code, rows: dict[str, tuple[str, str]]) -> PhaseView:
         """A phase; its lines but those that only places need, which run for the few groups that change one."""
+        every = grouped(c.accumulators)
+        peaks = [peak_view(self.backend, a) for a in every if isinstance(a, Peak)]
+        c = replace(c, accumulators=tuple(a for a in every if not isinstance(a, Peak)))
         statements = [self.repeated(s, c.repeats) for s in c.lines]
         places = [a.place for a in c.accumulators if a.place]
-        values = [*(a.value for a in c.accumulators), *(o.value for o in c.outputs)]
+        values = [*(a.value for a in c.accumulators), *(o.value for o in c.outputs), *(x.value for a in peaks for x in a.early)]
+        about, about_lines = needed(statements, frozenset[str]().union(*(x.uses for a in peaks for x in a.values)))
         results, lines = needed(statements, frozenset(k.name for k in c.keeps).union(*(x.uses for x in values)))
         words, place_lines = needed(statements, frozenset[str]().union(*(p.uses for p in places)))
         return PhaseView(
-            **vars(replace(c, lines=tuple(lines if places else statements))),
+            **vars(replace(c, lines=tuple(lines if places or peaks else statements))),
             carried=[self.carried(a) for a in c.accumulators],
-            results=results if places else results | {x.name for x in c.indices},
+            peaks=peaks,
+            results=results if places or peaks else results | {x.name for x in c.indices},
             places=words,
             place_lines=[replace(s, note="") for s in place_lines],
+            about=about,
+            about_lines=[replace(s, note="") for s in about_lines],
+            rows={g.name: rows.get(g.name, (g.name, "")) for g in c.takes},
         )
 
     @staticmethod

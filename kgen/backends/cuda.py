@@ -18,6 +18,7 @@ from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled
 from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
 from kgen.check import Kernel
+from kgen.monoids import Rides
 from kgen.ops import OPS
 from kgen.schedule import Workspace
 
@@ -68,7 +69,7 @@ class Cuda(CFamily):
     )
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
-    rides = True
+    rides = Rides.EVERY
     merges = True
     infinity, not_a_number = "infinity()", "not_a_number()"
 

@@ -21,7 +21,7 @@ from kgen.backends.static import Known, StaticRender, refused, static_call, stor
 from kgen.backends.text import Text, called, definitions, functions, identifiers, named, source, trimmed, wrapped
 from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
 from kgen.check import Kernel
-from kgen.monoids import RIDERS
+from kgen.monoids import RIDERS, Rides
 from kgen.ops import OPS, SUM
 from kgen.resources import resource
 from kgen.types import DTYPES, ELLIPSIS, Dims
@@ -39,7 +39,7 @@ TEAMS = {"side": "the threads of a row side by side", "block": "a block's thread
 class StaticCuda(Cuda):
     """CUDA C++ without template arguments: functions by the names that they have for the dtype."""
 
-    rides = False
+    rides = Rides.NONE
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, '__fmaf_rn')}({operands})"
@@ -79,7 +79,7 @@ class CudaPrinter(CStatic[StaticCuda]):
         super().__init__(mine, StaticRender(mine, kernel, known, references=True))
         self.writers = [RowWriter(self, u, planner) if isinstance(u, RowUnit) else None for u in self.units]
         if any(w is not None and w.rereads for w in self.writers):  # sums about a maximum are then made with it
-            mine.rides = True
+            mine.rides = Rides.EVERY
             super().__init__(mine, StaticRender(mine, kernel, known, references=True))
             self.writers = [RowWriter(self, u, planner) if isinstance(u, RowUnit) else None for u in self.units]
         for w in self.writers:

@@ -17,7 +17,7 @@ from kgen.backends.cuda_partials import Partial
 from kgen.backends.static import deep, inlined, refused, rounds, stored
 from kgen.backends.text import Text, named, source, tokens
 from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
-from kgen.monoids import MONOIDS, RIDERS
+from kgen.monoids import MONOIDS, RIDERS, Rides
 from kgen.ops import CALL, SUM
 from kgen.types import DTYPES
 
@@ -101,7 +101,7 @@ class RowWriter:
     @property
     def rereads(self) -> bool:
         """Whether a row is read anew for each of several readings."""
-        return self.frame == "loop" and len(self.readings) > 1 or self.frame == "loop" and self.render.backend.rides
+        return self.frame == "loop" and (len(self.readings) > 1 or self.render.backend.rides == Rides.EVERY)
 
     @property
     def chain(self) -> int:

@@ -18,7 +18,7 @@ from kgen.backends.text import Text, joined, source
 from kgen.backends.units import Accumulator, Argument, Code, Statement, Tensor
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
-from kgen.monoids import MONOIDS
+from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
 from kgen.schedule import Map, Plan, Reduce
 from kgen.specialise import bound
@@ -91,7 +91,8 @@ class StaticRender(Render):
         self.count = self.global_names.user(ELLIPSIS)
 
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
-        plan = pipeline.sized_plan(self.kernel, self.known.sizes, self.backend.rides)
+        rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
+        plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
         found = precision.forms(plan, self.kernel) if self.backend.has_forms else {}
         return plan, {
             name: ("brief" if form == "rough" and decides != "bf16" else form, decides)

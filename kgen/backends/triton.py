@@ -21,10 +21,13 @@ from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, ResultDecl
 from kgen.ir import Let, exact
+from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.schedule import Reduce
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, DType, Number, variable_of
 
+#: The elements of 4 bytes in a tile that holds whole rows.
+RESIDENT = 32768
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class TritonView:
     function_sources: list[Text]
     math: bool
     assembly: bool
+    resident: int
     fractions: bool
     libdevice: bool
     indices: bool
@@ -73,8 +77,14 @@ class Triton(Backend):
             device""".split()
         )
     )
+    rides = Rides.LONG
     storage_names: frozenset[str] = frozenset()
     mixes = False
+
+    def stays(self, p: Reduce, elements: int, dense: bool) -> bool:
+        """As the skeleton's `tiles` has it, of what is computed in 8 bytes; where elements lie apart a tile has up to 64 rows."""
+        held = sum(1 for t in p.loads if set(t.dims) & set(p.inner))
+        return (1 if dense else 64) << max(0, elements - 1).bit_length() <= RESIDENT // (2 * max(1, held))
 
     def render(self, kernel: Kernel, only: Only | None = None) -> str:
         mine = copy(self)
@@ -242,6 +252,7 @@ class Triton(Backend):
             function_sources=list(known.values()),
             math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
             assembly="ASSEMBLY" in words,
+            resident=RESIDENT,
             fractions="Fraction" in words,
             libdevice=any(w.startswith("libdevice.") for w in words),
             indices=any(u.indices for u in units),

@@ -64,6 +64,11 @@ class Invocation:
     function: str
     arguments: tuple[str, ...]
 
+    @property
+    def uses(self) -> frozenset[str]:
+        """The names that it reads."""
+        return frozenset(self.arguments)
+
 
 Node = Statement | Block | Invocation
 
@@ -78,7 +83,7 @@ class Reading:
     given: tuple[str, ...]
     constants: tuple[str, ...]
     head: tuple[Statement, ...]
-    body: tuple[Statement, ...]
+    body: tuple[Node, ...]
     tail: tuple[Statement, ...]
 
     @property

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kgen.backends.base import Render
+from kgen.backends.moving import Peak, grouped
 from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Call, Text, joined, named, source
 from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
 from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading, Slot
+from kgen.backends.triton_partials import Join, Partial
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
 from kgen.monoids import MONOIDS
 from kgen.schedule import Reduce
@@ -35,11 +37,12 @@ LAST = str(2**63 - 1)  # the place of no element: behind all others
 
 @dataclass(frozen=True, kw_only=True)
 class RowsView(TritonUnit):
-    """A pass over rows: the bodies of its kernels, by form ("row", "loop", "split"), and the functions of its readings; `steps` are the
-    launches of the split, `ends` whether rows have results."""
+    """A pass over rows: the bodies of its kernels, by form ("row", "loop", "split"), and the functions of its readings and of what
+    they join; `steps` are the launches of the split, `ends` whether rows have results."""
 
     rows: ClassVar[bool] = True
     bodies: dict[str, list[Node]]
+    joins: list[Join]
     readings: list[Reading]
     steps: int
     ends: bool
@@ -57,14 +60,16 @@ class RowPrinter:
         self.backend, self.render, self.unit, self.p = backend, render, unit, p
         own = [t.name for t in (*unit.inputs, *unit.indices, *unit.outputs)]
         own += [*(g.name for g in unit.gathers), *(s.name for s in unit.scalars)]
-        self.names = Names(set(unit.uses).union(render.global_names.taken, own, *(s.names for c in unit.codes for s in c.lines)))
+        self.names = Names(set(unit.uses).union(render.global_names.taken, own, *(s.names for c in unit.every for s in c.lines)))
         self.ranks = rank(unit.rows), rank(unit.inner)
         self.kept = {t.spec_name for t in (*unit.inputs, *unit.outputs, *(g.tensor for g in unit.gathers)) if t.spec_name in render.kept}
         self.operands: dict[str, Operand] = {}
         self._operands()
         self.parts: dict[str, str] = {}
         self.codes = tuple(self._typed(c) for c in unit.codes)
+        self.looped = tuple(self._typed(c) for c in unit.long) or self.codes  # of rows that no tile holds
         self.outputs = [o for c in self.codes for o in c.outputs]
+        self.partials = {a.name: Partial(self, a) for c in self.looped for a in c.accumulators if isinstance(a, Peak)}
 
     # ------------------------------------------------------------------ operands
 
@@ -127,12 +132,22 @@ class RowPrinter:
             c,
             lines=tuple(replace(s, value=called(s.value)) for s in c.lines),
             outputs=tuple(replace(o, value=called(o.value, o.compute)) for o in c.outputs),
-            accumulators=tuple(replace(a, value=called(a.value, a.value_type), place=called(a.place, "tl.int64")) for a in c.accumulators),
+            accumulators=grouped(
+                replace(
+                    a,
+                    value=called(a.value, a.value_type),
+                    place=called(a.place, "tl.int64"),
+                    weights=tuple(called(w, a.type) for w in a.weights),
+                )
+                for a in c.accumulators
+            ),
             gives=tuple(replace(g, text=called(g.text, g.type)) for g in c.gives),
         )
 
     def slots(self, a: Accumulator) -> tuple[Slot, ...]:
         """What a reduction carries."""
+        if isinstance(a, Peak):
+            return self.partials[a.name].slots()
         identity, start = self.backend.identity(a), self.backend.bare(*self.backend.neutral(a))
         if MONOIDS[a.kind].placed:
             best = self.parts.setdefault(f"{a.name} best", self.names.fresh(f"{a.name}_best"))
@@ -155,6 +170,12 @@ class RowPrinter:
             return FIRST[row.fields[0].identity]
         return ON_BOOLS[row.join] if a.dtype.kind == "bool" and row.join in ON_BOOLS else COMBINE[row.join]
 
+    def reduced_lanes(self, a: Accumulator, lanes: dict[str, str]) -> list[Statement]:
+        """What lanes have of a reduction, by the names of these, as the row's."""
+        if isinstance(a, Peak):
+            return self.partials[a.name].whole(lanes)
+        return [self.reduced(a, [named(lanes[s.name]) for s in self.slots(a)])]
+
     def reduced(self, a: Accumulator, tiles: list[Text]) -> Statement:
         """A tile's values reduced to the row's."""
         given = tiles[0] if len(tiles) == 1 else source("({0})", joined(tiles))
@@ -176,8 +197,10 @@ class RowPrinter:
     def masked(self, a: Accumulator) -> list[Text]:
         return [source("tl.where(inside, {0}, {1})", s.value, s.identity) for s in self.slots(a)]
 
-    def accumulate(self, a: Accumulator, into: list[str], values: list[Text]) -> Statement:
+    def accumulate(self, a: Accumulator, into: list[str], values: list[Text]) -> Statement | Invocation:
         """Values put to what there is so far."""
+        if isinstance(a, Peak):
+            return self.partials[a.name].joined(into, values)
         if MONOIDS[a.kind].join == "add":
             return Statement((into[0],), "", values[0], sign="+=")
         return Statement(tuple(into), "", source("{0}({1})", Call(self.combine(a)), joined([*into, *values])))
@@ -243,7 +266,7 @@ class RowPrinter:
             made += [Statement((o.steps,), "", backwards(o.inner)) for o in operands if o.inner]
         places = [(o, source("{0} + {1}", o.pointer, self.walk(o, "across"))) for o in operands if o.pointer and o.rows]
         made += [Statement((o.base,), "", place) for o, place in places]
-        read = {t.name for c in self.codes for t in c.inputs}
+        read = {t.name for c in (self.codes if whole else self.looped) for t in c.inputs}
         made += [self.load(t) for t in self.unit.inputs if t.name in read and self.unit.is_row(t)]
         return made + [self.index(i) for i in self.unit.indices if i.name in self.starts]
 
@@ -257,10 +280,10 @@ class RowPrinter:
             at = behind[-1] + 1 if behind else 0
             made[at:at] = stores
 
-    def ends(self, body: Iterable[Node] = ()) -> list[Node]:
-        """A body with the rows' results stored."""
+    def ends(self, codes: Iterable[Code], body: Iterable[Node] = ()) -> list[Node]:
+        """A body with the rows' results stored, as some code has them."""
         made = list(body)
-        self.put(made, [o for o in self.outputs if self.unit.is_row(o)])
+        self.put(made, [o for c in codes for o in c.outputs if self.unit.is_row(o)])
         return made
 
     def elements(self, c: Code) -> list[Statement]:
@@ -297,32 +320,40 @@ class RowPrinter:
             add(list(c.lines))
             made += [s for a in c.accumulators for s in self.reduced_whole(a)]
             self.put(made, c.outputs)
-        return self.ends(made)
+        return self.ends(self.codes, made)
 
     def readings(self) -> list[Reading]:
         """A function for each reading: the shares of a segment in its reductions, or its elements stored."""
         made = []
-        for k, c in enumerate([c for c in self.codes if c.element]):
+        for k, c in enumerate([c for c in self.looped if c.element]):
             name = self.names.fresh(f"{self.unit.name}_reading_{k + 1}")
             slots = tuple(s for a in c.accumulators for s in self.slots(a))
-            tiles = {s.name: self.names.fresh(f"{s.name}_tile") for s in slots}
-            own = {a.name: [tiles[s.name] for s in self.slots(a)] for a in c.accumulators}
-            body = [*self.elements(c), *c.lines, *(self.accumulate(a, own[a.name], self.masked(a)) for a in c.accumulators)]
+            body: list[Node] = [*self.elements(c), *c.lines]
+            head: list[Statement] = []
+            tail: list[Statement] = []
+            for a in c.accumulators:
+                if isinstance(a, Peak):
+                    head += [self.filled(s, s.name, "ROWS, 1") for s in self.slots(a)]
+                    body += self.partials[a.name].tile()
+                    continue
+                tiles = [self.names.fresh(f"{s.name}_tile") for s in self.slots(a)]
+                head += [self.filled(s, tile, "ROWS, BLOCK") for s, tile in zip(self.slots(a), tiles, strict=True)]
+                body.append(self.accumulate(a, tiles, self.masked(a)))
+                tail.append(self.reduced(a, list(map(named, tiles))))
             self.put(body, c.outputs)
-            head = [self.filled(s, tiles[s.name], "ROWS, BLOCK") for s in slots]
-            tail = [self.reduced(a, list(map(named, own[a.name]))) for a in c.accumulators]
             given, constants = self.live_in(slots, [*head, *body], tail)
             made.append(Reading(name, slots, c.accumulators, given, constants, tuple(head), tuple(body), tuple(tail)))
         return made
 
-    def live_in(self, slots: Iterable[Slot], code: list[Statement], tail: list[Statement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def live_in(self, slots: Iterable[Slot], code: list[Node], tail: list[Statement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the function of a reading must be given: of the names in the kernel those that it reads, and its constants."""
-        words = frozenset[str]().union(*(s.uses for s in (*code, *tail)))
-        own = {s.name for s in slots}.union(*(s.names for s in code))
+        lines = [s for s in (*code, *tail) if not isinstance(s, Block)]
+        words = frozenset[str]().union(*(s.uses for s in lines))
+        own = {s.name for s in slots}.union(*(s.names for s in lines))
         operands = self.operands.values()
         scope = [o.base for o in operands if o.base] + [s.name for s in self.unit.scalars]
         scope += [t.name for t in self.unit.inputs if self.unit.is_row(t)] + list(self.starts)
-        scope += [g.name for c in self.codes for g in (*c.takes, *c.gives)] + ["row"]
+        scope += [g.name for c in self.looped for g in (*c.takes, *c.gives)] + ["row"]
         given = [n for n in dict.fromkeys(scope) if n in words and n not in own]
         given += ["segment", "present", "length", *(["sizes"] if "sizes" in words else [])]
         given += [o.steps for o in operands if o.steps and o.steps in words]
@@ -338,7 +369,7 @@ class RowPrinter:
         """The body of the kernel that goes through long rows, a segment after the other."""
         made: list[Node] = []
         rest = iter(readings)
-        for c in self.codes:
+        for c in self.looped:
             if not c.element:
                 made += self.row_phase(c)
                 continue
@@ -350,14 +381,14 @@ class RowPrinter:
                 slots = self.slots(a)
                 body.append(self.accumulate(a, [s.name for s in slots], [named(part[s.name]) for s in slots]))
             made.append(Block(source("for segment in range(0, segments)"), tuple(body)))
-        return self.ends(made)
+        return self.ends(self.looped, made)
 
     def split(self, readings: list[Reading]) -> list[Node]:
         """The body of the kernel that does one reading of one segment; the parts of those before it are combined first."""
         made: list[Node] = []
         known: list[Node] = []  # what the values of the rows are behind reading k
         k = 0
-        for c in self.codes:
+        for c in self.looped:
             if not c.element:
                 phase = self.row_phase(c)
                 known += phase if any(s.value for s in phase) else []  # what a rule took away leaves its equation
@@ -371,7 +402,7 @@ class RowPrinter:
                 body.append(Statement(value=source("tl.store({0}, {1}, present)", place, s.name)))
             made.append(Block(source(f"if READING == {k}"), tuple(body)))
             known = self.combined(r) if r.slots and k < self.steps() else []
-        return [*made, *self.behind(k, self.ends(known))]
+        return [*made, *self.behind(k, self.ends(self.looped, known))]
 
     @staticmethod
     def behind(k: int, found: list[Node]) -> list[Node]:
@@ -387,17 +418,17 @@ class RowPrinter:
             body.append(self.accumulate(a, [every[s.name] for s in slots], [source(load, self.parts[s.name], s.identity) for s in slots]))
         made: list[Node] = [self.filled(s, every[s.name], "ROWS, PARTS") for s in r.slots]
         made.append(Block(source("for start in tl.static_range(0, 16 * PARTS, PARTS)"), tuple(body)))
-        return [*made, *(self.reduced(a, [named(every[s.name]) for s in self.slots(a)]) for a in r.accumulators)]
+        return [*made, *(s for a in r.accumulators for s in self.reduced_lanes(a, every))]
 
     def steps(self) -> int:
         """How many launches the split takes: a reading each, and one more where rows have results."""
-        return sum(1 for c in self.codes if c.element) + bool([o for o in self.outputs if self.unit.is_row(o)])
+        return sum(1 for c in self.looped if c.element) + bool([o for o in self.outputs if self.unit.is_row(o)])
 
     # ------------------------------------------------------------------ the view
 
     def bare(self) -> bool:
         """Whether a reduction is of elements that no load along the row decides: positions, numbers and row values alone."""
-        for phase in self.p.phases:
+        for phase in (*self.p.phases, *self.p.long):
             loaded: set[str] = set()
             for let in phase.lets:
                 moves = let.expr.name in ("load", "gather") and set(let.dims) & set(self.p.inner)
@@ -418,7 +449,9 @@ class RowPrinter:
         if long:
             bodies |= {"loop": [*self.setup(), *self.loop(readings)], "split": [*self.setup(), *self.split(readings)]}
         rounded = [b.rounded(s) for s in u.scalars]
+        joins = [p.join() for p in self.partials.values()] if long else []
         nodes = [*(n for body in bodies.values() for n in body), *(s for r in readings for s in (*r.head, *r.body)), *rounded]
+        nodes += [s for j in joins for s in j.body]
         values = [text for node in nodes for text in texts(node)]
         variables, aliases, types = self.types(frozenset[str]().union(*(text.uses for text in values)))
         passed = [v for v in variables if v not in types]
@@ -426,7 +459,8 @@ class RowPrinter:
         pointers = [o.pointer for o in self.operands.values() if o.pointer]
         kernels = {form: f"{u.name}_{form}" if long else f"{u.name}_kernel" for form in heads}
         first = {form: len(pointers) + (len(slots) if form == "split" else 0) for form in heads}
-        calls = [c for text in values for c in text.calls] + [self.combine(a) for c in self.codes for a in c.accumulators]
+        calls = [c for text in values for c in text.calls] + [self.combine(a) for c in (*self.codes, *self.looped) for a in c.accumulators]
+        calls += ["plus"] if joins else []
         return RowsView(
             kernels=kernels,
             heads=heads,
@@ -441,6 +475,7 @@ class RowPrinter:
             apart=any(" at " in o.key for o in self.operands.values()),
             generics=frozenset(s.type for s in slots) & self.render.computed_of.keys(),
             bodies=bodies,
+            joins=joins,
             readings=readings,
             steps=self.steps(),
             ends=any(u.is_row(o) for o in self.outputs),

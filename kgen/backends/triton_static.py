@@ -253,7 +253,7 @@ class StaticRows(RowPrinter):
         made: list[Node] = [*self.opening()]
         for c in self.codes:
             made += self.long(c) if c.element else self.row_phase(c)
-        return [*made, *self.ends()]
+        return [*made, *self.ends(self.codes)]
 
     def elements(self, c: Code) -> list[Statement]:
         loads = [self.load(t) for t in c.inputs if not self.unit.is_row(t)]

@@ -160,7 +160,7 @@ class Analysis(Evaluator):
         self.target = target
         self.forms = _forms(kernel, tuple(self.binding.items())) if backend(target).has_forms else {}
         self.floors: list[float] = []
-        self.about = moving(sums_about(kernel), kernel, self.arguments, target, self.count) if backend(target).rides else {}
+        self.about = moving(sums_about(kernel), kernel, self.arguments, target, self.count)
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
         #: of an exponential below a peak, and of products with it: what rescaling adds to its error, and how large its weights are
         self.falls: dict[Any, tuple[Any, Any]] = {}

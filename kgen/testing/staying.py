@@ -1,5 +1,5 @@
-"""Whether the rows of a call are sure to stay on the chip, on whatever device it runs: then sums about a mean are made in a second reading
-(`schedule.Reduce.long`), which is more exact than joining partial means."""
+"""Whether the rows of a call are sure to stay on the chip, on whatever device it runs: then the phases of rows that do not
+(`schedule.Reduce.long`) are not taken, and a second reading is more exact than joining partial means."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from kgen import pipeline
 from kgen.backends import backend
 from kgen.backends.cuda import Cuda
 from kgen.backends.cuda_layouts import RowLayout
@@ -15,6 +16,7 @@ from kgen.backends.launches import SHIPPED, loops, stays
 from kgen.check import Kernel
 from kgen.online import About
 from kgen.runtime import tuned
+from kgen.schedule import Reduce
 from kgen.types import Dims
 
 
@@ -22,7 +24,7 @@ from kgen.types import Dims
 def two_ways(kernel: Kernel, target: str) -> tuple[RowLayout, ...]:
     """The passes of a kernel that read a row less often where it does not stay on the chip."""
     made = backend(target)
-    assert isinstance(made, Cuda)  # no other target makes sums about a peak in one reading
+    assert isinstance(made, Cuda)
     return tuple(u for u in made.layout(kernel) if isinstance(u, RowLayout) and u.long < u.reductions)
 
 
@@ -30,14 +32,20 @@ def moving(
     about: dict[int, About], kernel: Kernel, arguments: Mapping[str, Any], target: str, count: Callable[[Dims], int]
 ) -> dict[int, About]:
     """Of sums about a peak, by number, those that may be made while that moves; others are made in a second reading."""
-    if any(a.row.again for a in about.values()) and all_stay(kernel, arguments, target, count):
-        return {total: a for total, a in about.items() if not a.row.again}
-    return about
+    rides = backend(target).rides
+    always = {total: a for total, a in about.items() if a.row.rides(rides, long=False)}
+    may = {total: a for total, a in about.items() if total in always or a.row.rides(rides, long=True)}
+    return always if always != may and all_stay(kernel, arguments, target, count) else may
 
 
 def all_stay(kernel: Kernel, arguments: Mapping[str, Any], target: str, count: Callable[[Dims], int]) -> bool:
     """Whether all rows of such passes are sure to stay, launched by kgen's runtime on tensors with the strides of the `arguments`;
     `count` says how many elements dims have."""
+    made = backend(target)
+    if not isinstance(made, Cuda):
+        plan = pipeline.plan(kernel, kernel.bindings()[0], made.rides)
+        long = [p for p in plan.passes if isinstance(p, Reduce) and p.long]
+        return all(made.stays(p, count(p.inner), _dense(p, arguments)) for p in long)
     units = two_ways(kernel, target)
     return not units or not _read_each_time(units) and all(_stays(u, arguments, count(u.inner)) for u in units)
 
@@ -62,6 +70,14 @@ def _along(unit: RowLayout, arguments: Mapping[str, Any]) -> bool:
     read = [o for o in unit.operands if o.element and o.role != "index" and o.role != "result"]
     last = [set(o.dims[len(o.dims) - len(set(o.dims) & set(unit.inner)) :]) <= set(unit.inner) for o in read]
     return all(last) and all(o.name in arguments and arguments[o.name].is_contiguous() for o in read)
+
+
+def _dense(p: Reduce, arguments: Mapping[str, Any]) -> bool:
+    """Whether the elements of a row are sure to be neighbours in all that a pass reads and writes."""
+    inner = len(p.inner)
+    dims = [d for d in (*(t.dims for t in p.loads), *(s.dims for s in p.stores)) if set(d) & set(p.inner)]
+    given = [arguments[t.name] for t in p.loads if t.name in arguments]
+    return all(d[-inner:] == p.inner for d in dims) and all(x.is_contiguous() for x in given)
 
 
 __all__ = ["all_stay", "moving", "two_ways"]

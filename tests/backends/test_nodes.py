@@ -81,11 +81,11 @@ def statements(render: Render) -> Iterator[Statement]:
     """What a kernel's passes are made of: their lines, values as lines without a name, what Triton's kernels put around them."""
     units = render.units()
     for u in units:
-        for c in u.codes if isinstance(u, RowUnit) else (u,):
+        for c in u.every if isinstance(u, RowUnit) else (u,):
             yield from c.lines
             yield from (Statement(value=o.value) for o in c.outputs)
-        for c in u.codes if isinstance(u, RowUnit) else ():
-            yield from (Statement(value=text) for a in c.accumulators for text in (a.value, a.place))
+        for c in u.every if isinstance(u, RowUnit) else ():
+            yield from (Statement(value=text) for a in c.accumulators for text in (a.value, a.place, *a.weights))
             yield from (Statement(value=g.text) for g in c.gives)
         yield from (Statement(value=s.text) for s in u.scalars)
     if isinstance(render.backend, Triton):
@@ -96,7 +96,8 @@ def statements(render: Render) -> Iterator[Statement]:
             if isinstance(view, RowsView):
                 nodes = [node for body in view.bodies.values() for node in body]
                 yield from (Statement(value=text) for node in nodes for text in texts(node))
-                yield from (s for r in view.readings for s in (*r.head, *r.body, *r.tail))
+                yield from (s for r in view.readings for s in (*r.head, *r.body, *r.tail) if isinstance(s, Statement))
+                yield from (s for j in view.joins for s in j.body)
 
 
 def agrees(target: Backend, s: Statement, types: set[str], known: Container[str]) -> None:

@@ -13,7 +13,7 @@ from kgen import pipeline  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.expand import expand  # noqa: E402
 from kgen.lower import lower  # noqa: E402
-from kgen.monoids import RIDERS  # noqa: E402
+from kgen.monoids import RIDERS, Rides  # noqa: E402
 from kgen.online import online  # noqa: E402
 from kgen.rewrite import rewrite  # noqa: E402
 from kgen.runtime import rows, tuned  # noqa: E402
@@ -131,7 +131,7 @@ c = sum[N](exp(x - k) * (x - k))
 
 def test_sums_of_weighted_exponentials_take_one_reading():
     kernel = kgen.loads(WEIGHTED).kernel
-    (one,), (two,) = (pipeline.plan(kernel, kernel.bindings()[0], rides).passes for rides in (True, False))
+    (one,), (two,) = (pipeline.plan(kernel, kernel.bindings()[0], rides).passes for rides in (Rides.EVERY, Rides.NONE))
     assert (one.readings, two.readings) == (1, 2)
     assert sorted({r.expr.name for phase in one.phases for r in phase.reductions}) == ["expdot", "expoff", "expsum", "max"]
 
@@ -182,11 +182,11 @@ def test_a_mean_and_its_squares_take_one_reading_of_a_row_that_does_not_stay():
     """Of layernorm: two readings that reduce and one that stores, or one and one."""
     for name, readings in (("layernorm", (3, 2)), ("variance", (2, 1)), ("rmsnorm", (2, 2)), ("softmax", (2, 2))):
         kernel = kgen.load(name).kernel
-        (p,) = pipeline.plan(kernel, kernel.bindings()[0], True).passes
+        (p,) = pipeline.plan(kernel, kernel.bindings()[0], Rides.EVERY).passes
         assert (p.readings, p.long_readings) == readings, name
         layout = backend("cuda").layout(kernel)[0]
         assert layout.long + layout.stores == p.long_readings and layout.reductions + layout.stores == p.readings
-        (p,) = pipeline.plan(kernel, kernel.bindings()[0], False).passes
+        (p,) = pipeline.plan(kernel, kernel.bindings()[0], Rides.NONE).passes
         assert not p.long
 
 
@@ -202,7 +202,7 @@ def test_a_mean_and_its_squares_take_one_reading_of_a_row_that_does_not_stay():
 ])  # fmt: skip
 def test_which_squares_are_summed_with_their_mean(equations, saved):
     kernel = kgen.loads(f"f(x: f32[M, N]) -> y: f32[M]\n{equations}").kernel
-    p = pipeline.plan(kernel, kernel.bindings()[0], True).passes[0]
+    p = pipeline.plan(kernel, kernel.bindings()[0], Rides.EVERY).passes[0]
     assert (p.long_readings < p.readings) == saved
 
 

@@ -16,6 +16,7 @@ from kgen.check import Kernel, check
 from kgen.errors import KgenError, TooLong
 from kgen.ir import MAX_OPERATIONS
 from kgen.lower import lower
+from kgen.monoids import Rides
 from kgen.rewrite import rewrite
 from kgen.schedule import Reduce, schedule
 from kgen.syntax import parse
@@ -78,9 +79,9 @@ def test_time_grows_as_the_program_does(name: str) -> None:
 def test_what_the_readings_of_rows_make_too_long_is_refused_at_its_place() -> None:
     k = kernel(nested(60))
     program = rewrite(lower(k, k.bindings()[0]))
-    for riding in (False, True):
+    for rides in Rides:
         with pytest.raises(TooLong, match=f"more than {MAX_OPERATIONS:,} operations") as caught:
-            schedule(program, riding)
+            schedule(program, rides)
         (d,) = caught.value.diagnostics
         assert d.span is not None and caught.value.source is k.file.source and k.file.source.text[d.span.start :].startswith("softmax[N](")
     with pytest.raises(TooLong) as caught:

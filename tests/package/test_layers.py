@@ -15,7 +15,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("from Python", "trace"),
     ("derivatives", "tape invariant saving grad"),
     ("programs", "ir expand online lower rewrite"),
-    ("plans", "schedule columns hoist precision cost pipeline"),
+    ("plans", "phases schedule columns hoist precision cost pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
     ("PyTorch's side", "torch_op"),

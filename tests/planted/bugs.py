@@ -31,6 +31,7 @@ ROUNDS = "tests/cuda/test_cuda_rounds.py::"
 CUDA, CUDA_ROWS = "tests/cuda/test_cuda_source.py::", "tests/cuda/test_cuda_rows.py::"
 LAUNCHES = "tests/cuda/test_cuda_launches.py::"
 KINDS = "tests/planted/test_kinds.py::"
+CPP_ONLINE, TRITON_ONLINE = "tests/backends/test_cpp_online.py::", "tests/triton/test_triton_online.py::"
 INTERPRETED = TRITON_ROWS + "test_host_functions_and_rows_under_the_interpreter"
 
 BUGS = (
@@ -59,12 +60,18 @@ BUGS = (
         "loop.numel - begin < TILE ? loop.numel - begin - 1 : TILE", KINDS + "test_every_element_is_computed_whatever_the_strides_on_cpp"),
     bug("operands are read by the result's strides (C++)", "templates/cpp/loop.cpp.jinja", "offset += at[d] * stride[k][d];",
         "offset += at[d] * stride[K - 1][d];", KINDS + "test_every_element_is_computed_whatever_the_strides_on_cpp"),
-    bug("mask of a row's end off by one (C++)", "templates/cpp/rows.cpp.jinja", "l < left ?", "l <= left ?",
+    bug("mask of a row's end off by one (C++)", "templates/cpp/rows.cpp.jinja", "l < left ? {{ a.name }}", "l <= left ? {{ a.name }}",
         KINDS + "test_rows_of_every_length_on_cpp"),
     bug("the last of equals wins an argmax (C++)", "templates/cpp/rows.cpp.jinja", "(equal & (place_b < place_a))", "(equal & (place_b > place_a))",
         KINDS + "test_rows_of_every_length_on_cpp"),
     bug("argmax passes NaN by (C++)", "templates/cpp/rows.cpp.jinja", "| (nan_b & !nan_a) |", "|",
         KINDS + "test_rows_of_every_length_on_cpp"),
+    bug("mask of a long row's end off by one (C++)", "templates/cpp/rows.cpp.jinja", "l < left ? {{ x.name }}", "l <= left ? {{ x.name }}",
+        CPP_ONLINE + "test_the_sums_of_a_long_row_stay_within_their_bounds"),
+    bug("sums about a maximum do not fall where it rises (C++)", "templates/cpp/functions/fall.cpp", "F(1) : exp_below(a - b)", "F(1) : F(1)",
+        CPP_ONLINE + "test_the_sums_of_a_long_row_stay_within_their_bounds"),
+    bug("squares do not move with their mean (C++)", "templates/cpp/functions/spread.cpp", "n * squared(", "0 * squared(",
+        CPP_ONLINE + "test_the_sums_of_a_long_row_stay_within_their_bounds"),
     bug("a segment of a long row is left out (C++)", "templates/cpp/rows.cpp.jinja", "s + w < segments; s += 2 * w", "s + w < segments - 1; s += 2 * w",
         KINDS + "test_rows_of_every_length_on_cpp"),
     bug("sums contract to fma (C++)", "kgen/runtime/build.py", '"-ffp-contract=off"', '"-ffp-contract=fast"',
@@ -193,6 +200,12 @@ BUGS = (
     # ---------------------------------------------------------------------------------------------------------- Triton
     bug("32-bit addresses beyond 2^31 elements (Triton)", "templates/triton/map_launch.py.jinja", "tl.uint64 if far > 2**31 else tl.uint32", "tl.uint32",
         KINDS + "test_triton_counts_far_elements_in_64_bits"),
+    bug("sums about a maximum do not fall where it rises (Triton)", "templates/triton/functions/fall.py", "1.0, exp_below(a - b)", "1.0, 1.0",
+        TRITON_ONLINE + "test_the_sums_of_a_long_row_stay_within_their_bounds"),
+    bug("squares do not move with their mean (Triton)", "templates/triton/functions/spread.py", "n * squared(", "0 * squared(",
+        TRITON_ONLINE + "test_the_sums_of_a_long_row_stay_within_their_bounds"),
+    bug("a tile's elements are counted beyond a row's end (Triton)", "kgen/backends/triton_partials.py", "tl.minimum(length - start, BLOCK)",
+        "tl.minimum(length, BLOCK)", TRITON_ONLINE + "test_the_sums_of_a_long_row_stay_within_their_bounds"),
     bug("64-bit addresses by numel alone (Triton)", "templates/triton/rows_launch.py.jinja", "tl.int64 if far > 2**30 else", "tl.int64 if length > 2**30 else",
         KINDS + "test_triton_counts_far_elements_in_64_bits"),
     bug("mask of a row's end off by one (Triton)", "templates/triton/rows.py.jinja", "        inside = present & (column < length)", "        inside = present & (column <= length)", INTERPRETED),

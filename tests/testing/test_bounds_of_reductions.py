@@ -10,7 +10,7 @@ import torch
 
 import kgen
 from kgen import grad, pipeline
-from kgen.monoids import RIDERS
+from kgen.monoids import RIDERS, Rides
 from kgen.ops import tree_depth
 from kgen.schedule import Reduce
 from kgen.testing import checks
@@ -156,7 +156,7 @@ def test_the_bound_knows_every_sum_that_is_made_about_a_peak_that_moves() -> Non
         first = kgen.loads(text).kernel
         back = grad.backward(first) if grad.differentiable(first) else None
         for kernel in (first, *((back.kernel, back.forward) if back else ())):
-            plan = pipeline.plan(kernel, kernel.bindings()[0], True)
+            plan = pipeline.plan(kernel, kernel.bindings()[0], Rides.EVERY)
             phases = [f for p in plan.passes if isinstance(p, Reduce) for f in (*p.phases, *p.long)]
             made = {(r.expr.name, r.span) for f in phases for r in f.reductions if r.expr.name in RIDERS}
             known = {(a.row.name, kernel.values[k].span) for k, a in sums_about(kernel).items()}

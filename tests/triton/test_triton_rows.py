@@ -100,7 +100,7 @@ def rows(*shape: int, dtype=torch.bfloat16):
         ("softmax", [rows(8, 4096)], ["softmax_row"]),
         ("softmax", [rows(8, 32768)], ["softmax_row"]),
         ("softmax", [rows(1000, 65536)], ["softmax_loop"]),
-        ("softmax", [rows(8, 65536)], ["softmax_split"] * 3),
+        ("softmax", [rows(8, 65536)], ["softmax_split"] * 2),
         ("softmax", [rows(0, 8)], []),
         ("softmax", [rows(8, 0)], ["softmax_row"]),
         ("frobenius", [rows(1 << 20)], ["frobenius_split"] * 2),

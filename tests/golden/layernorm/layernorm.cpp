@@ -57,6 +57,16 @@ struct bf16 {
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
+template <typename F> inline F squared(F x) { return x * x; }
+
+// The mean of n elements with this sum; 0 of none.
+template <typename F> inline F centre(F sum, F n) { return n > F(0) ? sum / n : F(0); }
+
+// What a sum of squares about the mean of n elements gains where that moves: n times the square of how far (Chan, Golub and LeVeque).
+template <typename F> inline F spread(F n, F sum, F other_n, F other_sum) {
+    return n > F(0) ? n * squared(centre(sum, n) - centre(other_sum, other_n)) : F(0);
+}
+
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
@@ -134,10 +144,10 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most = TILE) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -237,6 +247,16 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 template <typename T>
 void layernorm_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
@@ -246,12 +266,13 @@ void layernorm_run(
     const int outer = rank - inner_rank;
     const Loop<4> rows(outer, size, {w_stride, b_stride, y_stride, x_stride});
     const Loop<4> inner(inner_rank, size + outer, {w_stride + outer, b_stride + outer, y_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
@@ -265,153 +286,285 @@ void layernorm_run(
             [[maybe_unused]] const T* w_row = w + (ACROSS ? 0 : rows.offset(0, row));
             [[maybe_unused]] const T* b_row = b + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] T* y_row = y + (ACROSS ? 0 : rows.offset(2, row));
-            Parts<F, WIDTH> sum_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
-                        [[maybe_unused]] F sum_N_given[GROUP];
+            if constexpr (!ONCE) {
+                Parts<F, WIDTH> sum_N_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                            [[maybe_unused]] F sum_N_given[GROUP];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(x));
-                            else sum_N_given[l] = F(x);
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(x));
+                                else sum_N_given[l] = F(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (!ACROSS) std::copy_n(sum_N_held, GROUP, sum_N_part.now);
+                        sum_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                     }
-                    if (!ACROSS) std::copy_n(sum_N_held, GROUP, sum_N_part.now);
-                    sum_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
-                }
-                sum_N_parts.put(s, sum_N_part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
-            F mu_rows[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                    sum_N_parts.put(s, sum_N_part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
+                F mu_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const F sum_N = sum_N_rows[j + l];
-                    // mu = mean[N](x)
-                    const F mu = sum_N / N;
-                    mu_rows[j + l] = mu;
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F sum_N = sum_N_rows[j + l];
+                        // mu = mean[N](x)
+                        const F mu = sum_N / N;
+                        mu_rows[j + l] = mu;
+                    }
                 }
+                Parts<F, WIDTH> sum_N__parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F mu_now_row = mu_rows[0];
+                    Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] F sum_N__held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(sum_N__part.now, GROUP, sum_N__held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            F* sum_N__now = ACROSS ? sum_N__part.now + j : sum_N__held;
+                            [[maybe_unused]] F sum_N__given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
+                                // c = x - mu
+                                const F c = x - mu;
+                                if constexpr (decltype(whole)::value) sum_N__now[l] = sum_N__combine(sum_N__now[l], F(c * c));
+                                else sum_N__given[l] = F(c * c);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    sum_N__now[l] = sum_N__combine(sum_N__now[l], l < left ? sum_N__given[l] : F(0));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!ACROSS) std::copy_n(sum_N__held, GROUP, sum_N__part.now);
+                        sum_N__part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
+                    }
+                    sum_N__parts.put(s, sum_N__part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const F* sum_N__rows = sum_N__parts.finish(sum_N__combine);
+                F rsqrt_row_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F sum_N_ = sum_N__rows[j + l];
+                        rsqrt_row_rows[j + l] = F(1) / std::sqrt(sum_N_ / N + eps);
+                    }
+                }
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F mu_now_row = mu_rows[0];
+                    [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                        T w_buffer[LANES];
+                        const T* w_tile =
+                            lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
+                        T b_buffer[LANES];
+                        const T* b_tile =
+                            lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
+                        T y_buffer[LANES];
+                        T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
+                        T* y_place = lanes.dense(2, y_from, first, count, filled);
+                        T* y_tile = y_place ? y_place : y_buffer;
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F w = F(w_tile[j + l]);
+                                const F b = F(b_tile[j + l]);
+                                const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
+                                const F rsqrt_row = ACROSS ? rsqrt_row_rows[j + l] : rsqrt_row_now_row;
+                                // c = x - mu
+                                const F c = x - mu;
+                                // y = c * rsqrt(mean[N](c^2) + eps) * w + b
+                                const F y = c * rsqrt_row * w + b;
+                                y_tile[j + l] = y;
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!y_place) lanes.store(2, y_from, first, count, y_buffer);
+                    }
+                });
+            } else {
+                const auto sum_N_combine = [](F first, F next) { return F(first + next); };
+                const auto sqsum_N_combine = [](F first, F next) { return F(first + next); };
+                struct sum_N_partial {
+                    F sum_N = F(0);
+                    F sqsum_N_count = F(0);
+                    F sqsum_N = F(0);
+                };
+                const auto sum_N_join = [](sum_N_partial own, sum_N_partial next) {  // brought to the peak of both
+                    sum_N_partial top;
+                    top.sum_N = own.sum_N + next.sum_N;
+                    top.sqsum_N_count = own.sqsum_N_count + next.sqsum_N_count;
+                    own.sqsum_N += spread(own.sqsum_N_count, own.sum_N, top.sqsum_N_count, top.sum_N);
+                    next.sqsum_N += spread(next.sqsum_N_count, next.sum_N, top.sqsum_N_count, top.sum_N);
+                    top.sqsum_N = own.sqsum_N + next.sqsum_N;
+                    return top;
+                };
+                Parts<sum_N_partial, WIDTH> sum_N_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<sum_N_partial, 1, decltype(sum_N_join)> sum_N_part({}, 1, sum_N_join);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                        F sum_N_held[GROUP];
+                        std::fill_n(sum_N_held, GROUP, F(0));
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] F sum_N_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) sum_N_held[l] = sum_N_combine(sum_N_held[l], F(x));
+                                else sum_N_given[l] = F(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) sum_N_held[l] = sum_N_combine(sum_N_held[l], l < left ? sum_N_given[l] : F(0));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        const F sum_N_top = folded<GROUP>(sum_N_held, sum_N_combine);
+                        const F sqsum_N_count_top = F(count);
+                        F sqsum_N_held[GROUP] = {};
+                        const auto around = [&](int64_t j, auto whole) {
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] F sqsum_N_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) sqsum_N_held[l] = sqsum_N_combine(sqsum_N_held[l], F(squared(x - centre(sum_N_top, sqsum_N_count_top))));
+                                else sqsum_N_given[l] = F(squared(x - centre(sum_N_top, sqsum_N_count_top)));
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) sqsum_N_held[l] = sqsum_N_combine(sqsum_N_held[l], l < left ? sqsum_N_given[l] : F(0));
+                            }
+                        };
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
+                        if (groups < count) around(groups, std::false_type());
+                        const F sqsum_N_top = folded<GROUP>(sqsum_N_held, sqsum_N_combine);
+                        sum_N_part.now[0] = sum_N_join(sum_N_part.now[0], {sum_N_top, sqsum_N_count_top, sqsum_N_top});
+                        sum_N_part.next(count, 2048);
+                    }
+                    sum_N_parts.put(s, sum_N_part.template finish<false>());
+                });
+                [[maybe_unused]] const sum_N_partial* sum_N_rows = sum_N_parts.finish(sum_N_join);
+                F mu_rows[WIDTH];
+                F rsqrt_row_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F sum_N = sum_N_rows[j + l].sum_N;
+                        const F sqsum_N = sum_N_rows[j + l].sqsum_N;
+                        // mu = mean[N](x)
+                        const F mu = sum_N / N;
+                        mu_rows[j + l] = mu;
+                        rsqrt_row_rows[j + l] = F(1) / std::sqrt(sqsum_N / N + eps);
+                    }
+                }
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F mu_now_row = mu_rows[0];
+                    [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                        T w_buffer[LANES];
+                        const T* w_tile =
+                            lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
+                        T b_buffer[LANES];
+                        const T* b_tile =
+                            lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
+                        T y_buffer[LANES];
+                        T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
+                        T* y_place = lanes.dense(2, y_from, first, count, filled);
+                        T* y_tile = y_place ? y_place : y_buffer;
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F w = F(w_tile[j + l]);
+                                const F b = F(b_tile[j + l]);
+                                const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
+                                const F rsqrt_row = ACROSS ? rsqrt_row_rows[j + l] : rsqrt_row_now_row;
+                                // c = x - mu
+                                const F c = x - mu;
+                                // y = c * rsqrt(mean[N](c^2) + eps) * w + b
+                                const F y = c * rsqrt_row * w + b;
+                                y_tile[j + l] = y;
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!y_place) lanes.store(2, y_from, first, count, y_buffer);
+                    }
+                });
             }
-            Parts<F, WIDTH> sum_N__parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const F mu_now_row = mu_rows[0];
-                Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] F sum_N__held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(sum_N__part.now, GROUP, sum_N__held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* sum_N__now = ACROSS ? sum_N__part.now + j : sum_N__held;
-                        [[maybe_unused]] F sum_N__given[GROUP];
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
-                            // c = x - mu
-                            const F c = x - mu;
-                            if constexpr (decltype(whole)::value) sum_N__now[l] = sum_N__combine(sum_N__now[l], F(c * c));
-                            else sum_N__given[l] = F(c * c);
-                        }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                sum_N__now[l] = sum_N__combine(sum_N__now[l], l < left ? sum_N__given[l] : F(0));
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
-                    }
-                    if (!ACROSS) std::copy_n(sum_N__held, GROUP, sum_N__part.now);
-                    sum_N__part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
-                }
-                sum_N__parts.put(s, sum_N__part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const F* sum_N__rows = sum_N__parts.finish(sum_N__combine);
-            F rsqrt_row_rows[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
-#pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const F sum_N_ = sum_N__rows[j + l];
-                    rsqrt_row_rows[j + l] = F(1) / std::sqrt(sum_N_ / N + eps);
-                }
-            }
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const F mu_now_row = mu_rows[0];
-                [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    T w_buffer[LANES];
-                    const T* w_tile =
-                        lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
-                    T b_buffer[LANES];
-                    const T* b_tile =
-                        lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
-                    T y_buffer[LANES];
-                    T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
-                    T* y_place = lanes.dense(2, y_from, first, count, filled);
-                    T* y_tile = y_place ? y_place : y_buffer;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            const F w = F(w_tile[j + l]);
-                            const F b = F(b_tile[j + l]);
-                            const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
-                            const F rsqrt_row = ACROSS ? rsqrt_row_rows[j + l] : rsqrt_row_now_row;
-                            // c = x - mu
-                            const F c = x - mu;
-                            // y = c * rsqrt(mean[N](c^2) + eps) * w + b
-                            const F y = c * rsqrt_row * w + b;
-                            y_tile[j + l] = y;
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
-                    }
-                    if (!y_place) lanes.store(2, y_from, first, count, y_buffer);
-                }
-            });
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type());
+    else run(std::false_type(), std::true_type());
 }
 
 }  // namespace

@@ -71,6 +71,23 @@ def fused(a, b, c, T: tl.constexpr):
 
 
 @triton.jit
+def squared(x):
+    return x * x
+
+
+@triton.jit
+def centre(total, n):
+    """The mean of n elements with this sum; 0 of none."""
+    return tl.where(n > 0, divide(total, tl.where(n > 0, n, 1.0)), 0.0)
+
+
+@triton.jit
+def spread(n, total, other_n, other_total):
+    """What a sum of squares about the mean of n elements gains where that moves: n times the square of how far (Chan, Golub and LeVeque)."""
+    return tl.where(n > 0, n * squared(centre(total, n) - centre(other_total, other_n)), 0.0)
+
+
+@triton.jit
 def plus(a, b):
     return a + b
 
@@ -119,43 +136,38 @@ def layernorm_row(
 
 
 @triton.jit
+def layernorm_join_sum_N(sum_N, sqsum_N_count, sqsum_N, sum_N_more, sqsum_N_count_more, sqsum_N_more):
+    """Two parts of a row as one: what moves with sum_N is brought to that of both."""
+    sum_N_top = sum_N + sum_N_more
+    sqsum_N_count_top = sqsum_N_count + sqsum_N_count_more
+    sqsum_N += spread(sqsum_N_count, sum_N, sqsum_N_count_top, sum_N_top)
+    sqsum_N_more += spread(sqsum_N_count_more, sum_N_more, sqsum_N_count_top, sum_N_top)
+    return (sum_N_top, sqsum_N_count_top, sqsum_N + sqsum_N_more)
+
+
+@triton.jit
 def layernorm_reading_1(
     x_row, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
 ):
     """What a segment adds to sum_N."""
-    sum_N_tile = tl.full([ROWS, BLOCK], 0.0, F)
+    sum_N = tl.full([ROWS, 1], 0.0, F)
+    sqsum_N_count = tl.full([ROWS, 1], 0.0, F)
+    sqsum_N = tl.full([ROWS, 1], 0.0, F)
     first = tl.cast(segment, INDEX) * SEGMENT
     for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
         column = start + tl.arange(0, BLOCK)[None, :]
         inside = present & (column < length)
         x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
-        sum_N_tile += tl.where(inside, x, 0.0)
-    sum_N = tl.reduce(sum_N_tile, 1, plus, keep_dims=True)
-    return sum_N
+        sum_N_tile = tl.reduce(tl.where(inside, x, 0.0), 1, plus, keep_dims=True)
+        sqsum_N_count_tile = tl.minimum(length - start, BLOCK).to(F)
+        sqsum_N_tile = tl.reduce(tl.where(inside, squared(x - centre(sum_N_tile, sqsum_N_count_tile)), 0.0), 1, plus, keep_dims=True)
+        sum_N, sqsum_N_count, sqsum_N = layernorm_join_sum_N(sum_N, sqsum_N_count, sqsum_N, sum_N_tile, sqsum_N_count_tile, sqsum_N_tile)
+    return sum_N, sqsum_N_count, sqsum_N
 
 
 @triton.jit
 def layernorm_reading_2(
-    x_row, mu, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
-):
-    """What a segment adds to sum_N_."""
-    sum_N__tile = tl.full([ROWS, BLOCK], 0.0, F)
-    first = tl.cast(segment, INDEX) * SEGMENT
-    for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
-        column = start + tl.arange(0, BLOCK)[None, :]
-        inside = present & (column < length)
-        x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
-        # c = x - mu
-        c = x - mu
-        sum_N__tile += tl.where(inside, c * c, 0.0)
-    sum_N_ = tl.reduce(sum_N__tile, 1, plus, keep_dims=True)
-    return sum_N_
-
-
-@triton.jit
-def layernorm_reading_3(
     x_row, w_ptr, b_ptr, y_row, mu, rsqrt_row, segment, present, length, x_steps, w_steps, b_steps, y_steps, KINDS: tl.constexpr,
     VECTORS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr, F: tl.constexpr
 ):
@@ -202,29 +214,29 @@ def layernorm_loop(
     x_row = x_ptr + walk(row, (r3, r2, r1), (x_r3, x_r2, x_r1, x_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
     y_row = y_ptr + walk(row, (r3, r2, r1), (y_r3, y_r2, y_r1, y_r0), ROW_RANK, KINDS[3] == "across", VECTORS[3])
     sum_N = tl.full([ROWS, 1], 0.0, F)
+    sqsum_N_count = tl.full([ROWS, 1], 0.0, F)
+    sqsum_N = tl.full([ROWS, 1], 0.0, F)
     for segment in range(0, segments):
-        sum_N_part = layernorm_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
-        sum_N += sum_N_part
+        sum_N_part, sqsum_N_count_part, sqsum_N_part = layernorm_reading_1(
+            x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
+        )
+        sum_N, sqsum_N_count, sqsum_N = layernorm_join_sum_N(
+            sum_N, sqsum_N_count, sqsum_N, sum_N_part, sqsum_N_count_part, sqsum_N_part
+        )
     # mu = mean[N](x)
     mu = divide(sum_N, N)
-    sum_N_ = tl.full([ROWS, 1], 0.0, F)
+    rsqrt_row = libdevice.rsqrt(divide(sqsum_N, N) + eps)
     for segment in range(0, segments):
-        sum_N__part = layernorm_reading_2(
-            x_row, mu, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
-        )
-        sum_N_ += sum_N__part
-    rsqrt_row = libdevice.rsqrt(divide(sum_N_, N) + eps)
-    for segment in range(0, segments):
-        layernorm_reading_3(
+        layernorm_reading_2(
             x_row, w_ptr, b_ptr, y_row, mu, rsqrt_row, segment, present, length, x_steps, w_steps, b_steps, y_steps, KINDS, VECTORS,
             BLOCK, SEGMENT, INDEX, T, F
         )
 
 
-@triton.jit(do_not_specialize=range(6, 25))
+@triton.jit(do_not_specialize=range(7, 26))
 def layernorm_split(
     x_ptr, w_ptr, b_ptr, y_ptr,
-    sum_N_parts, sum_N__parts,
+    sum_N_parts, sqsum_N_count_parts, sqsum_N_parts,
     N: tl.int64, eps: tl.float64,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
@@ -234,7 +246,7 @@ def layernorm_split(
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, PARTS: tl.constexpr, READING: tl.constexpr,
 ):  # fmt: skip
-    """Few long rows: READING number 1 to 3 of one segment a program.  What readings leave of each segment lies in the parts."""
+    """Few long rows: READING number 1 to 2 of one segment a program.  What readings leave of each segment lies in the parts."""
     T: tl.constexpr = x_ptr.dtype.element_ty
     F: tl.constexpr = tl.float64 if T == tl.float64 else tl.float32
     N = tl.full([], N, tl.int64).to(F)
@@ -251,28 +263,33 @@ def layernorm_split(
     x_row = x_ptr + walk(row, (r3, r2, r1), (x_r3, x_r2, x_r1, x_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
     y_row = y_ptr + walk(row, (r3, r2, r1), (y_r3, y_r2, y_r1, y_r0), ROW_RANK, KINDS[3] == "across", VECTORS[3])
     if READING == 1:
-        sum_N = layernorm_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
+        sum_N, sqsum_N_count, sqsum_N = layernorm_reading_1(
+            x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
+        )
         tl.store(sum_N_parts + row * segments + segment, sum_N, present)
+        tl.store(sqsum_N_count_parts + row * segments + segment, sqsum_N_count, present)
+        tl.store(sqsum_N_parts + row * segments + segment, sqsum_N, present)
     if READING > 1:
         sum_N_all = tl.full([ROWS, PARTS], 0.0, F)
+        sqsum_N_count_all = tl.full([ROWS, PARTS], 0.0, F)
+        sqsum_N_all = tl.full([ROWS, PARTS], 0.0, F)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
+            sum_N_all, sqsum_N_count_all, sqsum_N_all = layernorm_join_sum_N(
+                sum_N_all, sqsum_N_count_all, sqsum_N_all,
+                tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0),
+                tl.load(sqsum_N_count_parts + row * segments + lane, present & (lane < segments), 0.0),
+                tl.load(sqsum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
+            )
         sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
+        sqsum_N_count = tl.reduce(sqsum_N_count_all, 1, plus, keep_dims=True)
+        sqsum_N_all += spread(sqsum_N_count_all, sum_N_all, sqsum_N_count, sum_N)
+        sqsum_N = tl.reduce(sqsum_N_all, 1, plus, keep_dims=True)
         # mu = mean[N](x)
         mu = divide(sum_N, N)
+        rsqrt_row = libdevice.rsqrt(divide(sqsum_N, N) + eps)
     if READING == 2:
-        sum_N_ = layernorm_reading_2(x_row, mu, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
-        tl.store(sum_N__parts + row * segments + segment, sum_N_, present)
-    if READING > 2:
-        sum_N__all = tl.full([ROWS, PARTS], 0.0, F)
-        for start in tl.static_range(0, 16 * PARTS, PARTS):
-            lane = start + tl.arange(0, PARTS)[None, :]
-            sum_N__all += tl.load(sum_N__parts + row * segments + lane, present & (lane < segments), 0.0)
-        sum_N_ = tl.reduce(sum_N__all, 1, plus, keep_dims=True)
-        rsqrt_row = libdevice.rsqrt(divide(sum_N_, N) + eps)
-    if READING == 3:
-        layernorm_reading_3(
+        layernorm_reading_2(
             x_row, w_ptr, b_ptr, y_row, mu, rsqrt_row, segment, present, length, x_steps, w_steps, b_steps, y_steps, KINDS, VECTORS,
             BLOCK, SEGMENT, INDEX, T, F
         )
@@ -492,6 +509,6 @@ def layernorm(x, w, b, eps=1e-5, *, out=None):
     dtypes["F"] = torch.float64 if dtypes["T"] == torch.float64 else torch.float32
     launch_rows(
         (layernorm_row, layernorm_loop, layernorm_split), "...", "N", tensors, ("x", "w", "b", "y"), ("y",), (), [N, eps], sizes,
-        [(4, 1), (0, 1), (0, 1), (4, 1)], 1, [dtypes["F"], dtypes["F"]], 3
+        [(4, 1), (0, 1), (0, 1), (4, 1)], 1, [dtypes["F"], dtypes["F"], dtypes["F"]], 2
     )
     return tensors["y"]

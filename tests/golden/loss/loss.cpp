@@ -157,6 +157,15 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 // The greater of two; NaN if either is.
 template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
 
+// exp(x) for x <= 0, as a term of a sum whose greatest term is 1.
+template <typename F> inline F exp_below(F x) { return exponential(x); }
+
+// x where it is finite, else 0.
+template <typename F> inline F finite_or_zero(F x) { return std::fabs(x) < F(INFINITY) ? x : F(0); }
+
+// exp(a - b) for a maximum a that rises to b; 1 also where both are infinite.
+template <typename F> inline F fall(F a, F b) { return a == b ? F(1) : exp_below(a - b); }
+
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
@@ -234,10 +243,10 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most = TILE) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -345,6 +354,16 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Element i of n along a dim, 0 outside.
 template <typename T> inline T gathered(const T* x, int64_t i, int64_t n, int64_t stride) {
     return 0 <= i && i < n ? x[i * stride] : T{};
@@ -363,12 +382,13 @@ void loss_l_run(
     const int outer = rank - inner_rank;
     const Loop<8> rows(outer, size, {t_stride, l_stride, of_stride, l_kept_stride, x_at_stride, weight_at_stride, class_at_stride, x_stride});
     const Loop<8> inner(inner_rank, size + outer, {t_stride + outer, l_stride + outer, of_stride + outer, l_kept_stride + outer, x_at_stride + outer, weight_at_stride + outer, class_at_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
@@ -383,148 +403,273 @@ void loss_l_run(
             [[maybe_unused]] float* l_row = l_ + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] int32_t* of_row = of + (ACROSS ? 0 : rows.offset(2, row));
             [[maybe_unused]] F* l_kept_row = l_kept + (ACROSS ? 0 : rows.offset(3, row));
-            int64_t t_held[WIDTH];
-            const int64_t* t_here = ACROSS ? rows.load(0, t, row, width, t_held, padded) : t_row;
-            F picked_rows[WIDTH];
-            bool ne_row_rows[WIDTH];
-            int32_t of_rows[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const auto x_at = [&](int64_t i) {
-                        const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
-                        return F(gathered(x + rows.offset(4, r), i, x_V_size, x_V_stride));
-                    };
-                    const auto weight_at = [&](int64_t i) {
-                        const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
-                        return float(gathered(weight + rows.offset(5, r), i, weight_V_size, weight_V_stride));
-                    };
-                    const auto class_at = [&](int64_t i) {
-                        const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
-                        return int32_t(gathered(class_ + rows.offset(6, r), i, class_V_size, class_V_stride));
-                    };
-                    const int64_t t = int64_t(t_here[j + l]);
-                    // picked = pick[V](x, t) * pick[V](weight, t)
-                    const bool t0 = (t >= int64_t(0)) && (t < V);
-                    const F picked = (t0 ? x_at(t) : F(NAN)) * F(t0 ? weight_at(t) : float(NAN));
-                    // of = pick[V](class, t)
-                    const int32_t of = class_at(t);
-                    picked_rows[j + l] = picked;
-                    ne_row_rows[j + l] = t != ignore;
-                    of_rows[j + l] = of;
-                }
-            }
-            Parts<F, WIDTH> max_V_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] F max_V_held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(max_V_part.now, GROUP, max_V_held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
-                        [[maybe_unused]] F max_V_given[GROUP];
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            if constexpr (decltype(whole)::value) max_V_now[l] = max_V_combine(max_V_now[l], F(x));
-                            else max_V_given[l] = F(x);
-                        }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                max_V_now[l] = max_V_combine(max_V_now[l], l < left ? max_V_given[l] : F(-INFINITY));
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+            if constexpr (!ONCE) {
+                int64_t t_held[WIDTH];
+                const int64_t* t_here = ACROSS ? rows.load(0, t, row, width, t_held, padded) : t_row;
+                F picked_rows[WIDTH];
+                bool ne_row_rows[WIDTH];
+                int32_t of_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const auto x_at = [&](int64_t i) {
+                            const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
+                            return F(gathered(x + rows.offset(4, r), i, x_V_size, x_V_stride));
+                        };
+                        const auto weight_at = [&](int64_t i) {
+                            const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
+                            return float(gathered(weight + rows.offset(5, r), i, weight_V_size, weight_V_stride));
+                        };
+                        const auto class_at = [&](int64_t i) {
+                            const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
+                            return int32_t(gathered(class_ + rows.offset(6, r), i, class_V_size, class_V_stride));
+                        };
+                        const int64_t t = int64_t(t_here[j + l]);
+                        // picked = pick[V](x, t) * pick[V](weight, t)
+                        const bool t0 = (t >= int64_t(0)) && (t < V);
+                        const F picked = (t0 ? x_at(t) : F(NAN)) * F(t0 ? weight_at(t) : float(NAN));
+                        // of = pick[V](class, t)
+                        const int32_t of = class_at(t);
+                        picked_rows[j + l] = picked;
+                        ne_row_rows[j + l] = t != ignore;
+                        of_rows[j + l] = of;
                     }
-                    if (!ACROSS) std::copy_n(max_V_held, GROUP, max_V_part.now);
-                    max_V_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                 }
-                max_V_parts.put(s, max_V_part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const F* max_V_rows = max_V_parts.finish(max_V_combine);
-            F where_row_rows[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                Parts<F, WIDTH> max_V_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] F max_V_held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(max_V_part.now, GROUP, max_V_held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            F* max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
+                            [[maybe_unused]] F max_V_given[GROUP];
 #pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const F max_V = max_V_rows[j + l];
-                    where_row_rows[j + l] = std::isfinite(max_V) ? max_V : F(0);
-                }
-            }
-            Parts<F, WIDTH> sum_V_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const F where_row_now_row = where_row_rows[0];
-                Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] F sum_V_held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(sum_V_part.now, GROUP, sum_V_held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
-                        [[maybe_unused]] F sum_V_given[GROUP];
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            const F where_row = ACROSS ? where_row_rows[j + l] : where_row_now_row;
-                            if constexpr (decltype(whole)::value) sum_V_now[l] = sum_V_combine(sum_V_now[l], F(exponential(x - where_row)));
-                            else sum_V_given[l] = F(exponential(x - where_row));
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) max_V_now[l] = max_V_combine(max_V_now[l], F(x));
+                                else max_V_given[l] = F(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    max_V_now[l] = max_V_combine(max_V_now[l], l < left ? max_V_given[l] : F(-INFINITY));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                sum_V_now[l] = sum_V_combine(sum_V_now[l], l < left ? sum_V_given[l] : F(0));
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (!ACROSS) std::copy_n(max_V_held, GROUP, max_V_part.now);
+                        max_V_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                     }
-                    if (!ACROSS) std::copy_n(sum_V_held, GROUP, sum_V_part.now);
-                    sum_V_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
-                }
-                sum_V_parts.put(s, sum_V_part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const F* sum_V_rows = sum_V_parts.finish(sum_V_combine);
-            float l_held[WIDTH];
-            int32_t of_held[WIDTH];
-            F l_kept_held[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                    max_V_parts.put(s, max_V_part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const F* max_V_rows = max_V_parts.finish(max_V_combine);
+                F where_row_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const F picked = picked_rows[j + l];
-                    const bool ne_row = ne_row_rows[j + l];
-                    const int32_t of = of_rows[j + l];
-                    const F where_row = where_row_rows[j + l];
-                    const F sum_V = sum_V_rows[j + l];
-                    // l = logsumexp[V](x) - picked if t != ignore else 0
-                    const F l_ = ne_row ? std::log(sum_V) + where_row - picked : F(0);
-                    l_held[j + l] = l_;
-                    of_held[j + l] = of;
-                    l_kept_held[j + l] = l_;
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F max_V = max_V_rows[j + l];
+                        where_row_rows[j + l] = std::isfinite(max_V) ? max_V : F(0);
+                    }
                 }
+                Parts<F, WIDTH> sum_V_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F where_row_now_row = where_row_rows[0];
+                    Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] F sum_V_held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(sum_V_part.now, GROUP, sum_V_held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            F* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
+                            [[maybe_unused]] F sum_V_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F where_row = ACROSS ? where_row_rows[j + l] : where_row_now_row;
+                                if constexpr (decltype(whole)::value) sum_V_now[l] = sum_V_combine(sum_V_now[l], F(exponential(x - where_row)));
+                                else sum_V_given[l] = F(exponential(x - where_row));
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    sum_V_now[l] = sum_V_combine(sum_V_now[l], l < left ? sum_V_given[l] : F(0));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!ACROSS) std::copy_n(sum_V_held, GROUP, sum_V_part.now);
+                        sum_V_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
+                    }
+                    sum_V_parts.put(s, sum_V_part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const F* sum_V_rows = sum_V_parts.finish(sum_V_combine);
+                float l_held[WIDTH];
+                int32_t of_held[WIDTH];
+                F l_kept_held[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F picked = picked_rows[j + l];
+                        const bool ne_row = ne_row_rows[j + l];
+                        const int32_t of = of_rows[j + l];
+                        const F where_row = where_row_rows[j + l];
+                        const F sum_V = sum_V_rows[j + l];
+                        // l = logsumexp[V](x) - picked if t != ignore else 0
+                        const F l_ = ne_row ? std::log(sum_V) + where_row - picked : F(0);
+                        l_held[j + l] = l_;
+                        of_held[j + l] = of;
+                        l_kept_held[j + l] = l_;
+                    }
+                }
+                rows.store(1, l_, row, width, l_held);
+                rows.store(2, of, row, width, of_held);
+                rows.store(3, l_kept, row, width, l_kept_held);
+            } else {
+                const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
+                const auto expsum_V_combine = [](F first, F next) { return F(first + next); };
+                struct max_V_partial {
+                    F max_V = F(-INFINITY);
+                    F expsum_V = F(0);
+                };
+                const auto max_V_join = [](max_V_partial own, max_V_partial next) {  // brought to the peak of both
+                    max_V_partial top;
+                    top.max_V = maximum(own.max_V, next.max_V);
+                    own.expsum_V *= fall(own.max_V, top.max_V);
+                    next.expsum_V *= fall(next.max_V, top.max_V);
+                    top.expsum_V = own.expsum_V + next.expsum_V;
+                    return top;
+                };
+                int64_t t_held[WIDTH];
+                const int64_t* t_here = ACROSS ? rows.load(0, t, row, width, t_held, padded) : t_row;
+                F picked_rows[WIDTH];
+                bool ne_row_rows[WIDTH];
+                int32_t of_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const auto x_at = [&](int64_t i) {
+                            const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
+                            return F(gathered(x + rows.offset(4, r), i, x_V_size, x_V_stride));
+                        };
+                        const auto weight_at = [&](int64_t i) {
+                            const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
+                            return float(gathered(weight + rows.offset(5, r), i, weight_V_size, weight_V_stride));
+                        };
+                        const auto class_at = [&](int64_t i) {
+                            const int64_t r = row + j + l < rows.numel ? row + j + l : rows.numel - 1;
+                            return int32_t(gathered(class_ + rows.offset(6, r), i, class_V_size, class_V_stride));
+                        };
+                        const int64_t t = int64_t(t_here[j + l]);
+                        // picked = pick[V](x, t) * pick[V](weight, t)
+                        const bool t0 = (t >= int64_t(0)) && (t < V);
+                        const F picked = (t0 ? x_at(t) : F(NAN)) * F(t0 ? weight_at(t) : float(NAN));
+                        // of = pick[V](class, t)
+                        const int32_t of = class_at(t);
+                        picked_rows[j + l] = picked;
+                        ne_row_rows[j + l] = t != ignore;
+                        of_rows[j + l] = of;
+                    }
+                }
+                Parts<max_V_partial, WIDTH> max_V_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<max_V_partial, 1, decltype(max_V_join)> max_V_part({}, 1, max_V_join);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
+                        F max_V_held[GROUP];
+                        std::fill_n(max_V_held, GROUP, F(-INFINITY));
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] F max_V_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) max_V_held[l] = max_V_combine(max_V_held[l], F(x));
+                                else max_V_given[l] = F(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) max_V_held[l] = max_V_combine(max_V_held[l], l < left ? max_V_given[l] : F(-INFINITY));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        const F max_V_top = folded<GROUP>(max_V_held, max_V_combine);
+                        F expsum_V_held[GROUP] = {};
+                        const auto around = [&](int64_t j, auto whole) {
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] F expsum_V_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) expsum_V_held[l] = expsum_V_combine(expsum_V_held[l], F(exp_below(x - finite_or_zero(max_V_top))));
+                                else expsum_V_given[l] = F(exp_below(x - finite_or_zero(max_V_top)));
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) expsum_V_held[l] = expsum_V_combine(expsum_V_held[l], l < left ? expsum_V_given[l] : F(0));
+                            }
+                        };
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
+                        if (groups < count) around(groups, std::false_type());
+                        const F expsum_V_top = folded<GROUP>(expsum_V_held, expsum_V_combine);
+                        max_V_part.now[0] = max_V_join(max_V_part.now[0], {max_V_top, expsum_V_top});
+                        max_V_part.next(count, 2048);
+                    }
+                    max_V_parts.put(s, max_V_part.template finish<false>());
+                });
+                [[maybe_unused]] const max_V_partial* max_V_rows = max_V_parts.finish(max_V_join);
+                float l_held[WIDTH];
+                int32_t of_held[WIDTH];
+                F l_kept_held[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F picked = picked_rows[j + l];
+                        const bool ne_row = ne_row_rows[j + l];
+                        const int32_t of = of_rows[j + l];
+                        const F max_V = max_V_rows[j + l].max_V;
+                        const F expsum_V = max_V_rows[j + l].expsum_V;
+                        // l = logsumexp[V](x) - picked if t != ignore else 0
+                        const bool t1 = std::isfinite(max_V);
+                        const F t2 = t1 ? max_V : F(0);
+                        const F l_ = ne_row ? std::log(expsum_V * exponential((t1 ? max_V : F(0)) - t2)) + t2 - picked : F(0);
+                        l_held[j + l] = l_;
+                        of_held[j + l] = of;
+                        l_kept_held[j + l] = l_;
+                    }
+                }
+                rows.store(1, l_, row, width, l_held);
+                rows.store(2, of, row, width, of_held);
+                rows.store(3, l_kept, row, width, l_kept_held);
             }
-            rows.store(1, l_, row, width, l_held);
-            rows.store(2, of, row, width, of_held);
-            rows.store(3, l_kept, row, width, l_kept_held);
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type());
+    else run(std::false_type(), std::true_type());
 }
 
 void loss_scaled_run(

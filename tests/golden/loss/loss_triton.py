@@ -95,6 +95,30 @@ def is_finite(x):
 
 
 @triton.jit
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
+
+
+@triton.jit
+def exp_below(x):
+    """exp(x) for x <= 0, as a term of a sum whose greatest term is 1; a float's is 0 below 2^-126."""
+    return tl.exp(x) if x.dtype == tl.float64 else power_of_two(x * 1.442695)
+
+
+@triton.jit
+def fall(a, b):
+    """exp(a - b) for a maximum a that rises to b; 1 also where both are infinite."""
+    return tl.where(a == b, 1.0, exp_below(a - b))
+
+
+@triton.jit
+def finite_or_zero(x):
+    """x where it is finite, else 0."""
+    return tl.where(is_finite(x), x, 0.0)
+
+
+@triton.jit
 def greatest(a, b):
     """The greater of two, NaN if either is."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
@@ -103,12 +127,6 @@ def greatest(a, b):
 @triton.jit
 def plus(a, b):
     return a + b
-
-
-@triton.jit
-def power_of_two(x):
-    """2^x by the hardware; below 2^-126 it is 0."""
-    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
 
 
 @triton.jit
@@ -239,37 +257,31 @@ def loss_l_row(
 
 
 @triton.jit
+def loss_l_join_max_V(max_V, expsum_V, max_V_more, expsum_V_more):
+    """Two parts of a row as one: what moves with max_V is brought to that of both."""
+    max_V_top = greatest(max_V, max_V_more)
+    expsum_V *= fall(max_V, max_V_top)
+    expsum_V_more *= fall(max_V_more, max_V_top)
+    return (max_V_top, expsum_V + expsum_V_more)
+
+
+@triton.jit
 def loss_l_reading_1(
     x_row, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
 ):
     """What a segment adds to max_V."""
-    max_V_tile = tl.full([ROWS, BLOCK], float("-inf"), F)
+    max_V = tl.full([ROWS, 1], float("-inf"), F)
+    expsum_V = tl.full([ROWS, 1], 0.0, F)
     first = tl.cast(segment, INDEX) * SEGMENT
     for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
         column = start + tl.arange(0, BLOCK)[None, :]
         inside = present & (column < length)
         x = widened(tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside), F)
-        max_V_tile = greatest(max_V_tile, tl.where(inside, x, float("-inf")))
-    max_V = tl.reduce(max_V_tile, 1, greatest, keep_dims=True)
-    return max_V
-
-
-@triton.jit
-def loss_l_reading_2(
-    x_row, where_row, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
-):
-    """What a segment adds to sum_V."""
-    sum_V_tile = tl.full([ROWS, BLOCK], 0.0, F)
-    first = tl.cast(segment, INDEX) * SEGMENT
-    for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
-        column = start + tl.arange(0, BLOCK)[None, :]
-        inside = present & (column < length)
-        x = widened(tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside), F)
-        sum_V_tile += tl.where(inside, libdevice.exp(x - where_row), 0.0)
-    sum_V = tl.reduce(sum_V_tile, 1, plus, keep_dims=True)
-    return sum_V
+        max_V_tile = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
+        expsum_V_tile = tl.reduce(tl.where(inside, exp_below(x - finite_or_zero(max_V_tile)), 0.0), 1, plus, keep_dims=True)
+        max_V, expsum_V = loss_l_join_max_V(max_V, expsum_V, max_V_tile, expsum_V_tile)
+    return max_V, expsum_V
 
 
 @triton.jit(do_not_specialize=range(7, 41))
@@ -309,19 +321,18 @@ def loss_l_loop(
     of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
     max_V = tl.full([ROWS, 1], float("-inf"), F)
+    expsum_V = tl.full([ROWS, 1], 0.0, F)
     for segment in range(0, segments):
-        max_V_part = loss_l_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
-        max_V = greatest(max_V, max_V_part)
-    where_row = tl.where(is_finite(max_V), max_V, 0.0)
-    sum_V = tl.full([ROWS, 1], 0.0, F)
-    for segment in range(0, segments):
-        sum_V_part = loss_l_reading_2(
-            x_row, where_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
+        max_V_part, expsum_V_part = loss_l_reading_1(
+            x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
         )
-        sum_V += sum_V_part
+        max_V, expsum_V = loss_l_join_max_V(max_V, expsum_V, max_V_part, expsum_V_part)
     tl.store(of_row, of, present)
     # l = logsumexp[V](x) - picked if t != ignore else 0
-    l = tl.where(ne_row, libdevice.log(sum_V) + where_row - picked, 0.0)
+    t1 = is_finite(max_V)
+    t2 = tl.where(t1, max_V, 0.0)
+    t3 = libdevice.log(expsum_V * libdevice.exp(tl.where(t1, max_V, 0.0) - t2)) + t2
+    l = tl.where(ne_row, t3 - picked, 0.0)
     tl.store(l_row, l, present)
     tl.store(l_kept_row, l, present)
 
@@ -329,7 +340,7 @@ def loss_l_loop(
 @triton.jit(do_not_specialize=range(9, 43))
 def loss_l_split(
     x_ptr, t_ptr, weight_ptr, class_ptr, l_ptr, of_ptr, l_kept_ptr,
-    max_V_parts, sum_V_parts,
+    max_V_parts, expsum_V_parts,
     V: tl.int64, ignore: tl.int64, x_V_size: tl.int64, x_V_stride: tl.int64, weight_V_size: tl.int64, weight_V_stride: tl.int64,
     class_V_size: tl.int64, class_V_stride: tl.int64,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
@@ -341,13 +352,13 @@ def loss_l_split(
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, PARTS: tl.constexpr, READING: tl.constexpr,
 ):  # fmt: skip
-    """Few long rows: READING number 1 to 3 of one segment a program.  What readings leave of each segment lies in the parts."""
+    """Few long rows: READING number 1 to 2 of one segment a program.  What readings leave of each segment lies in the parts."""
     T: tl.constexpr = x_ptr.dtype.element_ty
     F: tl.constexpr = tl.float64 if T == tl.float64 else tl.float32
     V = tl.full([], V, tl.int64)
     ignore = tl.full([], ignore, tl.int64)
     segments = tl.cdiv(length, SEGMENT)
-    programs = segments if READING < 3 else 1  # a block of rows; the last launch stores what each row has
+    programs = segments if READING < 2 else 1  # a block of rows; the last launch stores what each row has
     segment = tl.program_id(0) % programs
     row = tl.program_id(0) // programs * ROWS + tl.arange(0, ROWS)[:, None].to(tl.int64)
     present = row < rows // EVEN[0] * EVEN[0]
@@ -366,27 +377,27 @@ def loss_l_split(
     of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
     if READING == 1:
-        max_V = loss_l_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
+        max_V, expsum_V = loss_l_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
         tl.store(max_V_parts + row * segments + segment, max_V, present)
+        tl.store(expsum_V_parts + row * segments + segment, expsum_V, present)
     if READING > 1:
         max_V_all = tl.full([ROWS, PARTS], float("-inf"), F)
+        expsum_V_all = tl.full([ROWS, PARTS], 0.0, F)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            max_V_all = greatest(max_V_all, tl.load(max_V_parts + row * segments + lane, present & (lane < segments), float("-inf")))
-        max_V = tl.reduce(max_V_all, 1, greatest, keep_dims=True)
-        where_row = tl.where(is_finite(max_V), max_V, 0.0)
-    if READING == 2:
-        sum_V = loss_l_reading_2(x_row, where_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
-        tl.store(sum_V_parts + row * segments + segment, sum_V, present)
-    if READING > 2:
-        sum_V_all = tl.full([ROWS, PARTS], 0.0, F)
-        for start in tl.static_range(0, 16 * PARTS, PARTS):
-            lane = start + tl.arange(0, PARTS)[None, :]
-            sum_V_all += tl.load(sum_V_parts + row * segments + lane, present & (lane < segments), 0.0)
+            max_V_all, expsum_V_all = loss_l_join_max_V(
+                max_V_all, expsum_V_all, tl.load(max_V_parts + row * segments + lane, present & (lane < segments), float("-inf")),
+                tl.load(expsum_V_parts + row * segments + lane, present & (lane < segments), 0.0)
+            )
         tl.store(of_row, of, present)
-        sum_V = tl.reduce(sum_V_all, 1, plus, keep_dims=True)
+        max_V = tl.reduce(max_V_all, 1, greatest, keep_dims=True)
+        expsum_V_all *= fall(max_V_all, max_V)
+        expsum_V = tl.reduce(expsum_V_all, 1, plus, keep_dims=True)
         # l = logsumexp[V](x) - picked if t != ignore else 0
-        l = tl.where(ne_row, libdevice.log(sum_V) + where_row - picked, 0.0)
+        t1 = is_finite(max_V)
+        t2 = tl.where(t1, max_V, 0.0)
+        t3 = libdevice.log(expsum_V * libdevice.exp(tl.where(t1, max_V, 0.0) - t2)) + t2
+        l = tl.where(ne_row, t3 - picked, 0.0)
         tl.store(l_row, l, present)
         tl.store(l_kept_row, l, present)
 
@@ -1079,7 +1090,7 @@ def loss(x, t, table, weight, class_, other_, best, ignore=-100, *, out=None):
         (loss_l_row, loss_l_loop, loss_l_split), "...", "V", tensors, ("x", "t", "weight", "class", "l", "of", "l_kept"), (),
         ("l", "of", "l_kept"),
         [V, ignore, sizes["V"], *strides("x", tensors["x"], "V", sizes), sizes["V"], *strides("weight", tensors["weight"], "V", sizes), sizes["V"], *strides("class", tensors["class"], "V", sizes)],
-        sizes, [(4, 1), (4, 0), (0, 0), (0, 0), (4, 0), (4, 0), (4, 0)], 1, [dtypes["F"], dtypes["F"]], 3
+        sizes, [(4, 1), (4, 0), (0, 0), (0, 0), (4, 0), (4, 0), (4, 0)], 1, [dtypes["F"], dtypes["F"]], 2
     )
     launch_rows(
         (loss_scaled_row, loss_scaled_loop, loss_scaled_split), "", "V", tensors,

@@ -137,6 +137,15 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 // The greater of two; NaN if either is.
 template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
 
+// exp(x) for x <= 0, as a term of a sum whose greatest term is 1.
+template <typename F> inline F exp_below(F x) { return exponential(x); }
+
+// x where it is finite, else 0.
+template <typename F> inline F finite_or_zero(F x) { return std::fabs(x) < F(INFINITY) ? x : F(0); }
+
+// exp(a - b) for a maximum a that rises to b; 1 also where both are infinite.
+template <typename F> inline F fall(F a, F b) { return a == b ? F(1) : exp_below(a - b); }
+
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
@@ -214,10 +223,10 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most = TILE) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -317,6 +326,16 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 template <typename T>
 void softmax_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride, T* y, const int64_t* y_stride) {
@@ -324,13 +343,14 @@ void softmax_run(
     const int outer = rank - inner_rank;
     const Loop<2> rows(outer, size, {y_stride, x_stride});
     const Loop<2> inner(inner_rank, size + outer, {y_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode, auto keep) {
+    const auto run = [&](auto mode, auto keep, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool KEEP = decltype(keep)::value;  // whether a row is short enough to keep values of its elements for the next reading
+        constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
@@ -340,132 +360,248 @@ void softmax_run(
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] T* y_row = y + (ACROSS ? 0 : rows.offset(0, row));
-            Parts<F, WIDTH> max_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] F max_N_held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(max_N_part.now, GROUP, max_N_held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
-                        [[maybe_unused]] F max_N_given[GROUP];
+            if constexpr (!ONCE) {
+                Parts<F, WIDTH> max_N_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] F max_N_held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(max_N_part.now, GROUP, max_N_held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            F* max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
+                            [[maybe_unused]] F max_N_given[GROUP];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            if constexpr (decltype(whole)::value) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
-                            else max_N_given[l] = F(x);
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
+                                else max_N_given[l] = F(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    max_N_now[l] = max_N_combine(max_N_now[l], l < left ? max_N_given[l] : F(-INFINITY));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                max_N_now[l] = max_N_combine(max_N_now[l], l < left ? max_N_given[l] : F(-INFINITY));
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (!ACROSS) std::copy_n(max_N_held, GROUP, max_N_part.now);
+                        max_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                     }
-                    if (!ACROSS) std::copy_n(max_N_held, GROUP, max_N_part.now);
-                    max_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
-                }
-                max_N_parts.put(s, max_N_part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
-            const std::unique_ptr<F[]> e_all(KEEP ? new F[size_t(n + GROUP)] : nullptr);
-            Parts<F, WIDTH> sum_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
-                [[maybe_unused]] F* const e_line = e_all.get();
-                Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
-                        [[maybe_unused]] F sum_N_given[GROUP];
+                    max_N_parts.put(s, max_N_part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
+                const std::unique_ptr<F[]> e_all(KEEP ? new F[size_t(n + GROUP)] : nullptr);
+                Parts<F, WIDTH> sum_N_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
+                    [[maybe_unused]] F* const e_line = e_all.get();
+                    Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                            [[maybe_unused]] F sum_N_given[GROUP];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
-                            // e = exp(x - max[N](x))
-                            const F e = exponential(x - max_N);
-                            if constexpr (KEEP) e_line[i + j + l] = e;
-                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(e));
-                            else sum_N_given[l] = F(e);
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
+                                // e = exp(x - max[N](x))
+                                const F e = exponential(x - max_N);
+                                if constexpr (KEEP) e_line[i + j + l] = e;
+                                if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(e));
+                                else sum_N_given[l] = F(e);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (!ACROSS) std::copy_n(sum_N_held, GROUP, sum_N_part.now);
+                        sum_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                     }
-                    if (!ACROSS) std::copy_n(sum_N_held, GROUP, sum_N_part.now);
-                    sum_N_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
-                }
-                sum_N_parts.put(s, sum_N_part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
-                [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
-                [[maybe_unused]] F* const e_line = e_all.get();
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    T x_buffer[LANES];
-                    const T* x_tile =
-                        lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                    T y_buffer[LANES];
-                    T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
-                    T* y_place = lanes.dense(0, y_from, first, count, filled);
-                    T* y_tile = y_place ? y_place : y_buffer;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                    sum_N_parts.put(s, sum_N_part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
+                    [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
+                    [[maybe_unused]] F* const e_line = e_all.get();
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                        T y_buffer[LANES];
+                        T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
+                        T* y_place = lanes.dense(0, y_from, first, count, filled);
+                        T* y_tile = y_place ? y_place : y_buffer;
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const F x = F(x_tile[j + l]);
-                            const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
-                            const F sum_N = ACROSS ? sum_N_rows[j + l] : sum_N_now_row;
-                            // e = exp(x - max[N](x))
-                            const F e = KEEP ? e_line[i + j + l] : exponential(x - max_N);
-                            // y = e / sum[N](e)
-                            const F y = e / sum_N;
-                            y_tile[j + l] = y;
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
+                                const F sum_N = ACROSS ? sum_N_rows[j + l] : sum_N_now_row;
+                                // e = exp(x - max[N](x))
+                                const F e = KEEP ? e_line[i + j + l] : exponential(x - max_N);
+                                // y = e / sum[N](e)
+                                const F y = e / sum_N;
+                                y_tile[j + l] = y;
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
                         }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
                     }
-                    if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
+                });
+            } else {
+                const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
+                const auto expsum_N_combine = [](F first, F next) { return F(first + next); };
+                struct max_N_partial {
+                    F max_N = F(-INFINITY);
+                    F expsum_N = F(0);
+                };
+                const auto max_N_join = [](max_N_partial own, max_N_partial next) {  // brought to the peak of both
+                    max_N_partial top;
+                    top.max_N = maximum(own.max_N, next.max_N);
+                    own.expsum_N *= fall(own.max_N, top.max_N);
+                    next.expsum_N *= fall(next.max_N, top.max_N);
+                    top.expsum_N = own.expsum_N + next.expsum_N;
+                    return top;
+                };
+                Parts<max_N_partial, WIDTH> max_N_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<max_N_partial, 1, decltype(max_N_join)> max_N_part({}, 1, max_N_join);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                        F max_N_held[GROUP];
+                        std::fill_n(max_N_held, GROUP, F(-INFINITY));
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] F max_N_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) max_N_held[l] = max_N_combine(max_N_held[l], F(x));
+                                else max_N_given[l] = F(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) max_N_held[l] = max_N_combine(max_N_held[l], l < left ? max_N_given[l] : F(-INFINITY));
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        const F max_N_top = folded<GROUP>(max_N_held, max_N_combine);
+                        F expsum_N_held[GROUP] = {};
+                        const auto around = [&](int64_t j, auto whole) {
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] F expsum_N_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) expsum_N_held[l] = expsum_N_combine(expsum_N_held[l], F(exp_below(x - finite_or_zero(max_N_top))));
+                                else expsum_N_given[l] = F(exp_below(x - finite_or_zero(max_N_top)));
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) expsum_N_held[l] = expsum_N_combine(expsum_N_held[l], l < left ? expsum_N_given[l] : F(0));
+                            }
+                        };
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
+                        if (groups < count) around(groups, std::false_type());
+                        const F expsum_N_top = folded<GROUP>(expsum_N_held, expsum_N_combine);
+                        max_N_part.now[0] = max_N_join(max_N_part.now[0], {max_N_top, expsum_N_top});
+                        max_N_part.next(count, 2048);
+                    }
+                    max_N_parts.put(s, max_N_part.template finish<false>());
+                });
+                [[maybe_unused]] const max_N_partial* max_N_rows = max_N_parts.finish(max_N_join);
+                F mul_row_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const F max_N = max_N_rows[j + l].max_N;
+                        const F expsum_N = max_N_rows[j + l].expsum_N;
+                        mul_row_rows[j + l] = expsum_N * exponential((std::isfinite(max_N) ? max_N : F(0)) - max_N);
+                    }
                 }
-            });
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const F max_N_now_row = max_N_rows[0].max_N;
+                    [[maybe_unused]] const F mul_row_now_row = mul_row_rows[0];
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        T x_buffer[LANES];
+                        const T* x_tile =
+                            lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                        T y_buffer[LANES];
+                        T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
+                        T* y_place = lanes.dense(0, y_from, first, count, filled);
+                        T* y_tile = y_place ? y_place : y_buffer;
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const F x = F(x_tile[j + l]);
+                                const F max_N = ACROSS ? max_N_rows[j + l].max_N : max_N_now_row;
+                                const F mul_row = ACROSS ? mul_row_rows[j + l] : mul_row_now_row;
+                                // e = exp(x - max[N](x))
+                                const F e = exponential(x - max_N);
+                                // y = e / sum[N](e)
+                                const F y = e / mul_row;
+                                y_tile[j + l] = y;
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
+                    }
+                });
+            }
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
-    else if (inner.numel <= 65536) run(std::false_type(), std::true_type());
-    else run(std::false_type(), std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::true_type(), std::false_type());
+    else run(std::false_type(), std::false_type(), std::true_type());
 }
 
 }  // namespace

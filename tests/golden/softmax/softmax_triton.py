@@ -105,6 +105,29 @@ def brief_div(x, y, T: tl.constexpr):
 
 
 @triton.jit
+def is_finite(x):
+    return tl.abs(x) < float("inf")
+
+
+@triton.jit
+def exp_below(x):
+    """exp(x) for x <= 0, as a term of a sum whose greatest term is 1; a float's is 0 below 2^-126."""
+    return tl.exp(x) if x.dtype == tl.float64 else power_of_two(x * 1.442695)
+
+
+@triton.jit
+def fall(a, b):
+    """exp(a - b) for a maximum a that rises to b; 1 also where both are infinite."""
+    return tl.where(a == b, 1.0, exp_below(a - b))
+
+
+@triton.jit
+def finite_or_zero(x):
+    """x where it is finite, else 0."""
+    return tl.where(is_finite(x), x, 0.0)
+
+
+@triton.jit
 def greatest(a, b):
     """The greater of two, NaN if either is."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
@@ -147,44 +170,36 @@ def softmax_row(
 
 
 @triton.jit
+def softmax_join_max_N(max_N, expsum_N, max_N_more, expsum_N_more):
+    """Two parts of a row as one: what moves with max_N is brought to that of both."""
+    max_N_top = greatest(max_N, max_N_more)
+    expsum_N *= fall(max_N, max_N_top)
+    expsum_N_more *= fall(max_N_more, max_N_top)
+    return (max_N_top, expsum_N + expsum_N_more)
+
+
+@triton.jit
 def softmax_reading_1(
     x_row, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     SEGMENT: tl.constexpr, INDEX: tl.constexpr, F: tl.constexpr
 ):
     """What a segment adds to max_N."""
-    max_N_tile = tl.full([ROWS, BLOCK], float("-inf"), F)
+    max_N = tl.full([ROWS, 1], float("-inf"), F)
+    expsum_N = tl.full([ROWS, 1], 0.0, F)
     first = tl.cast(segment, INDEX) * SEGMENT
     for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
         column = start + tl.arange(0, BLOCK)[None, :]
         inside = present & (column < length)
         x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
-        max_N_tile = greatest(max_N_tile, tl.where(inside, x, float("-inf")))
-    max_N = tl.reduce(max_N_tile, 1, greatest, keep_dims=True)
-    return max_N
+        max_N_tile = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
+        expsum_N_tile = tl.reduce(tl.where(inside, exp_below(x - finite_or_zero(max_N_tile)), 0.0), 1, plus, keep_dims=True)
+        max_N, expsum_N = softmax_join_max_N(max_N, expsum_N, max_N_tile, expsum_N_tile)
+    return max_N, expsum_N
 
 
 @triton.jit
 def softmax_reading_2(
-    x_row, max_N, segment, present, length, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr, F: tl.constexpr
-):
-    """What a segment adds to sum_N."""
-    sum_N_tile = tl.full([ROWS, BLOCK], 0.0, F)
-    first = tl.cast(segment, INDEX) * SEGMENT
-    for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
-        column = start + tl.arange(0, BLOCK)[None, :]
-        inside = present & (column < length)
-        x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
-        # e = exp(x - max[N](x))
-        e = brief_exp(x - max_N, T)
-        sum_N_tile += tl.where(inside, e, 0.0)
-    sum_N = tl.reduce(sum_N_tile, 1, plus, keep_dims=True)
-    return sum_N
-
-
-@triton.jit
-def softmax_reading_3(
-    x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr,
+    x_row, y_row, max_N, mul_row, segment, present, length, x_steps, y_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr,
     BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr, T: tl.constexpr, F: tl.constexpr
 ):
     """A segment's results."""
@@ -196,7 +211,7 @@ def softmax_reading_3(
         # e = exp(x - max[N](x))
         e = brief_exp(x - max_N, T)
         # y = e / sum[N](e)
-        y = brief_div(e, sum_N, T)
+        y = brief_div(e, mul_row, T)
         tl.store(y_row + walk(column, (), y_steps, 1, KINDS[1] == "along", VECTORS[1]), y, inside)
 
 
@@ -221,32 +236,30 @@ def softmax_loop(
     x_row = x_ptr + walk(row, (r3, r2, r1), (x_r3, x_r2, x_r1, x_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
     y_row = y_ptr + walk(row, (r3, r2, r1), (y_r3, y_r2, y_r1, y_r0), ROW_RANK, KINDS[1] == "across", VECTORS[1])
     max_N = tl.full([ROWS, 1], float("-inf"), F)
+    expsum_N = tl.full([ROWS, 1], 0.0, F)
     for segment in range(0, segments):
-        max_N_part = softmax_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
-        max_N = greatest(max_N, max_N_part)
-    sum_N = tl.full([ROWS, 1], 0.0, F)
-    for segment in range(0, segments):
-        sum_N_part = softmax_reading_2(
-            x_row, max_N, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, T, F
+        max_N_part, expsum_N_part = softmax_reading_1(
+            x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F
         )
-        sum_N += sum_N_part
+        max_N, expsum_N = softmax_join_max_N(max_N, expsum_N, max_N_part, expsum_N_part)
+    mul_row = expsum_N * libdevice.exp(tl.where(is_finite(max_N), max_N, 0.0) - max_N)
     for segment in range(0, segments):
-        softmax_reading_3(
-            x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, T, F
+        softmax_reading_2(
+            x_row, y_row, max_N, mul_row, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, T, F
         )
 
 
 @triton.jit(do_not_specialize=range(4, 19))
 def softmax_split(
     x_ptr, y_ptr,
-    max_N_parts, sum_N_parts,
+    max_N_parts, expsum_N_parts,
     rows: tl.int64, r1: tl.int64, r2: tl.int64, r3: tl.int64, length: tl.int64,
     x_r0: tl.int64, x_r1: tl.int64, x_r2: tl.int64, x_r3: tl.int64, x_n0: tl.int64,
     y_r0: tl.int64, y_r1: tl.int64, y_r2: tl.int64, y_r3: tl.int64, y_n0: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, PARTS: tl.constexpr, READING: tl.constexpr,
 ):  # fmt: skip
-    """Few long rows: READING number 1 to 3 of one segment a program.  What readings leave of each segment lies in the parts."""
+    """Few long rows: READING number 1 to 2 of one segment a program.  What readings leave of each segment lies in the parts."""
     T: tl.constexpr = x_ptr.dtype.element_ty
     F: tl.constexpr = tl.float64 if T == tl.float64 else tl.float32
     segments = tl.cdiv(length, SEGMENT)
@@ -259,26 +272,25 @@ def softmax_split(
     x_row = x_ptr + walk(row, (r3, r2, r1), (x_r3, x_r2, x_r1, x_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
     y_row = y_ptr + walk(row, (r3, r2, r1), (y_r3, y_r2, y_r1, y_r0), ROW_RANK, KINDS[1] == "across", VECTORS[1])
     if READING == 1:
-        max_N = softmax_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
+        max_N, expsum_N = softmax_reading_1(x_row, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, F)
         tl.store(max_N_parts + row * segments + segment, max_N, present)
+        tl.store(expsum_N_parts + row * segments + segment, expsum_N, present)
     if READING > 1:
         max_N_all = tl.full([ROWS, PARTS], float("-inf"), F)
+        expsum_N_all = tl.full([ROWS, PARTS], 0.0, F)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            max_N_all = greatest(max_N_all, tl.load(max_N_parts + row * segments + lane, present & (lane < segments), float("-inf")))
+            max_N_all, expsum_N_all = softmax_join_max_N(
+                max_N_all, expsum_N_all, tl.load(max_N_parts + row * segments + lane, present & (lane < segments), float("-inf")),
+                tl.load(expsum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
+            )
         max_N = tl.reduce(max_N_all, 1, greatest, keep_dims=True)
+        expsum_N_all *= fall(max_N_all, max_N)
+        expsum_N = tl.reduce(expsum_N_all, 1, plus, keep_dims=True)
+        mul_row = expsum_N * libdevice.exp(tl.where(is_finite(max_N), max_N, 0.0) - max_N)
     if READING == 2:
-        sum_N = softmax_reading_2(x_row, max_N, segment, present, length, x_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX, T, F)
-        tl.store(sum_N_parts + row * segments + segment, sum_N, present)
-    if READING > 2:
-        sum_N_all = tl.full([ROWS, PARTS], 0.0, F)
-        for start in tl.static_range(0, 16 * PARTS, PARTS):
-            lane = start + tl.arange(0, PARTS)[None, :]
-            sum_N_all += tl.load(sum_N_parts + row * segments + lane, present & (lane < segments), 0.0)
-        sum_N = tl.reduce(sum_N_all, 1, plus, keep_dims=True)
-    if READING == 3:
-        softmax_reading_3(
-            x_row, y_row, max_N, sum_N, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, T, F
+        softmax_reading_2(
+            x_row, y_row, max_N, mul_row, segment, present, length, x_steps, y_steps, KINDS, VECTORS, BLOCK, SEGMENT, INDEX, T, F
         )
 
 
@@ -495,6 +507,6 @@ def softmax(x, *, out=None):
     dtypes["F"] = torch.float64 if dtypes["T"] == torch.float64 else torch.float32
     launch_rows(
         (softmax_row, softmax_loop, softmax_split), "...", "N", tensors, ("x", "y"), ("y",), (), [], sizes, [(4, 1), (4, 1)], 1,
-        [dtypes["F"], dtypes["F"]], 3
+        [dtypes["F"], dtypes["F"]], 2
     )
     return tensors["y"]

@@ -28,6 +28,16 @@ namespace {
 // The greater of two; NaN if either is.
 template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
 
+template <typename F> inline F squared(F x) { return x * x; }
+
+// The mean of n elements with this sum; 0 of none.
+template <typename F> inline F centre(F sum, F n) { return n > F(0) ? sum / n : F(0); }
+
+// What a sum of squares about the mean of n elements gains where that moves: n times the square of how far (Chan, Golub and LeVeque).
+template <typename F> inline F spread(F n, F sum, F other_n, F other_sum) {
+    return n > F(0) ? n * squared(centre(sum, n) - centre(other_sum, other_n)) : F(0);
+}
+
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
@@ -105,10 +115,10 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most = TILE) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -208,6 +218,16 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 void whiten_y_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
     float* run_, const int64_t* run_stride, const float* scale, const int64_t* scale_stride,
@@ -216,12 +236,13 @@ void whiten_y_run(
     const int outer = rank - inner_rank;
     const Loop<6> rows(outer, size, {run_stride, scale_stride, mu_kept_stride, inv_kept_stride, y_stride, x_stride});
     const Loop<6> inner(inner_rank, size + outer, {run_stride + outer, scale_stride + outer, mu_kept_stride + outer, inv_kept_stride + outer, y_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         const auto sum_B_S_combine = [](float first, float next) { return float(first + next); };
@@ -239,180 +260,335 @@ void whiten_y_run(
             [[maybe_unused]] float* mu_kept_row = mu_kept + (ACROSS ? 0 : rows.offset(2, row));
             [[maybe_unused]] float* inv_kept_row = inv_kept + (ACROSS ? 0 : rows.offset(3, row));
             [[maybe_unused]] float* y_row = y + (ACROSS ? 0 : rows.offset(4, row));
-            float run_held[WIDTH];
-            const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
-            float scale_held[WIDTH];
-            const float* scale_here = ACROSS ? rows.load(1, scale, row, width, scale_held, padded) : scale_row;
-            float scale_rows[WIDTH];
-            float mul_row_rows[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+            if constexpr (!ONCE) {
+                float run_held[WIDTH];
+                const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
+                float scale_held[WIDTH];
+                const float* scale_here = ACROSS ? rows.load(1, scale, row, width, scale_held, padded) : scale_row;
+                float scale_rows[WIDTH];
+                float mul_row_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float run_ = float(run_here[j + l]);
-                    const float scale = float(scale_here[j + l]);
-                    scale_rows[j + l] = scale;
-                    mul_row_rows[j + l] = run_ * s1;
-                }
-            }
-            Parts<float, WIDTH> sum_B_S_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    float x_buffer[LANES];
-                    const float* x_tile =
-                        lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(sum_B_S_part.now, GROUP, sum_B_S_held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
-                        [[maybe_unused]] float sum_B_S_given[GROUP];
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const float x = float(x_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], float(x));
-                            else sum_B_S_given[l] = float(x);
-                        }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], l < left ? sum_B_S_given[l] : 0.0f);
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const float run_ = float(run_here[j + l]);
+                        const float scale = float(scale_here[j + l]);
+                        scale_rows[j + l] = scale;
+                        mul_row_rows[j + l] = run_ * s1;
                     }
-                    if (!ACROSS) std::copy_n(sum_B_S_held, GROUP, sum_B_S_part.now);
-                    sum_B_S_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                 }
-                sum_B_S_parts.put(s, sum_B_S_part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const float* sum_B_S_rows = sum_B_S_parts.finish(sum_B_S_combine);
-            float mu_rows[WIDTH];
-            float run_next_rows[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                Parts<float, WIDTH> sum_B_S_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        float x_buffer[LANES];
+                        const float* x_tile =
+                            lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(sum_B_S_part.now, GROUP, sum_B_S_held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            float* sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
+                            [[maybe_unused]] float sum_B_S_given[GROUP];
 #pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float mul_row = mul_row_rows[j + l];
-                    const float sum_B_S = sum_B_S_rows[j + l];
-                    // mu = mean[B, S](x)
-                    const float mu = sum_B_S / s0;
-                    // run' = run * (1 - rate) + mu * rate
-                    const float run_next = mul_row + mu * rate;
-                    mu_rows[j + l] = mu;
-                    run_next_rows[j + l] = run_next;
-                }
-            }
-            Parts<float, WIDTH> sum_B_S__parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const float mu_now_row = mu_rows[0];
-                Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    float x_buffer[LANES];
-                    const float* x_tile =
-                        lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
-                    [[maybe_unused]] float sum_B_S__held[GROUP];  // in registers, along a tile of one row
-                    if (!ACROSS) std::copy_n(sum_B_S__part.now, GROUP, sum_B_S__held);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
-                        [[maybe_unused]] float sum_B_S__given[GROUP];
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const float x = float(x_tile[j + l]);
-                            const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
-                            // c = x - mu
-                            const float c = x - mu;
-                            if constexpr (decltype(whole)::value) sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], float(c * c));
-                            else sum_B_S__given[l] = float(c * c);
+                            for (int l = 0; l < GROUP; l++) {
+                                const float x = float(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], float(x));
+                                else sum_B_S_given[l] = float(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], l < left ? sum_B_S_given[l] : 0.0f);
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
-                            for (int l = 0; l < GROUP; l++)
-                                sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], l < left ? sum_B_S__given[l] : 0.0f);
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (!ACROSS) std::copy_n(sum_B_S_held, GROUP, sum_B_S_part.now);
+                        sum_B_S_part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
                     }
-                    if (!ACROSS) std::copy_n(sum_B_S__held, GROUP, sum_B_S__part.now);
-                    sum_B_S__part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
-                }
-                sum_B_S__parts.put(s, sum_B_S__part.template finish<!ACROSS>());
-            });
-            [[maybe_unused]] const float* sum_B_S__rows = sum_B_S__parts.finish(sum_B_S__combine);
-            float inv_rows[WIDTH];
-            float run_next_held[WIDTH];
-            float mu_kept_held[WIDTH];
-            float inv_kept_held[WIDTH];
-            for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+                    sum_B_S_parts.put(s, sum_B_S_part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const float* sum_B_S_rows = sum_B_S_parts.finish(sum_B_S_combine);
+                float mu_rows[WIDTH];
+                float run_next_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
 #pragma omp simd
-                for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
-                    const float mu = mu_rows[j + l];
-                    const float run_next = run_next_rows[j + l];
-                    const float sum_B_S_ = sum_B_S__rows[j + l];
-                    // inv = rsqrt(mean[B, S](c^2) + eps)
-                    const float inv = float(1) / std::sqrt(sum_B_S_ / s0 + eps);
-                    inv_rows[j + l] = inv;
-                    run_next_held[j + l] = run_next;
-                    mu_kept_held[j + l] = mu;
-                    inv_kept_held[j + l] = inv;
-                }
-            }
-            rows.store(0, run_, row, width, run_next_held);
-            rows.store(2, mu_kept, row, width, mu_kept_held);
-            rows.store(3, inv_kept, row, width, inv_kept_held);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
-                [[maybe_unused]] const float scale_now_row = scale_rows[0];
-                [[maybe_unused]] const float mu_now_row = mu_rows[0];
-                [[maybe_unused]] const float inv_now_row = inv_rows[0];
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
-                    [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
-                    float x_buffer[LANES];
-                    const float* x_tile =
-                        lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
-                    float y_buffer[LANES];
-                    float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
-                    float* y_place = lanes.dense(4, y_from, first, count, filled);
-                    float* y_tile = y_place ? y_place : y_buffer;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-#pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const float x = float(x_tile[j + l]);
-                            const float scale = ACROSS ? scale_rows[j + l] : scale_now_row;
-                            const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
-                            const float inv = ACROSS ? inv_rows[j + l] : inv_now_row;
-                            // c = x - mu
-                            const float c = x - mu;
-                            // y = c * inv * scale
-                            const float y = c * inv * scale;
-                            y_tile[j + l] = y;
-                        }
-                    };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
-                    if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const float mul_row = mul_row_rows[j + l];
+                        const float sum_B_S = sum_B_S_rows[j + l];
+                        // mu = mean[B, S](x)
+                        const float mu = sum_B_S / s0;
+                        // run' = run * (1 - rate) + mu * rate
+                        const float run_next = mul_row + mu * rate;
+                        mu_rows[j + l] = mu;
+                        run_next_rows[j + l] = run_next;
                     }
-                    if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
                 }
-            });
+                Parts<float, WIDTH> sum_B_S__parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const float mu_now_row = mu_rows[0];
+                    Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        float x_buffer[LANES];
+                        const float* x_tile =
+                            lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
+                        [[maybe_unused]] float sum_B_S__held[GROUP];  // in registers, along a tile of one row
+                        if (!ACROSS) std::copy_n(sum_B_S__part.now, GROUP, sum_B_S__held);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            float* sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
+                            [[maybe_unused]] float sum_B_S__given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const float x = float(x_tile[j + l]);
+                                const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
+                                // c = x - mu
+                                const float c = x - mu;
+                                if constexpr (decltype(whole)::value) sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], float(c * c));
+                                else sum_B_S__given[l] = float(c * c);
+                            }
+                            if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
+                                for (int l = 0; l < GROUP; l++)
+                                    sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], l < left ? sum_B_S__given[l] : 0.0f);
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!ACROSS) std::copy_n(sum_B_S__held, GROUP, sum_B_S__part.now);
+                        sum_B_S__part.next(ACROSS ? 1 : count, ACROSS ? 32 : 2048);
+                    }
+                    sum_B_S__parts.put(s, sum_B_S__part.template finish<!ACROSS>());
+                });
+                [[maybe_unused]] const float* sum_B_S__rows = sum_B_S__parts.finish(sum_B_S__combine);
+                float inv_rows[WIDTH];
+                float run_next_held[WIDTH];
+                float mu_kept_held[WIDTH];
+                float inv_kept_held[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const float mu = mu_rows[j + l];
+                        const float run_next = run_next_rows[j + l];
+                        const float sum_B_S_ = sum_B_S__rows[j + l];
+                        // inv = rsqrt(mean[B, S](c^2) + eps)
+                        const float inv = float(1) / std::sqrt(sum_B_S_ / s0 + eps);
+                        inv_rows[j + l] = inv;
+                        run_next_held[j + l] = run_next;
+                        mu_kept_held[j + l] = mu;
+                        inv_kept_held[j + l] = inv;
+                    }
+                }
+                rows.store(0, run_, row, width, run_next_held);
+                rows.store(2, mu_kept, row, width, mu_kept_held);
+                rows.store(3, inv_kept, row, width, inv_kept_held);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const float scale_now_row = scale_rows[0];
+                    [[maybe_unused]] const float mu_now_row = mu_rows[0];
+                    [[maybe_unused]] const float inv_now_row = inv_rows[0];
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        float x_buffer[LANES];
+                        const float* x_tile =
+                            lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
+                        float y_buffer[LANES];
+                        float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
+                        float* y_place = lanes.dense(4, y_from, first, count, filled);
+                        float* y_tile = y_place ? y_place : y_buffer;
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const float x = float(x_tile[j + l]);
+                                const float scale = ACROSS ? scale_rows[j + l] : scale_now_row;
+                                const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
+                                const float inv = ACROSS ? inv_rows[j + l] : inv_now_row;
+                                // c = x - mu
+                                const float c = x - mu;
+                                // y = c * inv * scale
+                                const float y = c * inv * scale;
+                                y_tile[j + l] = y;
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
+                    }
+                });
+            } else {
+                const auto sum_B_S_combine = [](float first, float next) { return float(first + next); };
+                const auto sqsum_B_S_combine = [](float first, float next) { return float(first + next); };
+                struct sum_B_S_partial {
+                    float sum_B_S = 0.0f;
+                    float sqsum_B_S_count = 0.0f;
+                    float sqsum_B_S = 0.0f;
+                };
+                const auto sum_B_S_join = [](sum_B_S_partial own, sum_B_S_partial next) {  // brought to the peak of both
+                    sum_B_S_partial top;
+                    top.sum_B_S = own.sum_B_S + next.sum_B_S;
+                    top.sqsum_B_S_count = own.sqsum_B_S_count + next.sqsum_B_S_count;
+                    own.sqsum_B_S += spread(own.sqsum_B_S_count, own.sum_B_S, top.sqsum_B_S_count, top.sum_B_S);
+                    next.sqsum_B_S += spread(next.sqsum_B_S_count, next.sum_B_S, top.sqsum_B_S_count, top.sum_B_S);
+                    top.sqsum_B_S = own.sqsum_B_S + next.sqsum_B_S;
+                    return top;
+                };
+                float run_held[WIDTH];
+                const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
+                float scale_held[WIDTH];
+                const float* scale_here = ACROSS ? rows.load(1, scale, row, width, scale_held, padded) : scale_row;
+                float scale_rows[WIDTH];
+                float mul_row_rows[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const float run_ = float(run_here[j + l]);
+                        const float scale = float(scale_here[j + l]);
+                        scale_rows[j + l] = scale;
+                        mul_row_rows[j + l] = run_ * s1;
+                    }
+                }
+                Parts<sum_B_S_partial, WIDTH> sum_B_S_parts(segments, width);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    Pairwise<sum_B_S_partial, 1, decltype(sum_B_S_join)> sum_B_S_part({}, 1, sum_B_S_join);
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        float x_buffer[LANES];
+                        const float* x_tile =
+                            lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
+                        float sum_B_S_held[GROUP];
+                        std::fill_n(sum_B_S_held, GROUP, 0.0f);
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] float sum_B_S_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const float x = float(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) sum_B_S_held[l] = sum_B_S_combine(sum_B_S_held[l], float(x));
+                                else sum_B_S_given[l] = float(x);
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) sum_B_S_held[l] = sum_B_S_combine(sum_B_S_held[l], l < left ? sum_B_S_given[l] : 0.0f);
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        const float sum_B_S_top = folded<GROUP>(sum_B_S_held, sum_B_S_combine);
+                        const float sqsum_B_S_count_top = float(count);
+                        float sqsum_B_S_held[GROUP] = {};
+                        const auto around = [&](int64_t j, auto whole) {
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            [[maybe_unused]] float sqsum_B_S_given[GROUP];
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const float x = float(x_tile[j + l]);
+                                if constexpr (decltype(whole)::value) sqsum_B_S_held[l] = sqsum_B_S_combine(sqsum_B_S_held[l], float(squared(x - centre(sum_B_S_top, sqsum_B_S_count_top))));
+                                else sqsum_B_S_given[l] = float(squared(x - centre(sum_B_S_top, sqsum_B_S_count_top)));
+                            }
+                            if constexpr (!decltype(whole)::value) {
+                                for (int l = 0; l < GROUP; l++) sqsum_B_S_held[l] = sqsum_B_S_combine(sqsum_B_S_held[l], l < left ? sqsum_B_S_given[l] : 0.0f);
+                            }
+                        };
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
+                        if (groups < count) around(groups, std::false_type());
+                        const float sqsum_B_S_top = folded<GROUP>(sqsum_B_S_held, sqsum_B_S_combine);
+                        sum_B_S_part.now[0] = sum_B_S_join(sum_B_S_part.now[0], {sum_B_S_top, sqsum_B_S_count_top, sqsum_B_S_top});
+                        sum_B_S_part.next(count, 2048);
+                    }
+                    sum_B_S_parts.put(s, sum_B_S_part.template finish<false>());
+                });
+                [[maybe_unused]] const sum_B_S_partial* sum_B_S_rows = sum_B_S_parts.finish(sum_B_S_join);
+                float mu_rows[WIDTH];
+                float inv_rows[WIDTH];
+                float run_next_held[WIDTH];
+                float mu_kept_held[WIDTH];
+                float inv_kept_held[WIDTH];
+                for (int64_t j = 0; j < width; j += ACROSS ? GROUP : 1) {
+#pragma omp simd
+                    for (int64_t l = 0; l < (ACROSS ? GROUP : 1); l++) {
+                        const float mul_row = mul_row_rows[j + l];
+                        const float sum_B_S = sum_B_S_rows[j + l].sum_B_S;
+                        const float sqsum_B_S = sum_B_S_rows[j + l].sqsum_B_S;
+                        // mu = mean[B, S](x)
+                        const float mu = sum_B_S / s0;
+                        // inv = rsqrt(mean[B, S](c^2) + eps)
+                        const float inv = float(1) / std::sqrt(sqsum_B_S / s0 + eps);
+                        // run' = run * (1 - rate) + mu * rate
+                        const float run_next = mul_row + mu * rate;
+                        mu_rows[j + l] = mu;
+                        inv_rows[j + l] = inv;
+                        run_next_held[j + l] = run_next;
+                        mu_kept_held[j + l] = mu;
+                        inv_kept_held[j + l] = inv;
+                    }
+                }
+                rows.store(0, run_, row, width, run_next_held);
+                rows.store(2, mu_kept, row, width, mu_kept_held);
+                rows.store(3, inv_kept, row, width, inv_kept_held);
+                parallel(apart, segments, [&](int64_t s) {
+                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    [[maybe_unused]] const float scale_now_row = scale_rows[0];
+                    [[maybe_unused]] const float mu_now_row = mu_rows[0];
+                    [[maybe_unused]] const float inv_now_row = inv_rows[0];
+                    for (int64_t i = s * SEGMENT; i < end; i += span) {
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                        [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
+                        float x_buffer[LANES];
+                        const float* x_tile =
+                            lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
+                        float y_buffer[LANES];
+                        float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
+                        float* y_place = lanes.dense(4, y_from, first, count, filled);
+                        float* y_tile = y_place ? y_place : y_buffer;
+                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+#pragma omp simd
+                            for (int l = 0; l < GROUP; l++) {
+                                const float x = float(x_tile[j + l]);
+                                const float scale = ACROSS ? scale_rows[j + l] : scale_now_row;
+                                const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
+                                const float inv = ACROSS ? inv_rows[j + l] : inv_now_row;
+                                // c = x - mu
+                                const float c = x - mu;
+                                // y = c * inv * scale
+                                const float y = c * inv * scale;
+                                y_tile[j + l] = y;
+                            }
+                        };
+                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        if constexpr (!ACROSS) {
+                            if (groups < count) group(groups, std::false_type());
+                        }
+                        if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
+                    }
+                });
+            }
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type());
+    else run(std::false_type(), std::true_type());
 }
 
 void whiten_sum_S_kept_run(

@@ -70,6 +70,23 @@ def divide(x, y):
 
 
 @triton.jit
+def squared(x):
+    return x * x
+
+
+@triton.jit
+def centre(total, n):
+    """The mean of n elements with this sum; 0 of none."""
+    return tl.where(n > 0, divide(total, tl.where(n > 0, n, 1.0)), 0.0)
+
+
+@triton.jit
+def spread(n, total, other_n, other_total):
+    """What a sum of squares about the mean of n elements gains where that moves: n times the square of how far (Chan, Golub and LeVeque)."""
+    return tl.where(n > 0, n * squared(centre(total, n) - centre(other_total, other_n)), 0.0)
+
+
+@triton.jit
 def plus(a, b):
     return a + b
 
@@ -141,43 +158,40 @@ def whiten_y_row(
 
 
 @triton.jit
+def whiten_y_join_sum_B_S(sum_B_S, sqsum_B_S_count, sqsum_B_S, sum_B_S_more, sqsum_B_S_count_more, sqsum_B_S_more):
+    """Two parts of a row as one: what moves with sum_B_S is brought to that of both."""
+    sum_B_S_top = sum_B_S + sum_B_S_more
+    sqsum_B_S_count_top = sqsum_B_S_count + sqsum_B_S_count_more
+    sqsum_B_S += spread(sqsum_B_S_count, sum_B_S, sqsum_B_S_count_top, sum_B_S_top)
+    sqsum_B_S_more += spread(sqsum_B_S_count_more, sum_B_S_more, sqsum_B_S_count_top, sum_B_S_top)
+    return (sum_B_S_top, sqsum_B_S_count_top, sqsum_B_S + sqsum_B_S_more)
+
+
+@triton.jit
 def whiten_y_reading_1(
     x_row, segment, present, length, sizes, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, RANK: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr
 ):
     """What a segment adds to sum_B_S."""
-    sum_B_S_tile = tl.full([ROWS, BLOCK], 0.0, tl.float32)
+    sum_B_S = tl.full([ROWS, 1], 0.0, tl.float32)
+    sqsum_B_S_count = tl.full([ROWS, 1], 0.0, tl.float32)
+    sqsum_B_S = tl.full([ROWS, 1], 0.0, tl.float32)
     first = tl.cast(segment, INDEX) * SEGMENT
     for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
         column = start + tl.arange(0, BLOCK)[None, :]
         inside = present & (column < length)
         x = tl.load(x_row + walk(column, sizes, x_steps, RANK, KINDS[0] == "along", VECTORS[0]), inside)
-        sum_B_S_tile += tl.where(inside, x, 0.0)
-    sum_B_S = tl.reduce(sum_B_S_tile, 1, plus, keep_dims=True)
-    return sum_B_S
+        sum_B_S_tile = tl.reduce(tl.where(inside, x, 0.0), 1, plus, keep_dims=True)
+        sqsum_B_S_count_tile = tl.minimum(length - start, BLOCK).to(tl.float32)
+        sqsum_B_S_tile = tl.reduce(tl.where(inside, squared(x - centre(sum_B_S_tile, sqsum_B_S_count_tile)), 0.0), 1, plus, keep_dims=True)
+        sum_B_S, sqsum_B_S_count, sqsum_B_S = whiten_y_join_sum_B_S(
+            sum_B_S, sqsum_B_S_count, sqsum_B_S, sum_B_S_tile, sqsum_B_S_count_tile, sqsum_B_S_tile
+        )
+    return sum_B_S, sqsum_B_S_count, sqsum_B_S
 
 
 @triton.jit
 def whiten_y_reading_2(
-    x_row, mu, segment, present, length, sizes, x_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr, RANK: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr
-):
-    """What a segment adds to sum_B_S_."""
-    sum_B_S__tile = tl.full([ROWS, BLOCK], 0.0, tl.float32)
-    first = tl.cast(segment, INDEX) * SEGMENT
-    for start in tl.range(first, min(first + SEGMENT, length), BLOCK, num_stages=STAGES):
-        column = start + tl.arange(0, BLOCK)[None, :]
-        inside = present & (column < length)
-        x = tl.load(x_row + walk(column, sizes, x_steps, RANK, KINDS[0] == "along", VECTORS[0]), inside)
-        # c = x - mu
-        c = x - mu
-        sum_B_S__tile += tl.where(inside, c * c, 0.0)
-    sum_B_S_ = tl.reduce(sum_B_S__tile, 1, plus, keep_dims=True)
-    return sum_B_S_
-
-
-@triton.jit
-def whiten_y_reading_3(
     x_row, y_row, scale, mu, inv, segment, present, length, sizes, x_steps, y_steps, KINDS: tl.constexpr, VECTORS: tl.constexpr,
     RANK: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, INDEX: tl.constexpr
 ):
@@ -230,25 +244,23 @@ def whiten_y_loop(
     scale = tl.load(scale_row, present)
     mul_row = run * s1
     sum_B_S = tl.full([ROWS, 1], 0.0, tl.float32)
+    sqsum_B_S_count = tl.full([ROWS, 1], 0.0, tl.float32)
+    sqsum_B_S = tl.full([ROWS, 1], 0.0, tl.float32)
     for segment in range(0, segments):
-        sum_B_S_part = whiten_y_reading_1(
+        sum_B_S_part, sqsum_B_S_count_part, sqsum_B_S_part = whiten_y_reading_1(
             x_row, segment, present, length, sizes, x_steps, KINDS, VECTORS, RANK, ROWS, BLOCK, SEGMENT, INDEX
         )
-        sum_B_S += sum_B_S_part
+        sum_B_S, sqsum_B_S_count, sqsum_B_S = whiten_y_join_sum_B_S(
+            sum_B_S, sqsum_B_S_count, sqsum_B_S, sum_B_S_part, sqsum_B_S_count_part, sqsum_B_S_part
+        )
     # mu = mean[B, S](x)
     mu = divide(sum_B_S, s0)
+    # inv = rsqrt(mean[B, S](c^2) + eps)
+    inv = libdevice.rsqrt(divide(sqsum_B_S, s0) + eps)
     # run' = run * (1 - rate) + mu * rate
     run_next = mul_row + mu * rate
-    sum_B_S_ = tl.full([ROWS, 1], 0.0, tl.float32)
     for segment in range(0, segments):
-        sum_B_S__part = whiten_y_reading_2(
-            x_row, mu, segment, present, length, sizes, x_steps, KINDS, VECTORS, RANK, ROWS, BLOCK, SEGMENT, INDEX
-        )
-        sum_B_S_ += sum_B_S__part
-    # inv = rsqrt(mean[B, S](c^2) + eps)
-    inv = libdevice.rsqrt(divide(sum_B_S_, s0) + eps)
-    for segment in range(0, segments):
-        whiten_y_reading_3(
+        whiten_y_reading_2(
             x_row, y_row, scale, mu, inv, segment, present, length, sizes, x_steps, y_steps, KINDS, VECTORS, RANK, BLOCK, SEGMENT,
             INDEX
         )
@@ -257,10 +269,10 @@ def whiten_y_loop(
     tl.store(inv_kept_row, inv, present)
 
 
-@triton.jit(do_not_specialize=range(8, 25))
+@triton.jit(do_not_specialize=range(9, 26))
 def whiten_y_split(
     x_ptr, scale_ptr, run_ptr, mu_kept_ptr, inv_kept_ptr, y_ptr,
-    sum_B_S_parts, sum_B_S__parts,
+    sum_B_S_parts, sqsum_B_S_count_parts, sqsum_B_S_parts,
     s0: tl.int64, eps: tl.float64, s1: tl.float64, rate: tl.float64,
     rows: tl.int64, length: tl.int64, n1_: tl.int64,
     x_r0: tl.int64, x_n0: tl.int64, x_n1: tl.int64,
@@ -272,13 +284,13 @@ def whiten_y_split(
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, SEGMENT: tl.constexpr, PARTS: tl.constexpr, READING: tl.constexpr,
 ):  # fmt: skip
-    """Few long rows: READING number 1 to 4 of one segment a program.  What readings leave of each segment lies in the parts."""
+    """Few long rows: READING number 1 to 3 of one segment a program.  What readings leave of each segment lies in the parts."""
     s0 = tl.full([], s0, tl.int64).to(tl.float32)
     eps = tl.full([], eps, tl.float32)
     s1 = tl.full([], s1, tl.float32)
     rate = tl.full([], rate, tl.float32)
     segments = tl.cdiv(length, SEGMENT)
-    programs = segments if READING < 4 else 1  # a block of rows; the last launch stores what each row has
+    programs = segments if READING < 3 else 1  # a block of rows; the last launch stores what each row has
     segment = tl.program_id(0) % programs
     row = tl.program_id(0) // programs * ROWS + tl.arange(0, ROWS)[:, None].to(tl.int64)
     present = row < rows // EVEN[0] * EVEN[0]
@@ -296,39 +308,40 @@ def whiten_y_split(
     scale = tl.load(scale_row, present)
     mul_row = run * s1
     if READING == 1:
-        sum_B_S = whiten_y_reading_1(
+        sum_B_S, sqsum_B_S_count, sqsum_B_S = whiten_y_reading_1(
             x_row, segment, present, length, sizes, x_steps, KINDS, VECTORS, RANK, ROWS, BLOCK, SEGMENT, INDEX
         )
         tl.store(sum_B_S_parts + row * segments + segment, sum_B_S, present)
+        tl.store(sqsum_B_S_count_parts + row * segments + segment, sqsum_B_S_count, present)
+        tl.store(sqsum_B_S_parts + row * segments + segment, sqsum_B_S, present)
     if READING > 1:
         sum_B_S_all = tl.full([ROWS, PARTS], 0.0, tl.float32)
+        sqsum_B_S_count_all = tl.full([ROWS, PARTS], 0.0, tl.float32)
+        sqsum_B_S_all = tl.full([ROWS, PARTS], 0.0, tl.float32)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            sum_B_S_all += tl.load(sum_B_S_parts + row * segments + lane, present & (lane < segments), 0.0)
+            sum_B_S_all, sqsum_B_S_count_all, sqsum_B_S_all = whiten_y_join_sum_B_S(
+                sum_B_S_all, sqsum_B_S_count_all, sqsum_B_S_all,
+                tl.load(sum_B_S_parts + row * segments + lane, present & (lane < segments), 0.0),
+                tl.load(sqsum_B_S_count_parts + row * segments + lane, present & (lane < segments), 0.0),
+                tl.load(sqsum_B_S_parts + row * segments + lane, present & (lane < segments), 0.0)
+            )
         sum_B_S = tl.reduce(sum_B_S_all, 1, plus, keep_dims=True)
+        sqsum_B_S_count = tl.reduce(sqsum_B_S_count_all, 1, plus, keep_dims=True)
+        sqsum_B_S_all += spread(sqsum_B_S_count_all, sum_B_S_all, sqsum_B_S_count, sum_B_S)
+        sqsum_B_S = tl.reduce(sqsum_B_S_all, 1, plus, keep_dims=True)
         # mu = mean[B, S](x)
         mu = divide(sum_B_S, s0)
+        # inv = rsqrt(mean[B, S](c^2) + eps)
+        inv = libdevice.rsqrt(divide(sqsum_B_S, s0) + eps)
         # run' = run * (1 - rate) + mu * rate
         run_next = mul_row + mu * rate
     if READING == 2:
-        sum_B_S_ = whiten_y_reading_2(
-            x_row, mu, segment, present, length, sizes, x_steps, KINDS, VECTORS, RANK, ROWS, BLOCK, SEGMENT, INDEX
-        )
-        tl.store(sum_B_S__parts + row * segments + segment, sum_B_S_, present)
-    if READING > 2:
-        sum_B_S__all = tl.full([ROWS, PARTS], 0.0, tl.float32)
-        for start in tl.static_range(0, 16 * PARTS, PARTS):
-            lane = start + tl.arange(0, PARTS)[None, :]
-            sum_B_S__all += tl.load(sum_B_S__parts + row * segments + lane, present & (lane < segments), 0.0)
-        sum_B_S_ = tl.reduce(sum_B_S__all, 1, plus, keep_dims=True)
-        # inv = rsqrt(mean[B, S](c^2) + eps)
-        inv = libdevice.rsqrt(divide(sum_B_S_, s0) + eps)
-    if READING == 3:
-        whiten_y_reading_3(
+        whiten_y_reading_2(
             x_row, y_row, scale, mu, inv, segment, present, length, sizes, x_steps, y_steps, KINDS, VECTORS, RANK, BLOCK, SEGMENT,
             INDEX
         )
-    if READING > 3:
+    if READING > 2:
         tl.store(run_row, run_next, present)
         tl.store(mu_kept_row, mu, present)
         tl.store(inv_kept_row, inv, present)
@@ -891,7 +904,7 @@ def whiten(x, run, scale, rate=0.1, eps=1e-5, *, out=None):
     launch_rows(
         (whiten_y_row, whiten_y_loop, whiten_y_split), "C", "B S", tensors, ("x", "scale", "run", "mu_kept", "inv_kept", "y"),
         ("y",), ("run", "mu_kept", "inv_kept"), [s0, eps, s1, rate], sizes, [(1, 2), (1, 0), (1, 0), (1, 0), (1, 0), (1, 2)], 1,
-        [torch.float32, torch.float32], 4
+        [torch.float32, torch.float32, torch.float32], 3
     )
     launch_rows(
         (whiten_sum_S_kept_row, whiten_sum_S_kept_loop, whiten_sum_S_kept_split), "B C", "S", tensors,

@@ -1,0 +1,104 @@
+"""The phases of a pass over rows: what is computed in each reading of a row, and between readings.
+
+In: the lets of a pass, what it stores, and which of its dims lie along a row.  Out: the phases, in order.  Reductions that feed none of
+each other share a reading; a sum about a peak shares that of its peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kgen.expand import is_reduction
+from kgen.ir import Let, Store
+from kgen.monoids import elements as entering
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Straight-line code of a `Reduce`: once for each element of a row (`element`), or once a row.
+
+    `lets` is what it computes, in order; it also reads loads, indices, scalars and what row phases before it gave.
+    `gives` names the row values that later phases take from a row phase; `reductions` are what an element phase
+    accumulates along a row and `columns` what it accumulates over all rows (their operands are its values); `stores` what it writes.
+    """
+
+    element: bool
+    lets: tuple[Let, ...] = ()
+    gives: tuple[str, ...] = ()
+    reductions: tuple[Let, ...] = ()
+    stores: tuple[Store, ...] = ()
+    columns: tuple[Let, ...] = ()
+
+
+def phases_of(
+    inner: frozenset[str], lets: tuple[Let, ...], stores: tuple[Store, ...], defs: dict[str, Let], spend: Callable[[Sequence[Let]], None],
+    columns: tuple[Let, ...] = (),
+) -> tuple[Phase, ...]:  # fmt: skip
+    """The lets of a pass by when they can be computed: `level` counts the readings of a row that come before.
+
+    `spend` is told of the lets of each phase; `columns`, which are none of the lets, are accumulated in the last reading.
+    """
+
+    def read(let: Let) -> list[str]:
+        """The operands that a let reads at its own place; what is gathered from stays in memory."""
+        return [o.name for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0]
+
+    at = {let.name: k for k, let in enumerate(lets)}
+    rows = {let.name for let in lets if not set(let.dims) & inner}
+    constants = {let.name for let in lets if let.expr.name == "cast" and defs[let.expr.operands[0].name].is_number}
+    reductions = {let.name for let in lets if is_reduction(let)} if inner else set()
+    level: dict[str, int] = {}
+    for let in lets:
+        below = [level[o.name] for o in entering(let.expr) if o.name in level]  # a peak moves meanwhile
+        level[let.name] = max(below, default=0) + (let.name in reductions)
+    last = max(level.values(), default=0)
+    own: list[list[Let]] = [[] for _ in range(last + 1)]  # the row's own values, by level
+    reduced: list[list[Let]] = [[] for _ in range(last + 1)]
+    for let in lets:
+        if let.name in reductions:
+            reduced[level[let.name]].append(let)
+        elif let.name in rows - constants:
+            own[level[let.name]].append(let)
+
+    def code(roots: set[str], inside: Callable[[str], bool]) -> tuple[Let, ...]:
+        """What `roots` are computed from, in order, as far as `inside` holds."""
+        found: set[str] = set()
+        todo = list(roots)
+        while todo:
+            name = todo.pop()
+            if name in at and name not in found and inside(name):
+                found.add(name)
+                todo.extend(o.name for o in lets[at[name]].expr.operands)
+        return tuple(lets[k] for k in sorted(at[name] for name in found))
+
+    element_stores = tuple(s for s in stores if inner & set(s.dims))
+    row_stores = tuple(s for s in stores if not inner & set(s.dims))
+    readings: list[tuple[tuple[Let, ...], tuple[Let, ...], tuple[Store, ...]]] = []
+    for k in range(last + bool(element_stores or columns)):
+        feeds = tuple(reduced[k + 1]) if k < last else ()
+        ends = element_stores if k == last else ()
+        sums = columns if k == last else ()
+        roots = {o.name for r in (*feeds, *sums) for o in r.expr.operands} | {s.ref for s in ends}
+        made = code(roots, lambda name: name not in rows or name in constants)
+        spend(made)
+        readings.append((made, feeds, ends))
+    phases: list[Phase] = []
+    later: set[str] = set()
+    for k in reversed(range(last + 1)):
+        if k < len(readings):
+            made, feeds, ends = readings[k]
+            sums = columns if k == last else ()
+            later |= {name for let in (*made, *feeds, *sums) for name in read(let)} | {s.ref for s in ends}
+            phases.append(Phase(True, made, (), feeds, ends, sums))
+        ends = row_stores if k == last else ()
+        gives = tuple(x.name for x in own[k] if x.name in later)
+        mine = {x.name for x in own[k]} | constants
+        made = code({*gives, *(s.ref for s in ends)}, mine.__contains__)
+        spend(made)
+        phases.append(Phase(False, made, gives, (), ends))
+        later |= {name for x in (*own[k], *reduced[k]) for name in read(x)} | {s.ref for s in ends}
+    return tuple(reversed(phases))
+
+
+__all__ = ["Phase", "phases_of"]

@@ -1,0 +1,1 @@
+template <typename F> inline F squared(F x) { return x * x; }
