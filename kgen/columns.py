@@ -5,15 +5,18 @@ a backend walks them with blocks that take rows one after the other, each with p
 
 A pass C reduces columns where what it reduces are the rows of the elements that it reads: these come first among the dims of its
 operands, as memory has them.  It goes into a pass over those rows that has some of its elements too, if neither needs what the other, or
-a pass between them, makes, but for a value a row that the latter gives; without such a pass it becomes one itself.
+a pass between them, makes, but for a value a row that the latter gives; without such a pass it becomes one itself.  A sum of all
+elements goes by way of the columns' sums where others add up columns of the same dims (`by_columns`, before there are passes).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from sympy.core.symbol import Str
+
 from kgen.expand import is_reduction
-from kgen.ir import Let, Store, Tensor, live
+from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
 from kgen.phases import Phase, phases_of
 from kgen.schedule import Map, Pass, Plan, Reduce, verified
 
@@ -21,6 +24,29 @@ from kgen.schedule import Map, Pass, Plan, Reduce, verified
 MERGED = frozenset(("sum",))
 #: The most sums that a pass accumulates for an element of a row: each takes a register for each element of a thread's.
 MOST_SUMS = 4
+
+
+def by_columns(program: Program) -> Program:
+    """The program with full sums by way of their columns' where others add up columns of elements with the same dims (dalpha beside dw):
+    those go with the rows as well, and few numbers are left to add up."""
+    defs = program.by_name
+    sums = [let for let in program.lets if is_reduction(let) and let.expr.name in MERGED]
+    dims_of = {let.name: defs[let.expr.operands[0].name].dims for let in sums}
+    along = {dims_of[let.name]: let for let in sums if let.dims and not set(let.expr.attrs) & set(let.dims)}
+    full = [let for let in sums if not let.dims and dims_of[let.name] in along]
+    if not full or len(full) + sum(bool(let.dims) for let in sums) > MOST_SUMS:
+        return program
+    lets: list[Let] = []
+    free = 1 + max(int(let.name[1:]) for let in program.lets)  # the others keep their numbers, by which their forms are known
+    for let in program.lets:
+        if let not in full:
+            lets.append(let)
+            continue
+        one = along[dims_of[let.name]]
+        expr = Op("sum", let.expr.operands[0], *map(Str, one.expr.attrs))
+        parts = replace(one, name=f"%{free + full.index(let)}", expr=expr, dtype=let.dtype, label="")
+        lets += [parts, replace(let, expr=Op("sum", ref(parts.name), *map(Str, one.dims)))]
+    return replace(program, lets=tuple(lets))
 
 
 def merged(plan: Plan) -> Plan:

@@ -90,7 +90,8 @@ def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 @_pass
 def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
-    return hoist.hoisted(columns.merged(plan(kernel, binding, rides)))
+    by_columns = columns.by_columns(expanded(kernel, binding, rides))
+    return hoist.hoisted(columns.merged(schedule.planned(by_columns, rides)))
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool) -> Plan:

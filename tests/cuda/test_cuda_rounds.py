@@ -15,6 +15,7 @@ from kgen import pipeline  # noqa: E402
 from kgen.backends import launches  # noqa: E402
 from kgen.grad import backward  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
+from kgen.monoids import Rides  # noqa: E402
 from kgen.ops import tree_depth  # noqa: E402
 from kgen.runtime import rounds  # noqa: E402
 from kgen.runtime.rows import RowOperandPlace  # noqa: E402
@@ -24,7 +25,7 @@ from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 from tests.runtime.plans import ARCHES, draw  # noqa: E402
 
-NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N], some: T[N])
+NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N], some: T[N], whole: f32[])
 
 r = rsqrt(mean[N](x^2) + s^2)
 t = dy * w
@@ -33,13 +34,14 @@ dw = sum[...](dy * x * r)
 db = sum[...](dy) * 2 + w * index[N]
 most = max[...](x - dy)
 some = sum[...](dy if x > 0 else 0)
+whole = sum[..., N](dy * x)
 """
 
 
 def passes(text: str) -> list[tuple[int, int]]:
     """For each pass what it reduces along its rows and over them."""
     kernel = kgen.loads(text).kernel
-    plan = pipeline.merged(kernel, pipeline.usual(kernel), True)
+    plan = pipeline.merged(kernel, pipeline.usual(kernel), Rides.EVERY)
     return [(sum(len(f.reductions) for f in getattr(p, "phases", ())), len(getattr(p, "columns", ()))) for p in plan.passes]
 
 
@@ -53,6 +55,8 @@ def passes(text: str) -> list[tuple[int, int]]:
     ("x: f32[M, N]) -> y: f32[M, N]", "y = x - mean[M](x)", [(1, 0)]),  # a column is read again
     ("x: f32[B, C, S]) -> y: f32[C]", "y = sum[B, S](x)", [(1, 0)]),  # no rows one after another
     ("x: f32[M, N]) -> y: f32[N]", "y = sum[M](x * max[M](x))", [(2, 0)]),  # the columns need columns
+    ("x: f32[M, N], w: f32[N]) -> (s: f32[N], t: f32[])", "s = sum[M](x * w)\nt = sum[M, N](x)", [(0, 2), (1, 0)]),  # the columns' sums are left
+    ("x: f32[M, N]) -> (y: f32[M, N], t: f32[])", "y = 2 * x\nt = sum[M, N](x)", [(1, 0)]),
     ("x: f32[M, N], y: f32[N, M]) -> (a: f32[N], b: f32[M])", "a = sum[M](x)\nb = sum[N](y)", [(0, 1), (0, 1)]),  # nothing in common
     ("x: f32[M, N], y: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = y * sum[N](y)", [(0, 1), (1, 0)]),
     ("x: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = x * sum[N](x * a)", [(0, 1), (1, 0)]),  # the rows need the columns
@@ -65,7 +69,7 @@ def test_what_is_read_once(header: str, equations: str, want: list[tuple[int, in
 @pytest.mark.parametrize("name", ["rmsnorm", "layernorm", "add_rmsnorm", "scale_shift_chain", "bias_gelu"])
 def test_a_backward_reads_its_operands_once(name: str) -> None:
     kernel = backward(kgen.load(name).kernel).kernel
-    plan = pipeline.merged(kernel, pipeline.usual(kernel), True)
+    plan = pipeline.merged(kernel, pipeline.usual(kernel), Rides.EVERY)
     assert len(plan.passes) == 1 and not plan.workspaces
 
 

@@ -11,6 +11,7 @@ import kgen
 from kgen import pipeline
 from kgen.check import check
 from kgen.cli.show import STAGES
+from kgen.monoids import Rides
 from kgen.syntax import parse
 from kgen.types import bf16, f32
 from tests.conftest import ROOT
@@ -33,7 +34,7 @@ def test_results_are_kept_for_each_choice_of_dtypes() -> None:
     for make in (pipeline.lowered, pipeline.program, pipeline.expanded, pipeline.plan, pipeline.forms, pipeline.cost):
         assert make(kernel, {"T": bf16}) is make(kernel, {"T": bf16}), make
         assert make(kernel, {"T": bf16}) is not make(kernel, {"T": f32}), make
-    assert pipeline.plan(kernel, {"T": f32}, True) is not pipeline.plan(kernel, {"T": f32}, False)
+    assert pipeline.plan(kernel, {"T": f32}, Rides.EVERY) is not pipeline.plan(kernel, {"T": f32}, Rides.NONE)
     assert pipeline.plan(kernel, {"T": f32}).program is pipeline.expanded(kernel, {"T": f32})
 
 
