@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from kgen.runtime import rows  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -84,3 +86,64 @@ def test_what_is_picked_counted_and_shifted(tmp_path):
     shifted = torch.where((t >= 0) & (t * 16 < 64), k.long().sum() << (t * 16).clamp(0, 63), 0)
     same(found["n"], (x > 0).sum(-1).remainder(-7) + shifted)
     same(found["j"], (k * x).argmin(-1))
+
+
+SCALED = """h(x: T[..., C, N], w: T[N], g: T[C]) -> (y: T[..., C, N], q: T32[...])
+
+m = mean[C, N](x)
+q = mean[C, N]((x - m)^2)
+y = (x - m) * rsqrt(q + 1) * w + g
+"""
+
+
+def any_rows(plan: rows.RowPlan) -> rows.RowPlan:
+    """The plan as a written file launches it where rows are none that its kernels for rows without gaps take: by a kernel for 8 dims of
+    rows and of a row, which finds in its layout what moves in vectors."""
+    walk = plan.steps[0][0]
+    edges = walk.vec > 1 and walk.team not in (1, 2)
+    steps = tuple((w._replace(row_rank=8, rank=8, edges=edges, wide=2**64 - 1, index64=True), grid) for w, grid in plan.steps)
+
+    def padded(values: tuple[int, ...], by: int) -> tuple[int, ...]:
+        return (by,) * (8 - len(values)) + values
+
+    sizes, row_sizes = padded(plan.sizes, 1), padded(plan.row_sizes, 1)
+    strides, row_strides = (tuple(padded(own, 0) for own in given) for given in (plan.strides, plan.row_strides))
+    return replace(plan, steps=steps, sizes=sizes, row_sizes=row_sizes, strides=strides, row_strides=row_strides)
+
+
+def test_a_walk_for_any_rows_gives_the_bits_of_the_runtimes(tmp_path, monkeypatch) -> None:
+    """Rows without gaps and with them, that begin anywhere, lie apart or have several dims; operands that move in vectors and others."""
+    torch.manual_seed(2)
+    calls = []
+    for x in (
+        torch.randn(3, 5, 200), torch.randn(3, 1, 1001), torch.randn(3, 4, 8, 36).transpose(1, 3), torch.randn(2, 3, 260)[..., :250],
+        torch.randn(2, 1, 4, 4097)[..., 1:], torch.randn(70, 2, 33).permute(2, 1, 0), torch.randn(2, 7, 1, 21_000), torch.randn(5, 64, 2).mT,
+        torch.randn(2, 1, 70_000).to(torch.bfloat16), torch.randn(40, 1, 9)[..., :1].expand(40, 1, 300),
+    ):  # fmt: skip
+        c, n = x.shape[-2:]
+        calls.append((x, torch.randn(n + 1).to(x)[1:] if n % 3 else torch.randn(n).to(x), torch.randn(c).to(x)))
+    runtimes = Emulated(SCALED, tmp_path, *calls)
+    found = [runtimes(*call) for call in calls]
+
+    made, plain = dict[rows.RowPlan, rows.Walk](), rows.layout
+
+    def planned(*asked):
+        plan = rows.plan(*asked)
+        assert plan is not None
+        made[any_rows(plan)] = plan.steps[0][0]
+        return any_rows(plan)
+
+    def layout(plan, gathers, work):
+        laid = plain(plan, gathers, work)
+        laid.wide, laid.main = made[plan].wide, made[plan].main
+        return laid
+
+    monkeypatch.setattr(rows, "cached", planned)
+    monkeypatch.setattr(rows, "layout", layout)
+    (tmp_path / "any").mkdir()
+    files = Emulated(SCALED, tmp_path / "any", *calls)
+    for call, want in zip(calls, found, strict=True):
+        got = files(*call)
+        assert all(torch.equal(got[name], want[name]) for name in want), call[0].shape
+    teams = {(w.vec, w.across, w.keep, w.rank > 1, w.segments) for w in made.values()}
+    assert len(teams) >= 9 and len({w.wide for w in made.values()}) >= 4, teams

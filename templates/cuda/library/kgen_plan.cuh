@@ -1,5 +1,4 @@
-// How a pass over rows is launched, by the table of launches: as kgen's runtime does it (kgen/runtime/rows.py), with the kernels that a
-// file has.
+// How a pass over rows is launched, by the table of launches: as kgen's runtime does it (kgen/runtime/rows.py).
 #pragma once
 #include "kgen_host.cuh"
 #include "kgen_launches.cuh"
@@ -27,7 +26,8 @@ struct Team {
     int cluster = 0, most = 0;  // most: threads of a block that the kernel is built for, where a team is a block of any size
 };
 
-// A kernel of a pass, by the arguments of its Walk: for rows without gaps in vectors of `vec`, or (`general`) for any.
+// A kernel of a pass, by the arguments of its Walk, in vectors of `vec`: for rows without gaps whose operands are aligned alike, or
+// (`general`) for any.
 struct Built {
     int threads, blocks, team, vectors, keep;
     bool across, segments, cluster, general;
@@ -88,6 +88,11 @@ struct Facts {
         for (int k = 0; k < operands; k++) widest = has(wide, k) && bytes[k] > widest ? bytes[k] : widest;
         return widest == 0 ? 1 : 16 / widest;
     }
+    constexpr int most_vec() const {  // of any call
+        int least = 16;
+        for (int k = 0; k < operands; k++) least = bytes[k] > 0 && bytes[k] < least ? bytes[k] : least;
+        return 16 / least;
+    }
     constexpr int main() const {  // any of those that move in vectors, which are aligned alike
         for (int k = 0; k < operands; k++) {
             if (has(wide & read, k)) return k;
@@ -140,69 +145,61 @@ struct Facts {
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
 template <int STEPS> struct Kernels {
     const Facts& facts;
-    Built at[72 + 4 * STEPS] = {};
+    Built at[256 + 32 * STEPS] = {};
     int count = 0;
 
     constexpr explicit Kernels(const Facts& f) : facts(f) {
-        const int keep = f.holds() ? 1 : 0;
-        if (f.lone()) {
-            add(f, {128, 8, 1, 1, keep, false, false, false, false, 1, -1}, false);
-            add(f, {128, 8, 1, 1, keep, false, false, false, true, 1, -1}, false);
-            return;
+        for (int team = 1; team <= (f.lone() ? 1 : SHORT); team *= 2) {
+            add({128, 8, team, 1, f.holds(), false, false, false, false, 1, -1}, false);
         }
-        for (int team = 1; team <= SHORT; team *= 2) add(f, {128, 8, team, 1, keep, false, false, false, false, 1, -1}, false);
-        if (f.wide != 0) {
-            for (int arch : ARCHS) add_flat(f, arch / 10);
-        }
-        for (int apart = 0; apart < 2; apart++) {
-            const Rules all = rules(apart == 1, f.holds());
-            for (int i = 0; i < all.count; i++) {
-                const Rule& r = all.at[i];
-                if (r.where != SEGMENTS || !f.applies(r, 1)) continue;
-                if (add(f, {r.threads, r.blocks, r.team, r.vectors, 0, apart == 1, true, false, true, 1, -1}, false)) break;
-            }
+        for (int arch : ARCHS) {
+            if (f.wide != 0) add_rules(arch / 10, f.vec(), false, false);
+            for (int vec = f.most_vec(); vec > 0; vec /= 2) add_rules(arch / 10, vec, false, true);
+            if (!f.lone()) add_rules(arch / 10, 1, true, true);
         }
     }
-    // Those for rows without gaps, but for what no row's length comes to.
-    constexpr void add_flat(const Facts& f, int arch) {
+    // Those for rows in such vectors, but for what no row's length comes to.
+    constexpr void add_rules(int arch, int vec, bool across, bool general) {
+        const Facts& f = facts;
         i64 known = 0, covered = 0;
         bool all_fit = true;
-        const Rules steps = f.known() && f.vec() > 1 ? ladder(arch, f.kind()) : Rules{nullptr, 0};
+        const Rules steps = f.known() && vec > 1 ? ladder(arch, f.kind()) : Rules{nullptr, 0};
         for (int i = 0; i < steps.count; i++) {
-            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !f.applies(steps.at[i], f.vec()))) continue;
-            all_fit = all_fit && fits(f, steps.at[i], arch);
+            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !f.applies(steps.at[i], vec))) continue;
+            all_fit = all_fit && fits(steps.at[i], arch, vec, false);
             if (all_fit) known = steps.at[i].longest;
-            add_rule(f, steps.at[i]);
+            add_rule(steps.at[i], vec, false, general);
         }
-        const Rules others = rules(false, f.holds());
-        for (int i = 0; i < others.count; i++) {
+        const Rules others = rules(across, f.holds());
+        for (int i = 0; i < others.count && !(f.lone() && covered > 0); i++) {
             const Rule& rule = others.at[i];
             if (rule.longest > SHORT && covered < known) covered = known;
-            if (rule.longest <= covered || !f.applies(rule, f.vec()) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
-            add_rule(f, rule);
-            if (rule.above <= covered && rule.room == ANY && fits(f, rule, arch)) covered = rule.longest;
+            if (rule.longest <= covered || !f.applies(rule, vec) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
+            add_rule(rule, vec, across, general);
+            if (rule.above <= covered && rule.room == ANY && fits(rule, arch, vec, across)) covered = rule.longest;
         }
     }
-    constexpr void add_rule(const Facts& f, const Rule& r) {
+    constexpr void add_rule(const Rule& r, int vec, bool across, bool general) {
         const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
         const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
-        add(f, {r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, false, segments, cluster, false, f.vec(), -1}, splits);
+        add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1}, splits);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
-    static constexpr bool fits(const Facts& f, const Rule& r, int arch) {
+    constexpr bool fits(const Rule& r, int arch, int vec, bool across) const {
         const bool cluster = r.where == CLUSTER;
-        const int own = f.declared(r.threads, r.team, false, cluster);
-        const int rows = r.where == SHARED || cluster ? f.held(f.vec()) * r.threads * r.vectors : 0;
+        const int own = facts.declared(r.threads, r.team, across, cluster);
+        const int rows = r.where == SHARED || cluster ? facts.held(vec) * r.threads * r.vectors : 0;
         if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
-    // Whether there is a kernel of a shape, added or there before; a block of any size has as many threads as its results have room.
+    // Add a kernel of a shape, if it is not there yet; a block of any size has as many threads as its results have room.
     // Kernels that are one have the threads of the larger; as many registers as the least demanding needs, but in clusters, whose rows
     // are in shared memory, as the most demanding.
-    constexpr bool add(const Facts& f, Built b, bool splits) {
+    constexpr void add(Built b, bool splits) {
+        const Facts& f = facts;
         while (b.team == 0 && !b.cluster && b.threads > 64 && f.declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
-        if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return false;
+        if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return;
         for (int step = -1; step < (splits ? STEPS : 0); step++) {
             b.step = step;
             const int k = find(b);
@@ -215,7 +212,6 @@ template <int STEPS> struct Kernels {
                 at[k].blocks = wider(1, both / at[k].threads);
             }
         }
-        return true;
     }
     // Whether blocks of clusters can be of any size up to the larger: its room for results leaves all that rows may take.
     constexpr bool one_size(int threads) const {
@@ -229,7 +225,7 @@ template <int STEPS> struct Kernels {
     constexpr int find(const Built& b) const {
         for (int k = 0; k < count; k++) {
             const Built& a = at[k];
-            const bool sized = a.threads == b.threads || (a.team == 0 && (!a.cluster || one_size(wider(a.threads, b.threads))));
+            const bool sized = a.threads == b.threads || (a.team == 0 && (a.keep < 2 || (a.cluster && one_size(wider(a.threads, b.threads)))));
             if (sized && a.team == b.team && a.vectors == b.vectors && a.keep == b.keep && a.across == b.across && a.segments == b.segments &&
                 a.cluster == b.cluster && a.general == b.general && a.vec == b.vec && a.step == b.step) return k;
         }
@@ -323,17 +319,16 @@ template <int K> struct RowPlan {
         for (int k = 0; k < K; k++) last = u64(row.last(k) + inner.last(k)) > last ? u64(row.last(k) + inner.last(k)) : last;
         const bool flat = row.rank == 1 && inner.rank == 1 && last <= FAR;
         const bool full = flat && f.wide != 0 && vec == f.vec() && (wide & f.wide) == f.wide;
-        if (!full) vec = 1, edges = false;
         launch.vec = vec;
-        launch.general = !flat;
         launch.across = main >= 0 && step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
         launch.misaligned = main < 0 ? 0 : int(place(main) % vec);
         const Team team = choose_team(arch);
-        if (launch.kernel < 0) return;
-        launch.general = kernels[launch.kernel].general;
-        finish(team, full);
+        launch.kernel = full || (flat && vec == 1) ? serves(team, false) : -1;
+        launch.general = launch.kernel < 0;
+        if (launch.general) launch.kernel = serves(team, true);
+        finish(team);
     }
-    // The first team, by what was measured and then by the rules, for which there is a kernel and that the device has room for.
+    // The first team, by what was measured and then by the rules, that the device has room for.
     Team choose_team(int arch) {
         const i64 chunks = inner.count / vec;
         const int size = f.held(vec);
@@ -356,7 +351,6 @@ template <int K> struct RowPlan {
             const Team found = team_of(rule, chunks, edges, launch.across);
             if (fits(found, most, size)) return found;
         }
-        launch.kernel = -1;
         return {};
     }
     bool fits(const Team& t, const Limits& most, int size) {
@@ -364,15 +358,11 @@ template <int K> struct RowPlan {
         const i64 rows = t.keep == 2 ? i64(t.threads) * t.vectors * size : 0;
         if (rows > MAX_SHARED || own > MAX_STATIC || own + rows > most.shared) return false;
         if (t.cluster && (t.cluster < 2 || t.cluster > most.cluster)) return false;
-        launch.kernel = launch.general ? -1 : serves(t, false, vec);
-        if (launch.kernel < 0 && vec == 1 && (t.span > 0 || f.lone())) launch.kernel = serves(t, true, 1);
         launch.shared = int(rows);
-        if (launch.kernel < 0) return false;
-        const Built& b = kernels[launch.kernel];  // whose room is that of its own threads
-        return f.declared(b.threads, b.team, b.across, b.cluster) + rows <= most.shared;
+        return true;
     }
     // The number of the kernel that a team's launch takes, -1 where there is none.
-    int serves(const Team& t, bool general, int vec) const {
+    int serves(const Team& t, bool general) const {
         for (int k = 0; k < count; k++) {
             const Built& a = kernels[k];
             const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
@@ -382,9 +372,12 @@ template <int K> struct RowPlan {
         }
         return -1;
     }
-    void finish(const Team& team, bool full) {
+    void finish(const Team& team) {
         const i64 rows = row.count, chunks = inner.count / vec;
         launch.threads = team.threads;
+        if (team.across && team.team > 1) {  // no more teams than rows
+            launch.threads = team.team * power(rows < team.threads / team.team ? rows : team.threads / team.team);
+        }
         launch.team = team.team;
         launch.vectors = team.vectors;
         launch.keep = team.keep;
@@ -392,7 +385,7 @@ template <int K> struct RowPlan {
         launch.segments = team.span > 0 && chunks > 0 ? up(chunks, launch.span) : 1;
         launch.cluster = team.cluster > 0 ? int(launch.segments) : 1;
         launch.groups = up(rows, launch.threads / (team.team > 0 ? team.team : launch.threads));
-        launch.split = full && team.cluster == 0 && launch.segments > 1 && launch.groups < FEW_ROWS && f.readings > 0 && f.splits;
+        launch.split = team.cluster == 0 && launch.segments > 1 && launch.groups < FEW_ROWS && f.readings > 0 && f.splits;
         launch.blocks = team.cluster > 0 || launch.split ? launch.groups * launch.segments : launch.groups;
     }
 };

@@ -9,12 +9,12 @@ namespace host {
 
 template <typename W> struct Way { using Walk = W; };
 
-// How kernel number I of a pass walks: rows without gaps, which begin and end anywhere, or any dims element by element.
+// How kernel number I of a pass walks: rows without gaps, or any dims, of which the rows say what moves in vectors.
 template <typename P, int I> struct Walked {
     static constexpr Built B = P::KERNELS.at[I];
     static constexpr int RANK = B.general ? 8 : 1;
     static constexpr bool VECTORS = B.vec > 1, EDGES = VECTORS && B.team != 1 && B.team != 2;  // of four vectors and more
-    using Type = Walk<B.threads, B.blocks, B.team, B.across, B.vectors, B.vec, EDGES, VECTORS ? P::WIDE : 0, P::FACTS.main(),
+    using Type = Walk<B.threads, B.blocks, B.team, B.across, B.vectors, B.vec, EDGES, B.general ? GIVEN : VECTORS ? P::WIDE : 0, P::FACTS.main(),
                         B.segments && !B.cluster, B.keep, B.cluster, B.step,
                         RANK, RANK, P::OPERANDS, P::GATHERS, std::conditional_t<B.general, u64, unsigned>>;
 };
@@ -45,6 +45,8 @@ cudaError_t launch_rows(const RowPlan<P::OPERANDS>& plan, cudaStream_t stream, K
     rows.segments = typename First::Place(l.segments);
     rows.span = typename First::Place(l.span);
     rows.misaligned = typename First::Place(l.misaligned);
+    rows.main = typename First::Place(plan.main < 0 ? 0 : plan.main);
+    rows.wide = plan.wide;
     rows.slot = P::WORDS;
     plan.row.put(rows.row_size, rows.row_stride);
     plan.inner.put(rows.size, rows.stride);
