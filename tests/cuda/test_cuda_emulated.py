@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from kgen.runtime import rows  # noqa: E402
-from tests.cuda.emulated import Emulated  # noqa: E402
+from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
@@ -96,21 +95,6 @@ y = (x - m) * rsqrt(q + 1) * w + g
 """
 
 
-def any_rows(plan: rows.RowPlan) -> rows.RowPlan:
-    """The plan as a written file launches it where rows are none that its kernels for rows without gaps take: by a kernel for 8 dims of
-    rows and of a row, which finds in its layout what moves in vectors."""
-    walk = plan.steps[0][0]
-    edges = walk.vec > 1 and walk.team not in (1, 2)
-    steps = tuple((w._replace(row_rank=8, rank=8, edges=edges, wide=2**64 - 1, index64=True), grid) for w, grid in plan.steps)
-
-    def padded(values: tuple[int, ...], by: int) -> tuple[int, ...]:
-        return (by,) * (8 - len(values)) + values
-
-    sizes, row_sizes = padded(plan.sizes, 1), padded(plan.row_sizes, 1)
-    strides, row_strides = (tuple(padded(own, 0) for own in given) for given in (plan.strides, plan.row_strides))
-    return replace(plan, steps=steps, sizes=sizes, row_sizes=row_sizes, strides=strides, row_strides=row_strides)
-
-
 def test_a_walk_for_any_rows_gives_the_bits_of_the_runtimes(tmp_path, monkeypatch) -> None:
     """Rows without gaps and with them, that begin anywhere, lie apart or have several dims; operands that move in vectors and others."""
     torch.manual_seed(2)
@@ -125,25 +109,11 @@ def test_a_walk_for_any_rows_gives_the_bits_of_the_runtimes(tmp_path, monkeypatc
     runtimes = Emulated(SCALED, tmp_path, *calls)
     found = [runtimes(*call) for call in calls]
 
-    made, plain = dict[rows.RowPlan, rows.Walk](), rows.layout
-
-    def planned(*asked):
-        plan = rows.plan(*asked)
-        assert plan is not None
-        made[any_rows(plan)] = plan.steps[0][0]
-        return any_rows(plan)
-
-    def layout(plan, gathers, work):
-        laid = plain(plan, gathers, work)
-        laid.wide, laid.main = made[plan].wide, made[plan].main
-        return laid
-
-    monkeypatch.setattr(rows, "cached", planned)
-    monkeypatch.setattr(rows, "layout", layout)
+    walks = for_any_rows(monkeypatch, rows)
     (tmp_path / "any").mkdir()
     files = Emulated(SCALED, tmp_path / "any", *calls)
     for call, want in zip(calls, found, strict=True):
         got = files(*call)
         assert all(torch.equal(got[name], want[name]) for name in want), call[0].shape
-    teams = {(w.vec, w.across, w.keep, w.rank > 1, w.segments) for w in made.values()}
-    assert len(teams) >= 9 and len({w.wide for w in made.values()}) >= 4, teams
+    teams = {(w.vec, w.across, w.keep, w.rank > 1, w.segments) for w in walks}
+    assert len(teams) >= 9 and len({w.wide for w in walks}) >= 4, teams

@@ -14,6 +14,25 @@ template <int RR, int RI, int K, int G, typename Index> struct Rows {
     Index slot;
 };
 
+// Where element i of some dims lies. Of many it is mostly within the innermost; else divisions are long, and called.
+template <int R, typename Index> __device__ inline Index divided(const Index (&size)[R], const Index (&stride)[R], Index i) {
+    Index at = 0;
+    #pragma unroll (R > 3 ? 1 : R)
+    for (int d = R - 1; d >= 0; d--) {
+        const Index outer = d > 0 ? i / size[d] : 0;
+        at += (i - outer * size[d]) * stride[d];
+        i = outer;
+    }
+    return at;
+}
+template <int R, typename Index> __device__ __noinline__ Index called(const Index (&size)[R], const Index (&stride)[R], Index i) {
+    return divided(size, stride, i);
+}
+template <int R, typename Index> __device__ inline Index place_of(const Index (&size)[R], const Index (&stride)[R], Index i) {
+    if constexpr (R <= 3) return divided(size, stride, i);
+    else return i < size[R - 1] ? i * stride[R - 1] : called(size, stride, i);
+}
+
 // The 32-bit words of a value, as they go from thread to thread.
 template <typename P> struct Words {
     static constexpr int COUNT = (sizeof(P) + 3) / 4;
@@ -66,16 +85,7 @@ struct Walk {
         inside = row < rows.rows;
         if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
         #pragma unroll
-        for (int k = 0; k < K; k++) at_row[k] = 0;
-        Index i = row;
-        #pragma unroll (RR > 3 ? 1 : RR)
-        for (int d = RR - 1; d >= 0; d--) {
-            if (RR > 3 && i == 0) break;  // of many dims the outer ones may be of one row
-            const Index outer = d > 0 ? i / rows.row_size[d] : 0, inner = i - outer * rows.row_size[d];
-            #pragma unroll
-            for (int k = 0; k < K; k++) at_row[k] += inner * rows.row_stride[k][d];
-            i = outer;
-        }
+        for (int k = 0; k < K; k++) at_row[k] = place_of(rows.row_size, rows.row_stride[k], row);
         const Index n = inside ? rows.n : 0;
         if constexpr (EDGES) {
             Index start = rows.misaligned;
@@ -135,16 +145,7 @@ struct Walk {
     }
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
-        if (RI == 1 && wide(k)) return i;
-        Index at = 0;
-        #pragma unroll (RI > 3 ? 1 : RI)  // many dims are rare, and divisions long
-        for (int d = RI - 1; d >= 0; d--) {
-            if (RI > 3 && i < rows.size[d]) return at + i * rows.stride[k][d];
-            const Index outer = d > 0 ? i / rows.size[d] : 0;
-            at += (i - outer * rows.size[d]) * rows.stride[k][d];
-            i = outer;
-        }
-        return at;
+        return RI == 1 && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
