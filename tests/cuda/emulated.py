@@ -41,7 +41,7 @@ using std::isfinite;
 struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
 static uint4 __ldg(const uint4* p) { return *p; }
-static Dim blockIdx, threadIdx, blockDim;
+static Dim blockIdx, threadIdx, blockDim, gridDim;
 alignas(16) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; unsigned bytes, group; };
@@ -132,7 +132,7 @@ static void resume(Fiber& f) {
 }
 // Whether every block ran to its end.
 static bool launched(unsigned grid, unsigned threads) {
-    blockDim.x = threads;
+    blockDim.x = threads, gridDim.x = grid;
     for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
         block = Barrier();
         for (unsigned t = 0; t < threads; t++) {
