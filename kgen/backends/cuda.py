@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kgen.backends import cuda_partials as partials
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
-from kgen.backends.cuda_launches import table
+from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
@@ -24,7 +24,8 @@ from kgen.schedule import Workspace
 
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"
-LAUNCHES_FILE = "kgen_launches.cuh"
+#: Files of the library that are made of tables.
+TABLES = {"kgen_launches.cuh": table, "kgen_rounds_table.cuh": rounds}
 FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
 #pragma once
 #include "kgen_numbers.cuh"
@@ -46,7 +47,6 @@ class CudaView:
     host_functions: list[Text]
     over_rows: bool
     over_lists: bool
-    hosted: bool
     about: str
 
 
@@ -101,15 +101,8 @@ class Cuda(CFamily):
         return CFamily.render(mine, kernel, only)
 
     def written(self, kernel: Kernel, only: Only | None = None, standalone: bool = False) -> dict[str, str]:
-        text = self.filed.render(kernel, only, standalone)
+        text = self.render(kernel, only, standalone)
         return {self.file_name(kernel.name): text, **self.beside(text)}
-
-    @property
-    def filed(self) -> Cuda:
-        """This target as files have it: their host part launches a pass for sums over rows, and another for those along them."""
-        mine = copy(self)
-        mine.merges = False
-        return mine
 
     def beside(self, source: str) -> dict[str, str]:
         """The files of the library that a source includes, and those that they include, by name."""
@@ -123,8 +116,8 @@ class Cuda(CFamily):
 
     def library_file(self, name: str) -> str:
         """A file of the library, whole."""
-        if name == LAUNCHES_FILE:
-            return table()
+        if name in TABLES:
+            return TABLES[name]()
         if name != FUNCTIONS_FILE:
             return (self.template_folder() / "library" / name).read_text()
         known = self.functions(sorted(library(self.template_folder()) | brought(self.columns())))
@@ -136,7 +129,7 @@ class Cuda(CFamily):
         used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
-        parts += ["kgen_rounds.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
+        parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
         own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
@@ -160,7 +153,6 @@ class Cuda(CFamily):
             host_functions=list(host.values()),
             over_rows=any(v.over_rows for v in views),
             over_lists=self.over_lists,
-            hosted=not self.over_lists and not any(isinstance(v, CudaRows) and v.columns for v in views),
             about=about if self.standalone else "The files that it includes lie beside it.",
         )
 

@@ -16,7 +16,7 @@ HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtim
 namespace {
 namespace host {
 
-enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS };
+enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS };
 """
 RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many
 // elements, and up to `held` operands take up to `room` bytes: blocks of `threads`, of which `team` take a row (0: all).
@@ -30,6 +30,19 @@ struct Rule {
 };
 struct Rules { const Rule* at; int count; };
 struct Limits { int shared, cluster; };
+"""
+ROUNDS_HEAD = """// How rows that follow one another are shared out: kgen's own table, as kgen_launches.cuh has that of others.
+#pragma once
+#include "kgen_launches.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+"""
+ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
+// so many rows on their way.
+struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; };
+struct RoundRules { const Round* at; int count; };
 """
 TAIL = """
 }  // namespace host
@@ -51,12 +64,31 @@ def _choice(head: str, cases: Sequence[tuple[str, str]], other: str) -> list[str
     return [f"{head} {{", *(f"    if ({condition}) return {found};" for condition, found in cases), f"    return {other};", "}"]
 
 
+def rounds() -> str:
+    """The text of kgen_rounds_table.cuh."""
+    lines = [ROUNDS_HEAD]
+    lines += [f"constexpr int {n} = {getattr(launches, n)};" for n in ("PARTIALS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")]
+    lines.append(ROUND)
+    choices = []
+    lists = {f"ROUNDS_{'NARROW' if a else 'WIDE'}_{'MANY' if b else 'ONE'}": (a, b, rules) for (a, b), rules in launches.ROUNDS.items()}
+    for name, rules in {**{name: own[2] for name, own in lists.items()}, "ROUNDS_APART": launches.ROUNDS_APART}.items():
+        rows = [f"    {{{', '.join(map(_value, (*r[:5], r.where.upper(), r.longest)))}}}," for r in rules]
+        lines += [f"constexpr Round {name}[] = {{", *rows, "};"]
+        narrow, several, _ = lists.get(name, (False, False, ()))
+        condition = f"{'' if narrow else '!'}narrow && {'' if several else '!'}several" if name in lists else "across"
+        choices.append((condition, f"{{{name}, {len(rules)}}}"))
+    lines += _choice("constexpr RoundRules rounds(bool across, bool narrow, bool several)", [choices[-1], *choices[:-2]], choices[-2][1])
+    devices = [(f"arch == {arch}", str(count)) for arch, count in launches.PROCESSORS.items()]
+    lines += _choice("constexpr int processors(int arch)", devices, str(launches.OTHER_PROCESSORS))
+    return "\n".join(lines) + TAIL
+
+
 def table() -> str:
     """The text of kgen_launches.cuh."""
     names = ("MAX_SHARED", "FEW_ROWS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT", "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS")
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]
-    lines += [f"constexpr int {name} = {value};" for name, value in numbers.items()]
+    lines += [f"[[maybe_unused]] constexpr int {name} = {value};" for name, value in numbers.items()]
     lines.append(RULE)
     ladders = []
     for arch, kinds in launches.SHIPPED.items():
@@ -70,8 +102,8 @@ def table() -> str:
         lines += _array(name, rules)
         choices.append((f"{'' if apart else '!'}apart && {'' if held else '!'}held", f"{{{name}, {len(rules)}}}"))
     lines += ["// What was measured; `kind` is 0 where a row is held behind one reading that reduces, 1 behind several, 2 where none is."]
-    lines += _choice("constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
-    lines += _choice("constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
+    lines += _choice("[[maybe_unused]] constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
+    lines += _choice("[[maybe_unused]] constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
     devices = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.DEVICES.items()]
     devices += [(f"arch >= {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.OTHERS.items() if arch]
     other = launches.OTHERS[0]
@@ -80,4 +112,4 @@ def table() -> str:
     return "\n".join(lines) + TAIL
 
 
-__all__ = ["table"]
+__all__ = ["rounds", "table"]

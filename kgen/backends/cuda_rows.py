@@ -267,7 +267,7 @@ class RowPrinter:
     # ------------------------------------------------------------------ the host function
 
     def parameters(self) -> str:
-        """The arguments of the library's `Pass`."""
+        """The library's `Pass`, within a `RoundsPass` where it adds up columns."""
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
@@ -277,7 +277,11 @@ class RowPrinter:
         splits = not (rereads and self.stores)
         values = [max(1, len(self.gathers)), *map(mask, masks), rowed, self.reductions, self.long, self.stores, self.words, splits]
         sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
-        return ", ".join([*(str(v).lower() for v in values), *sizes])
+        known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
+        if not unit.columns:
+            return f"Pass{known}"
+        moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
+        return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
 
     def tensor(self, w: Walked) -> str:
         """The name of an operand's tensor in the host function; "" of an index."""

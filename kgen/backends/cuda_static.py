@@ -7,6 +7,7 @@ along a row is written by kgen.backends.cuda_static_rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from math import gcd
@@ -15,12 +16,14 @@ from typing import Any
 from kgen.backends import cuda_host as host
 from kgen.backends.c_static import CStatic, block
 from kgen.backends.cuda import NUMBERS_FILE, Cuda
+from kgen.backends.cuda_static_rounds import BLOCKS_OF, RoundsWriter
 from kgen.backends.cuda_static_rows import KernelView, RowWriter
 from kgen.backends.names import bare
 from kgen.backends.static import Known, StaticRender, refused, static_call, stored
 from kgen.backends.text import Text, called, definitions, functions, identifiers, named, source, trimmed, wrapped
 from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
 from kgen.check import Kernel
+from kgen.errors import KgenError
 from kgen.monoids import RIDERS, Rides
 from kgen.ops import OPS, SUM
 from kgen.resources import resource
@@ -58,7 +61,7 @@ class CudaStatic:
     library: list[str]
     teams: list[str]
     kernels: list[KernelView]
-    host_functions: list[Text]
+    host_functions: list[Text | str]
     host_head: str
     limit: str
     some: str
@@ -76,12 +79,14 @@ class CudaPrinter(CStatic[StaticCuda]):
         file has."""
         mine = StaticCuda()
         mine.storage_names = frozenset()
-        super().__init__(mine, StaticRender(mine, kernel, known, references=True))
-        self.writers = [RowWriter(self, u, planner) if isinstance(u, RowUnit) else None for u in self.units]
+        with suppress(KgenError):  # what it refuses may be a pass of its own
+            self.planned(mine, kernel, known, planner)
+        if not hasattr(self, "writers") or any(isinstance(w, RoundsWriter) and not w.stays for w in self.writers):
+            mine.merges = False
+            self.planned(mine, kernel, known, planner)
         if any(w is not None and w.rereads for w in self.writers):  # sums about a maximum are then made with it
             mine.rides = Rides.EVERY
-            super().__init__(mine, StaticRender(mine, kernel, known, references=True))
-            self.writers = [RowWriter(self, u, planner) if isinstance(u, RowUnit) else None for u in self.units]
+            self.planned(mine, kernel, known, planner)
         for w in self.writers:
             if w is not None and not w.rereads and any(a.kind in RIDERS for c in w.unit.codes for a in c.accumulators):
                 raise refused(kernel, "its passes take sums about a maximum in different ways")
@@ -94,6 +99,13 @@ class CudaPrinter(CStatic[StaticCuda]):
         self.some = f"if ({self.render.count} > 0) " if alone and self.counts() else ""
         self.blocks: dict[str, None] = {}  # how many a launch has, where that depends on how many rows there are
 
+    def planned(self, mine: StaticCuda, kernel: Kernel, known: Known, planner: Callable[..., Any]) -> None:
+        """Set out the passes, by what the backend says of them now, and who writes those over rows."""
+        super().__init__(mine, StaticRender(mine, kernel, known, references=True))
+        self.writers = [
+            (RoundsWriter if u.columns else RowWriter)(self, u, planner) if isinstance(u, RowUnit) else None for u in self.units
+        ]
+
     # ------------------------------------------------------------------ the file
 
     def view(self) -> CudaStatic:
@@ -104,24 +116,26 @@ class CudaPrinter(CStatic[StaticCuda]):
         kernels = []
         for u, w, numbers in zip(self.units, self.writers, self.numbers, strict=True):
             if w is not None:
-                kernels.append(w.kernel(numbers))
+                kernels += w.kernels(numbers)
             elif isinstance(u, Unit):
                 kernels.append(self.map_kernel(u, numbers))
         code = [line for k in kernels for line in (*k.element, *k.lines, k.head)]
         calls = [c for n in self.numbers for x in n for c in (x.rounded.calls if x.rounded else ())]
         hosts = functions(resource("templates") / "cpp", calls, (row.cpp for row in OPS.values()))
+        adding = [w for w in self.writers if isinstance(w, RoundsWriter)]
         items = [*self.interface(), *(d for d, _ in self.tail()), "cudaStream_t stream"]
         teams = self.team_lines()
         return CudaStatic(
             file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join([*self.names(), 'stream'])})"),
             constants=[(render.global_names.user(d), n) for d, n in self.known.sizes.items()],
-            library=self.library([*code, *teams]), teams=teams, kernels=kernels, host_functions=[*hosts.values()],
+            library=self.library([*code, *teams]), teams=teams, kernels=kernels,
+            host_functions=[*hosts.values(), *([BLOCKS_OF] if adding else [])],
             host_head=wrapped(f'extern "C" cudaError_t {render.kernel_name}', items, " {"),
             limit=render.count if self.counts() else "", some=self.some, blocks=[*self.blocks],
             workspaces=[
                 (o.type, self.pointers[o.spec_name], render.product(o.dims))
                 for u in self.units for o in u.outputs if o.spec_name in render.kept
-            ],
+            ] + [part for w in adding for part in w.parts()],
         )  # fmt: skip
 
     def library(self, code: list[str]) -> list[str]:

@@ -69,12 +69,7 @@ class RowWriter:
     def along(self, kernel: Any, planner: Callable[..., Any]) -> None:
         """Share a row out, as the planner has it."""
         assert self.n is not None
-        elements = [t for t in self.unit.inputs if not self.unit.is_row(t)]
-        self.held = {t.name for t in elements if sum(t in c.inputs for c in self.readings) > 1}
-        moving = [t for t in (*elements, *(o for c in self.readings for o in c.outputs)) if self.moves(t)]
-        lanes = min(8, 16 // max((DTYPES[t.dtype].bytes for t in moving), default=16))
-        self.lanes = lanes = min([gcd(lanes, self.n), *(self.fits(t, lanes) for t in moving)])
-        bytes_of = {t.name: DTYPES[t.dtype].bytes for t in elements}
+        bytes_of, lanes = self.vectored(), self.lanes
         shared = planner(self.n, lanes, [bytes_of[t] for t in bytes_of if t in self.held], [*bytes_of.values()], self.reductions)
         self.wished, self.threads, self.team, self.vectors = shared.wished, shared.threads, shared.team, shared.vectors
         self.frame = "held" if shared.held else "loop"
@@ -84,6 +79,16 @@ class RowWriter:
                 self.threads = self.team = 2 * self.threads
             if self.too_deep():
                 raise refused(kernel, f"rows of {self.n:,} elements are longer than its order of sums bounds")
+
+    def vectored(self) -> dict[str, int]:
+        """Find what is read more than once, and the elements of a vector; the bytes of an element of what is read along a row."""
+        assert self.n is not None
+        elements = [t for t in self.unit.inputs if not self.unit.is_row(t)]
+        self.held = {t.name for t in elements if sum(t in c.inputs for c in self.readings) > 1}
+        moving = [t for t in (*elements, *(o for c in self.readings for o in c.outputs)) if self.moves(t)]
+        lanes = min(8, 16 // max((DTYPES[t.dtype].bytes for t in moving), default=16))
+        self.lanes = min([gcd(lanes, self.n), *(self.fits(t, lanes) for t in moving)])
+        return {t.name: DTYPES[t.dtype].bytes for t in elements}
 
     def moves(self, t: Tensor) -> bool:
         """Whether neighbours along a row are neighbours in a tensor."""
@@ -135,6 +140,14 @@ class RowWriter:
             self.about(side), o.head(unit, numbers, self.threads, body), body, [],
             o.launch(unit, numbers, o.shared_out(unit.rows, side), self.threads, body),
         )  # fmt: skip
+
+    def kernels(self, numbers: list[host.PassedNumber]) -> list[KernelView]:
+        """The kernels of the pass."""
+        return [self.kernel(numbers)]
+
+    def columns(self, c: Code) -> list[str]:
+        """The lines that add an element to what is added up over all rows."""
+        return []
 
     def about(self, side: int) -> str:
         """What the kernel says of itself."""
@@ -253,7 +266,7 @@ class RowWriter:
         made = [f"const {inputs[name].compute} {name} = {reads[name]};" for name in often]
         i = named("i") if self.lanes == 1 or self.frame == "across" else Text(("i", " + ", "k"), SUM)
         made += [self.owner.position(x, unit.inner, i) for x in c.indices if x.name in words and not unit.is_row(x)]
-        lines, values = stored(c.lines, c.outputs, [text for a in c.accumulators for text in (a.value, a.place, *a.weights)])
+        lines, values = stored(c.lines, c.outputs, [text for a in (*c.accumulators, *c.columns) for text in (a.value, a.place, *a.weights)])
         return loads, [*made, *self.owner.printed(unit, lines)], c, values
 
     # ------------------------------------------------------------------ phases
@@ -276,7 +289,7 @@ class RowWriter:
     def reading(self, c: Code) -> list[str]:
         """A reading: what threads gather of a row and put together, or its elements stored."""
         loads, lines, c, values = self.body(c)
-        if c.outputs:
+        if c.outputs or c.columns:
             return self.storing(c, loads, lines, values)
         made = [x for a in c.accumulators for x in self.start(a)]
         inner = [*lines, *(x for a in c.accumulators if a.kind not in RIDERS for x in self.joining(a))]
@@ -302,6 +315,7 @@ class RowWriter:
                 target = o.lane(f"{t.name}_out", self.lanes)
                 after.append(f"*reinterpret_cast<{kind}*>({self.where(t)}) = {t.name}_out;")
             lines.append(f"{target} = {o.element(t, values[t.name])};")
+        lines += self.columns(c)
         if self.frame == "across":
             made = block(f"for (i64 i = lane; i < {self.length}; i += {SIDE_TEAM})", lines)
         elif self.frame == "held":

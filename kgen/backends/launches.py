@@ -270,6 +270,10 @@ class Round(NamedTuple):
 
 #: Partials of columns that a thread has at most, in registers.
 PARTIALS = 64
+#: Rows that a team takes at most: sums of more would pass through too many additions.
+MOST_ROUNDS = 384
+#: The threads of a block of the last launch, and the most of them that add up one column (kgen_rounds.cuh).
+FINISH, COLUMN_LANES = 256, 64
 #: Behind all others, for rows that nothing else holds, and for many operands.
 _LONG = (Round(1024, 1024, 16, 1, 4, "cluster"), Round(256, 256, 8, 2, 4, "segments"), Round(32, 32, 1, 4, 2, "segments"))
 #: By whether elements that move have 16 bits or fewer, and whether there are several sums; from searches on an H200 (2^28 elements of

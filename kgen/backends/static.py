@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kgen import pipeline, precision
+from kgen import columns, pipeline, precision
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import OPEN
 from kgen.backends.text import Text, joined, source
@@ -93,6 +93,7 @@ class StaticRender(Render):
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
+        plan = columns.merged(plan) if self.backend.merges else plan
         found = precision.forms(plan, self.kernel) if self.backend.has_forms else {}
         return plan, {
             name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
@@ -207,6 +208,7 @@ def inlined(c: Code, reads: Mapping[str, Text]) -> tuple[Code, list[str]]:
         accumulators=tuple(
             replace(a, value=put(a.value), place=put(a.place), weights=tuple(map(put, a.weights))) for a in c.accumulators
         ),
+        columns=tuple(replace(a, value=put(a.value)) for a in c.columns),
     )
     return made, [name for name in reads if count[name] and name not in once]
 

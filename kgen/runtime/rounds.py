@@ -16,17 +16,12 @@ from functools import cache, lru_cache, partial
 from math import prod
 
 from kgen.backends import launches
-from kgen.backends.launches import MOST_READINGS, SECTOR, Limits, Round
+from kgen.backends.launches import COLUMN_LANES, FINISH, MOST_READINGS, MOST_ROUNDS, SECTOR, Limits, Round
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.errors import KgenError
 from kgen.runtime import rows
 from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
 from kgen.runtime.verified import verify_rounds
-
-#: The threads of a block of the last launch, and the most of them that add up one column (kgen_rounds.cuh).
-FINISH, LANES = 256, 64
-#: Rows that a team takes at most: sums of more would pass through too many additions.
-MOST_ROUNDS = 384
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,7 @@ def plan(
     most, (vec, team, stages) = vec, _taken(n, vec, sum(moving), sums, apart, limits, static)
     wide = wide if vec == most else 0
     chunks = n // vec
-    if team.across or team.team and team.team < team.threads:  # no more teams than rows, for each takes work space
+    if team.across:  # no more teams than rows, for each takes work space
         most = max(32, team.team * (1 << max(0, rows_ - 1).bit_length()))
         team = replace(team, threads=min(team.threads, most))
     teams = team.threads // (team.team or team.threads)
@@ -140,7 +135,7 @@ def plan(
 def _lanes(groups: int) -> int:
     """The threads of the last launch that add up a column."""
     lanes = 1
-    while lanes < LANES and 8 * lanes < groups:
+    while lanes < COLUMN_LANES and 8 * lanes < groups:
         lanes *= 2
     return lanes
 

@@ -38,14 +38,6 @@ class RowOperandPlace(NamedTuple):
     row_dims: int = 0  # how many of the row dims it is declared with, whatever their sizes
 
 
-class Built(NamedTuple):
-    """The kernels of a written file: for rows without gaps where elements move in vectors of `vec`, all operands of `wide` (bits) among
-    them; for others those that go through a row in segments, element by element, and for short rows without gaps."""
-
-    vec: int
-    wide: int
-
-
 class Walk(NamedTuple):
     """The template arguments of the source's `Walk`, in order; `stages` are those of `Rounds` around it, where there is one."""
 
@@ -136,11 +128,6 @@ class Team:
         allowed = dynamic <= MAX_SHARED and static <= MAX_STATIC and static + dynamic <= limits.shared
         return allowed and (not self.cluster or 2 <= self.cluster <= limits.cluster)
 
-    def has_kernel(self, flat: bool) -> bool:
-        """Whether a written file has a kernel for it that moves element by element; `flat`: rows without gaps."""
-        short = flat and not self.across and 0 < self.team <= launches.SHORT and self.vectors == 1
-        return short or self.span > 0 and not self.cluster
-
 
 def merged(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int, one: int = 0
@@ -170,14 +157,12 @@ def plan(
     splits: bool,
     ladder: tuple[Step, ...] = (),
     long: int | None = None,
-    built: Built | None = None,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
-    (None: as many as `reductions`).  `built` says what kernels there are: any (None), or those of a written file, whose kgen_plan.cuh is
-    this function in C++.
+    (None: as many as `reductions`).  kgen_plan.cuh is this function in C++, for the host part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -188,10 +173,6 @@ def plan(
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
     far = _furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
-    flat = len(sizes) == len(outer_sizes) == 1 and not far
-    full = built is None or flat and built.wide != 0 and vec == built.vec and wide & built.wide == built.wide
-    if not full:
-        vec, edges, wide = 1, False, 0
     chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
     step = strides[main][-1]
@@ -203,11 +184,8 @@ def plan(
     long = reductions if long is None else long
     rules = launches.RULES[apart, bool(held)]
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
-
-    anything = full or not (reductions or stores)
-    room = limits._replace(cluster=most)
-    team = next(t for t in teams if (anything or t.has_kernel(flat)) and t.fits(size, words, reductions, room))
-    if built is None and team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
+    team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
+    if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
@@ -222,7 +200,7 @@ def plan(
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < FEW_ROWS and reductions and splits and full:
+    elif segments > 1 and groups < FEW_ROWS and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
     made = RowPlan(
@@ -381,11 +359,11 @@ def layout_type(row_rank: int, rank: int, operands: int, gathers: int, index64: 
     """The kernel's `Rows<RR, RI, K, G, Index>`."""
     index = ctypes.c_uint64 if index64 else ctypes.c_uint32
     fields = [
-        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index),
+        ("rows", index), ("n", index), ("segments", index), ("span", index), ("misaligned", index), ("main", index),
         ("row_size", index * row_rank), ("size", index * rank),
         ("row_stride", index * row_rank * operands), ("stride", index * rank * operands),
         ("gather_size", ctypes.c_int64 * gathers), ("gather_stride", ctypes.c_int64 * gathers),
-        ("work", ctypes.c_void_p), ("slot", index),
+        ("wide", ctypes.c_uint64), ("work", ctypes.c_void_p), ("slot", index),
     ]  # fmt: skip
     return type("Rows", (ctypes.Structure,), {"_fields_": fields})
 
@@ -396,6 +374,7 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
     made = layout_type(walk.row_rank, walk.rank, walk.operands, walk.gathers, walk.index64)()
     for name in ("rows", "n", "segments", "span", "misaligned", "slot"):
         setattr(made, name, getattr(planned, name))
+    made.wide, made.main = walk.wide, walk.main
     made.row_size[:], made.size[:] = planned.row_sizes, planned.sizes
     for to, strides in ((made.row_stride, planned.row_strides), (made.stride, planned.strides)):
         for row, values in zip(to, strides, strict=True):
@@ -407,6 +386,6 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
 
 
 __all__ = [
-    "FEW_ROWS", "Built", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged",
+    "FEW_ROWS", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged",
     "plan",
 ]  # fmt: skip

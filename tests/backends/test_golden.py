@@ -16,7 +16,7 @@ OWN = ("numbers", "places", "loss", "whiten", "steps", "moving")
 
 def made(kernel: kgen.Kernel, target: str) -> str:
     """What `kgen compile` writes: CUDA's beside its library."""
-    return backend("cuda").filed.render(kernel.kernel, standalone=False) if target == "cuda" else kernel.source(target)
+    return backend("cuda").render(kernel.kernel, standalone=False) if target == "cuda" else kernel.source(target)
 
 
 def own(name: str) -> str:

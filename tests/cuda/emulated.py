@@ -11,12 +11,16 @@ import ctypes
 import re
 import subprocess
 import tempfile
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
+
 from kgen import check, syntax
-from kgen.runtime import arguments, nvrtc
+from kgen.runtime import arguments, nvrtc, rows
 from kgen.runtime.nvrtc_lists import ListLauncher
 
 SHIM = r"""
@@ -34,11 +38,12 @@ using std::sqrt;
 #define __global__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __noinline__
 #define __grid_constant__
 struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
 static uint4 __ldg(const uint4* p) { return *p; }
-static Dim blockIdx, threadIdx, blockDim;
+static Dim blockIdx, threadIdx, blockDim, gridDim;
 alignas(16) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; unsigned bytes, group; };
@@ -129,7 +134,7 @@ static void resume(Fiber& f) {
 }
 // Whether every block ran to its end.
 static bool launched(unsigned grid, unsigned threads) {
-    blockDim.x = threads;
+    blockDim.x = threads, gridDim.x = grid;
     for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
         block = Barrier();
         for (unsigned t = 0; t < threads; t++) {
@@ -284,3 +289,40 @@ class Emulated(nvrtc.Launcher):
         call = arguments.bind(self.kernel, args, {}, out)
         self.launch(call, 0, 0)
         return call.results
+
+
+def for_any_rows(monkeypatch: pytest.MonkeyPatch, planner: ModuleType) -> list[rows.Walk]:
+    """Have `planner` (`rows` or `rounds`) plan as a written file launches rows that its kernels for rows without gaps do not take: by a
+    kernel for 8 dims of rows and of a row, which finds in its layout what moves in vectors.  The walks that it planned go into the list."""
+    planned, laid, walks = planner.plan, rows.layout, list[rows.Walk]()
+    given: dict[rows.RowPlan, rows.Walk] = {}
+
+    def padded(values: tuple[int, ...], by: int) -> tuple[int, ...]:
+        return (by,) * (8 - len(values)) + values
+
+    def walk(w: rows.Walk) -> rows.Walk:
+        rounds = w.stages is not None
+        made = w._replace(row_rank=8, rank=8, wide=2**64 - 1, index64=True, edges=not rounds and w.vec > 1 and w.team not in (1, 2))
+        return made._replace(threads=1024, blocks=1) if w.stages and w.stages > 0 and w.team == 0 else made
+
+    def plan(*asked: Any) -> Any:
+        found = planned(*asked)
+        under = found if isinstance(found, rows.RowPlan) else found.under
+        walks.append(under.steps[0][0])
+        strides, row_strides = (tuple(padded(own, 0) for own in each) for each in (under.strides, under.row_strides))
+        made = replace(
+            under, steps=tuple((walk(w), grid) for w, grid in under.steps), sizes=padded(under.sizes, 1),
+            row_sizes=padded(under.row_sizes, 1), strides=strides, row_strides=row_strides,
+        )  # fmt: skip
+        given[made] = walks[-1]
+        return made if found is under else replace(found, under=made, launches=tuple((walk(w), *rest) for w, *rest in found.launches))
+
+    def layout(plan: rows.RowPlan, gathers: Any, work: int) -> ctypes.Structure:
+        made = laid(plan, gathers, work)
+        if plan in given:
+            made.wide, made.main = given[plan].wide, given[plan].main
+        return made
+
+    monkeypatch.setattr(planner, "cached", plan)
+    monkeypatch.setattr(rows, "layout", layout)
+    return walks

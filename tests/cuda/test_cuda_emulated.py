@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from kgen import check, pipeline, schedule, syntax  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
-from tests.cuda.emulated import Emulated  # noqa: E402
+from kgen.runtime import rows  # noqa: E402
+from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
@@ -135,3 +136,35 @@ def test_parameters_beside_rows_that_begin_within_a_vector(dtype, tmp_path):
         found, s = kernel(x, w, b), x.max(1).values
         same(found["s"].double(), s.double())
         same(found["y"].double(), torch.where(x >= s[:, None], w, b).double())
+
+
+SCALED = """h(x: T[..., C, N], w: T[N], g: T[C]) -> (y: T[..., C, N], q: T32[...])
+
+m = mean[C, N](x)
+q = mean[C, N]((x - m)^2)
+y = (x - m) * rsqrt(q + 1) * w + g
+"""
+
+
+def test_a_walk_for_any_rows_gives_the_bits_of_the_runtimes(tmp_path, monkeypatch) -> None:
+    """Rows without gaps and with them, that begin anywhere, lie apart or have several dims; operands that move in vectors and others."""
+    torch.manual_seed(2)
+    calls = []
+    for x in (
+        torch.randn(3, 5, 200), torch.randn(3, 1, 1001), torch.randn(3, 4, 8, 36).transpose(1, 3), torch.randn(2, 3, 260)[..., :250],
+        torch.randn(2, 1, 4, 4097)[..., 1:], torch.randn(70, 2, 33).permute(2, 1, 0), torch.randn(2, 7, 1, 21_000), torch.randn(5, 64, 2).mT,
+        torch.randn(2, 1, 70_000).to(torch.bfloat16), torch.randn(40, 1, 9)[..., :1].expand(40, 1, 300),
+    ):  # fmt: skip
+        c, n = x.shape[-2:]
+        calls.append((x, torch.randn(n + 1).to(x)[1:] if n % 3 else torch.randn(n).to(x), torch.randn(c).to(x)))
+    runtimes = Emulated(SCALED, tmp_path, *calls)
+    found = [runtimes(*call) for call in calls]
+
+    walks = for_any_rows(monkeypatch, rows)
+    (tmp_path / "any").mkdir()
+    files = Emulated(SCALED, tmp_path / "any", *calls)
+    for call, want in zip(calls, found, strict=True):
+        got = files(*call)
+        assert all(torch.equal(got[name], want[name]) for name in want), call[0].shape
+    teams = {(w.vec, w.across, w.keep, w.rank > 1, w.segments) for w in walks}
+    assert len(teams) >= 9 and len({w.wide for w in walks}) >= 4, teams

@@ -64,9 +64,9 @@ def test_every_pass_has_the_room_for_results_that_the_walk_uses():
     for name, spec in {"two": text, "layernorm": next(p for p in SPECS if p.stem == "layernorm").read_text()}.items():
         k = kernel(spec)
         for made in (k, *([backward(k).kernel] if name == "layernorm" else [])):
-            found = backend("cuda").filed.render(made)
-            units = [unit for unit in backend("cuda").filed.layout(made) if isinstance(unit, RowLayout)]
-            passes = re.findall(r"using pass = Pass<(.*)>;", found)
+            found = backend("cuda").render(made)
+            units = [unit for unit in backend("cuda").layout(made) if isinstance(unit, RowLayout)]
+            passes = re.findall(r"using pass = (.*);", found)
             assert units and len({unit.words for unit in units}) == 1 and len(passes) == len(units)
             own = [re.search(r"(?:true|false), (\d+), (\d+), (?:true|false), (\d+), (?:true|false),", p) for p in passes]
             assert [tuple(map(int, m.groups())) for m in own if m] == [(unit.reductions, unit.long, unit.words) for unit in units]
@@ -111,6 +111,16 @@ def test_nvcc_says_nothing_of_a_file_built_by_its_own_line(tmp_path: Path) -> No
     """Of softmax, whose combining of warps had a loop behind a return; one dtype's entry and few variants, or it takes ten times as long."""
     text = source(next(p for p in SPECS if p.stem == "softmax").read_text())
     built(fewer_variants(re.sub(r'extern "C" cudaError_t \w+_(f16|bf16|f64)\(.*?\n\}\n', "", text, flags=re.S)), tmp_path)
+
+
+@needs_nvcc
+def test_nvcc_says_nothing_of_rows_and_columns_in_one_pass(tmp_path: Path) -> None:
+    """Of a file that has no other passes, and so no use for the table of those."""
+    back = backward(kernel(next(p for p in SPECS if p.stem == "rmsnorm").read_text())).kernel
+    text = re.sub(r'extern "C" cudaError_t \w+_(f16|f32|f64)\(.*?\n\}\n', "", backend("cuda").render(back), flags=re.S)
+    path = tmp_path / "back.cu"
+    path.write_text(fewer_variants(text))
+    assert nvcc(path, *TO_PTX, "-O1", "-c", "-o", str(tmp_path / "x.o")) == ""
 
 
 @pytest.mark.slow

@@ -130,9 +130,10 @@ def nvcc(path: Path, *flags: str) -> str:
 
 def fewer_variants(text: str) -> str:
     """The host part with few kernels a binding: ptxas takes most of the time, and the others differ in numbers only."""
-    text = text.replace("for (int arch : ARCHS) add_flat(f, arch / 10);", "add_rule(f, rules(false, f.holds()).at[6]);")
-    text = text.replace("team <= SHORT; team *= 2) add(f,", "team <= 1; team *= 2) add(f,")
-    text = re.sub(r"for \(int apart = 0; apart < 2;", "for (int apart = 1; apart < 2;", text)
+    text = text.replace("add_rules(arch / 10, f.vec(), false, false);", "add_rule(rules(false, f.holds()).at[6], f.vec(), false, false);")
+    text = text.replace("(f.lone() ? 1 : SHORT)", "1").replace("for (int vec = f.most_vec();", "for (int vec = f.most_vec() / 32;")
+    text = text.replace("if (!f.lone()) add_rules(arch / 10, 1, true, true);", "if (arch > 0) add_rule(rules(true, f.holds()).at[0], 1, true, true);")
+    text = text.replace("vec = general ? vec / 2 : 0", "vec = 0").replace("chunks < ANY / 2;", "chunks < 2;")
     return re.sub(r".*(if \(plan\.wide|if \(plan\.rank (== 2|<= 2)\)|4, VEC, unsigned|return run_shorter<VEC, SPLAT>).*\n", "", text)
 
 

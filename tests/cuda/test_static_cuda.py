@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kgen.backends import launches
 from kgen.runtime import driver, nvrtc
 from tests import static_files as files
 from tests.cuda.emulated import ASM, SHIM, built
@@ -95,6 +96,20 @@ def test_files_hold_the_bound_on_the_cpu(name: str, dtype: str, sizes: dict[str,
         files.holds(kernel, before, made, "cuda")
 
 
+@pytest.mark.parametrize(("name", "sizes", "rows"), [("rmsnorm", {"N": 300}, 40), ("layernorm", {"N": 40}, 41)])
+def test_a_block_takes_rows_one_after_the_other(name: str, sizes: dict[str, int], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one pass with the sums of their columns, which join those in the work space after 16 rows: here one block takes them all."""
+    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    path = files.compiled(name, "cuda", tmp_path, "f32", sizes, True)[f"{name}_backward"]
+    source = path.read_text()
+    assert re.findall(r"__global__ .*?\) (\w+)\(", source) == [f"{name}_backward_kernel", f"{name}_backward_columns_kernel"]
+    kernel = files.concrete(files.kernels(name, True)[-1], "f32")
+    given = files.arguments(kernel, sizes, (rows,))
+    made = files.results(kernel, given, sizes, (rows,))
+    assert files.called_as_c(emulated(path)[kernel.name], kernel, given, made, rows, None) == 0
+    files.holds(kernel, given, made, "cuda")
+
+
 def test_sums_over_no_rows_are_results(tmp_path: Path) -> None:
     """Of no rows a weight's gradient is 0, not what lay there; rows that a launch has no blocks for are refused."""
     sizes = {"N": 40}
@@ -131,11 +146,12 @@ def test_nvrtc_takes_the_kernels(name: str, dtype: str, sizes: dict[str, int], t
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("name", ["softmax", "gelu"])
+@pytest.mark.parametrize("name", ["softmax", "gelu", "rmsnorm"])
 def test_nvcc_builds_whole_files(name: str, tmp_path: Path) -> None:
     """By the line in their heads, from a folder with nothing else."""
-    path = files.compiled(name, "cuda", tmp_path, "bf16", {"N": 4096} if name == "softmax" else {})[name]
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    made = files.compiled(name, "cuda", tmp_path, "bf16", {"N": 4096} if name != "gelu" else {}, name == "rmsnorm")
+    path = made[f"{name}{'_backward' * (name == 'rmsnorm')}"]
+    assert not [p.name for p in path.parent.iterdir() if p.suffix != ".cu"]
     files.built(path, "nvcc")
 
 

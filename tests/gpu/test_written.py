@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import kgen
+from kgen import grad
 from kgen.testing import checks
 from kgen.testing.bounds import Analysis
 from kgen.testing.checks import Report
@@ -24,15 +25,15 @@ pytestmark = [
 ]
 
 
-def built(name: str, folder: Path) -> ctypes.CDLL:
-    """The library that the written source of a spec says how to build, for bf16 alone."""
+def built(name: str, folder: Path, backward: bool = False) -> ctypes.CDLL:
+    """The library that the written source of a spec, or of its backward, says how to build, for bf16 alone."""
     from click.testing import CliRunner
 
     from kgen.cli import main
 
-    done = CliRunner().invoke(main, ["compile", name, "--target", "cuda", "--dtype", "bf16", "-o", str(folder)])
+    done = CliRunner().invoke(main, ["compile", name, "--target", "cuda", "--dtype", "bf16", "-o", str(folder), *["--backward"] * backward])
     assert done.exit_code == 0, done.output
-    path = folder / name / f"{name}.cu"
+    path = folder / name / f"{name}{'_backward' * backward}.cu"
     line = re.search(r"^//     (nvcc .*)$", path.read_text(), re.M)
     assert line
     subprocess.run(line.group(1).split(), cwd=path.parent, check=True)
@@ -62,6 +63,43 @@ def test_a_map_has_the_bits_of_the_runtimes(tmp_path: Path) -> None:
         assert library.gelu_bf16(x.dim(), size, ctypes.c_void_p(x.data_ptr()), step, ctypes.c_void_p(y.data_ptr()), to, None) == 0
         torch.cuda.synchronize()
         assert torch.equal(y, gelu(x, target="cuda")), x.shape
+
+
+def called(library: ctypes.CDLL, entry: str, rank: int, outer: int, size: list[int], *operands: object) -> None:
+    """Call a function of C on tensors, whose strides are broadcast to the dims, and numbers (`ctypes`)."""
+    given: list[object] = [rank, outer, integers(size)]
+    for x in operands:
+        given += [ctypes.c_void_p(x[0].data_ptr()), integers(x[1])] if isinstance(x, tuple) else [x]
+    assert library[entry](*given, None) == 0
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+def test_rows_have_the_bits_of_the_runtimes(name: str, tmp_path: Path) -> None:
+    library, kernel = built(name, tmp_path), kgen.load(name)
+    for x in tensors(True):
+        y, n = torch.empty_like(x), x.shape[-1]
+        along = [0] * (x.dim() - 1) + [1]
+        weights = [torch.randn(n, device="cuda").to(x) for _ in range(2 * (name == "layernorm"))]
+        numbers = [ctypes.c_double(1e-5), ctypes.c_longlong(n)] if weights else []
+        operands = [(x, [*x.stride()]), *((w, along) for w in weights), (y, [*y.stride()])]
+        called(library, f"{name}_bf16", x.dim(), x.dim() - 1, [*x.shape], *operands, *numbers)
+        assert torch.equal(y, kernel(x, *weights, target="cuda")), x.shape
+
+
+def test_rows_and_columns_have_the_bits_of_the_runtimes(tmp_path: Path) -> None:
+    """Of rmsnorm's backward: dx and dw come from one reading, in both."""
+    library = built("rmsnorm", tmp_path, True)
+    kernel = kgen.Kernel(grad.backward(kgen.load("rmsnorm").kernel).kernel)
+    for x in tensors(True):
+        n, lead = x.shape[-1], x.dim() - 1
+        dy, w, r = torch.randn_like(x), torch.randn(n, device="cuda").to(x), torch.rand(x.shape[:-1], device="cuda") + 0.5
+        dx, dw = torch.empty_like(x), torch.empty_like(w)
+        rows, along = [*r.stride(), 0], [0] * lead + [1]
+        operands = [(dy, [*dy.stride()]), (x, [*x.stride()]), (w, along), (r, rows), (dx, [*dx.stride()]), (dw, along)]
+        called(library, "rmsnorm_backward_bf16", x.dim(), lead, [*x.shape], *operands, ctypes.c_longlong(n))
+        want = kernel(dy, x, w, r, target="cuda")
+        assert torch.equal(dx, want[0]) and torch.equal(dw, want[1]), x.shape
 
 
 def test_rows_stay_within_the_derived_bound(tmp_path: Path) -> None:

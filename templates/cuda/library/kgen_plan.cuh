@@ -1,8 +1,8 @@
-// How a pass over rows is launched, by the table of launches: as kgen's runtime does it (kgen/runtime/rows.py), with the kernels that a
-// file has.
+// How a pass over rows is launched, by the table of launches: as kgen's runtime does it (kgen/runtime/rows.py).
 #pragma once
 #include "kgen_host.cuh"
 #include "kgen_launches.cuh"
+#include "kgen_walk.cuh"
 
 #ifndef __CUDACC_RTC__
 namespace {
@@ -27,11 +27,12 @@ struct Team {
     int cluster = 0, most = 0;  // most: threads of a block that the kernel is built for, where a team is a block of any size
 };
 
-// A kernel of a pass, by the arguments of its Walk: for rows without gaps in vectors of `vec`, or (`general`) for any.
+// A kernel of a pass, by the arguments of its Walk, in vectors of `vec`: for rows without gaps whose operands are aligned alike, or
+// (`general`) for any.
 struct Built {
     int threads, blocks, team, vectors, keep;
     bool across, segments, cluster, general;
-    int vec, step;
+    int vec, step, stages;  // stages: of rows that follow one another (kgen_rounds.cuh)
 };
 
 constexpr i64 up(i64 n, i64 by) { return (n + by - 1) / by; }
@@ -50,7 +51,7 @@ inline Team cluster_of(const Rule& rule, i64 chunks, bool edges) {
 }
 
 // The team that a rule gives a row of `chunks` vectors.
-inline Team team_of(const Rule& rule, i64 chunks, bool edges, bool across) {
+[[maybe_unused]] inline Team team_of(const Rule& rule, i64 chunks, bool edges, bool across) {
     const int threads = rule.threads, team = rule.team, vectors = rule.vectors;
     if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges);
     if (rule.where == LOOP && chunks > team * vectors) {
@@ -81,12 +82,15 @@ struct Facts {
     int operands;
 
     static constexpr bool has(u64 mask, int k) { return mask >> k & 1; }
-    constexpr bool lone() const { return readings == 0 && !stores; }  // one element for each row
-    constexpr int steps() const { return splits && readings > 0 ? 2 * long_readings + stores : 0; }
     constexpr int vec() const {
         int widest = 0;
         for (int k = 0; k < operands; k++) widest = has(wide, k) && bytes[k] > widest ? bytes[k] : widest;
         return widest == 0 ? 1 : 16 / widest;
+    }
+    constexpr int most_vec() const {  // of any call
+        int least = 16;
+        for (int k = 0; k < operands; k++) least = bytes[k] > 0 && bytes[k] < least ? bytes[k] : least;
+        return 16 / least;
     }
     constexpr int main() const {  // any of those that move in vectors, which are aligned alike
         for (int k = 0; k < operands; k++) {
@@ -103,13 +107,10 @@ struct Facts {
         return found;
     }
     constexpr bool holds() const { return count(kept) > 0; }
-    constexpr int kind() const { return !holds() ? 2 : readings > 1 ? 1 : 0; }
-    // Whether what was measured holds for it, where elements move in vectors.
-    constexpr bool known() const { return count(kept) <= 1 && (holds() || count(read) == 1) && (rowed || readings == 0); }
-    // Bytes of what is held of a vector, and the registers that it takes (or, where nothing is held, that all that is read does).
-    constexpr int held(int vec) const {
+    // Bytes of a vector of some operands, and the registers that it takes of what is held (or, where nothing is, of all that is read).
+    constexpr int size(u64 mask, int vec) const {
         int found = 0;
-        for (int k = 0; k < operands; k++) found += has(kept, k) ? vec * bytes[k] : 0;
+        for (int k = 0; k < operands; k++) found += has(mask, k) ? vec * bytes[k] : 0;
         return found;
     }
     constexpr int registers(int vec) const {
@@ -118,12 +119,6 @@ struct Facts {
             if (bytes[k] > 0 && has(holds() ? kept : read, k)) found += vec * bytes[k] < 4 ? 1 : vec * bytes[k] / 4;
         }
         return found < 1 ? 1 : found;
-    }
-    constexpr bool applies(const Rule& rule, int vec) const {
-        const int r = registers(vec);
-        const bool clusters = rule.where != CLUSTER || (readings > 0 && readings <= MOST_READINGS);
-        return rule.least_registers <= r && r <= rule.most_registers && rule.least_elements <= vec && vec <= rule.most_elements &&
-               count(kept) <= rule.held && clusters;
     }
     // The bytes at most of a kernel's own shared memory.
     constexpr int declared(int threads, int team, bool across, bool cluster) const {
@@ -137,72 +132,80 @@ struct Facts {
     }
 };
 
+// Whether a pass has one element for each row.
+[[maybe_unused]] constexpr bool lone(const Facts& f) { return f.readings == 0 && !f.stores; }
+// The launches that share a row.
+[[maybe_unused]] constexpr int steps(const Facts& f) { return f.splits && f.readings > 0 ? 2 * f.long_readings + f.stores : 0; }
+[[maybe_unused]] constexpr int kind(const Facts& f) { return !f.holds() ? 2 : f.readings > 1 ? 1 : 0; }
+// Whether what was measured holds for it, where elements move in vectors.
+[[maybe_unused]] constexpr bool known(const Facts& f) {
+    return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
+}
+[[maybe_unused]] constexpr bool applies(const Facts& f, const Rule& rule, int vec) {
+    const int r = f.registers(vec);
+    const bool clusters = rule.where != CLUSTER || (f.readings > 0 && f.readings <= MOST_READINGS);
+    return rule.least_registers <= r && r <= rule.most_registers && rule.least_elements <= vec && vec <= rule.most_elements &&
+           f.count(f.kept) <= rule.held && clusters;
+}
+
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
 template <int STEPS> struct Kernels {
     const Facts& facts;
-    Built at[72 + 4 * STEPS] = {};
+    Built at[256 + 32 * STEPS] = {};
     int count = 0;
 
     constexpr explicit Kernels(const Facts& f) : facts(f) {
-        const int keep = f.holds() ? 1 : 0;
-        if (f.lone()) {
-            add(f, {128, 8, 1, 1, keep, false, false, false, false, 1, -1}, false);
-            add(f, {128, 8, 1, 1, keep, false, false, false, true, 1, -1}, false);
-            return;
+        for (int team = 1; team <= (lone(f) ? 1 : SHORT); team *= 2) {
+            add({128, 8, team, 1, f.holds(), false, false, false, false, 1, -1, 0}, false);
         }
-        for (int team = 1; team <= SHORT; team *= 2) add(f, {128, 8, team, 1, keep, false, false, false, false, 1, -1}, false);
-        if (f.wide != 0) {
-            for (int arch : ARCHS) add_flat(f, arch / 10);
-        }
-        for (int apart = 0; apart < 2; apart++) {
-            const Rules all = rules(apart == 1, f.holds());
-            for (int i = 0; i < all.count; i++) {
-                const Rule& r = all.at[i];
-                if (r.where != SEGMENTS || !f.applies(r, 1)) continue;
-                if (add(f, {r.threads, r.blocks, r.team, r.vectors, 0, apart == 1, true, false, true, 1, -1}, false)) break;
-            }
+        for (int arch : ARCHS) {
+            if (f.wide != 0) add_rules(arch / 10, f.vec(), false, false);
+            for (int vec = f.most_vec(); vec > 0; vec /= 2) add_rules(arch / 10, vec, false, true);
+            if (!lone(f)) add_rules(arch / 10, 1, true, true);
         }
     }
-    // Those for rows without gaps, but for what no row's length comes to.
-    constexpr void add_flat(const Facts& f, int arch) {
+    // Those for rows in such vectors, but for what no row's length comes to.
+    constexpr void add_rules(int arch, int vec, bool across, bool general) {
+        const Facts& f = facts;
         i64 known = 0, covered = 0;
         bool all_fit = true;
-        const Rules steps = f.known() && f.vec() > 1 ? ladder(arch, f.kind()) : Rules{nullptr, 0};
+        const Rules steps = host::known(f) && vec > 1 ? ladder(arch, kind(f)) : Rules{nullptr, 0};
         for (int i = 0; i < steps.count; i++) {
-            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !f.applies(steps.at[i], f.vec()))) continue;
-            all_fit = all_fit && fits(f, steps.at[i], arch);
+            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(f, steps.at[i], vec))) continue;
+            all_fit = all_fit && fits(steps.at[i], arch, vec, false);
             if (all_fit) known = steps.at[i].longest;
-            add_rule(f, steps.at[i]);
+            add_rule(steps.at[i], vec, false, general);
         }
-        const Rules others = rules(false, f.holds());
-        for (int i = 0; i < others.count; i++) {
+        const Rules others = rules(across, f.holds());
+        for (int i = 0; i < others.count && !(lone(f) && covered > 0); i++) {
             const Rule& rule = others.at[i];
             if (rule.longest > SHORT && covered < known) covered = known;
-            if (rule.longest <= covered || !f.applies(rule, f.vec()) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
-            add_rule(f, rule);
-            if (rule.above <= covered && rule.room == ANY && fits(f, rule, arch)) covered = rule.longest;
+            if (rule.longest <= covered || !applies(f, rule, vec) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
+            add_rule(rule, vec, across, general);
+            if (rule.above <= covered && rule.room == ANY && fits(rule, arch, vec, across)) covered = rule.longest;
         }
     }
-    constexpr void add_rule(const Facts& f, const Rule& r) {
+    constexpr void add_rule(const Rule& r, int vec, bool across, bool general) {
         const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
         const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
-        add(f, {r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, false, segments, cluster, false, f.vec(), -1}, splits);
+        add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0}, splits);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
-    static constexpr bool fits(const Facts& f, const Rule& r, int arch) {
+    constexpr bool fits(const Rule& r, int arch, int vec, bool across) const {
         const bool cluster = r.where == CLUSTER;
-        const int own = f.declared(r.threads, r.team, false, cluster);
-        const int rows = r.where == SHARED || cluster ? f.held(f.vec()) * r.threads * r.vectors : 0;
+        const int own = facts.declared(r.threads, r.team, across, cluster);
+        const int rows = r.where == SHARED || cluster ? facts.size(facts.kept, vec) * r.threads * r.vectors : 0;
         if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
-    // Whether there is a kernel of a shape, added or there before; a block of any size has as many threads as its results have room.
+    // Add a kernel of a shape, if it is not there yet; a block of any size has as many threads as its results have room.
     // Kernels that are one have the threads of the larger; as many registers as the least demanding needs, but in clusters, whose rows
     // are in shared memory, as the most demanding.
-    constexpr bool add(const Facts& f, Built b, bool splits) {
+    constexpr void add(Built b, bool splits) {
+        const Facts& f = facts;
         while (b.team == 0 && !b.cluster && b.threads > 64 && f.declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
-        if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return false;
+        if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return;
         for (int step = -1; step < (splits ? STEPS : 0); step++) {
             b.step = step;
             const int k = find(b);
@@ -215,7 +218,6 @@ template <int STEPS> struct Kernels {
                 at[k].blocks = wider(1, both / at[k].threads);
             }
         }
-        return true;
     }
     // Whether blocks of clusters can be of any size up to the larger: its room for results leaves all that rows may take.
     constexpr bool one_size(int threads) const {
@@ -229,7 +231,7 @@ template <int STEPS> struct Kernels {
     constexpr int find(const Built& b) const {
         for (int k = 0; k < count; k++) {
             const Built& a = at[k];
-            const bool sized = a.threads == b.threads || (a.team == 0 && (!a.cluster || one_size(wider(a.threads, b.threads))));
+            const bool sized = a.threads == b.threads || (a.team == 0 && (a.keep < 2 || (a.cluster && one_size(wider(a.threads, b.threads)))));
             if (sized && a.team == b.team && a.vectors == b.vectors && a.keep == b.keep && a.across == b.across && a.segments == b.segments &&
                 a.cluster == b.cluster && a.general == b.general && a.vec == b.vec && a.step == b.step) return k;
         }
@@ -237,35 +239,31 @@ template <int STEPS> struct Kernels {
     }
 };
 
-// The launches of a pass: which kernel, its grid, its cluster, its shared memory.
-struct Launch {
-    int kernel, threads, team, vectors, vec, keep, cluster, shared, misaligned;
-    bool general, across, split;
-    i64 blocks, groups, segments, span;
-};
+// A launch: which kernel, its blocks, the threads of each, the blocks of a cluster, the bytes of shared memory.
+struct Launch { int kernel; i64 blocks; int threads, cluster = 1, shared = 0; };
 
-// The rows of a call and the elements of a row, and how they are walked: as `plan` in kgen/runtime/rows.py.
-template <int K> struct RowPlan {
+// The rows of a call and the elements of a row: their dims merged, and in what vectors they are walked.
+template <int K> struct RowDims {
     static constexpr u64 FAR = UINT_MAX - (1 << 20);
 
     Dims<K> row, inner;
     const RowOperand* operands;
     const Facts& f;
-    const Built* kernels;
-    int count, main = -1, vec = 1;
-    bool edges = false;
+    int main = -1, vec = 1, misaligned = 0;
+    bool edges = false, across = false;  // whether rows begin or end within a vector, and elements lie apart
     u64 wide = 0;
-    Launch launch = {};
+    i64 segments = 1, span = 1;
 
-    // Rank at most 64. `arch` is the device's: 90 for sm_90.
-    template <int STEPS>
-    RowPlan(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, const Kernels<STEPS>& all, int arch)
-        : operands(given), f(f), kernels(all.at), count(all.count) {
+    // Rank at most 64. With `always` there are none but whole vectors.
+    RowDims(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, bool always) : operands(given), f(f) {
         choose_main(dims, outer);
         const int lead = main < 0 ? 0 : main;
         row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
         inner.merge(dims - outer, sizes + outer, lead, 0, [&](int k) { return given[k].stride + outer; });
-        if (row.count != 0) plan(arch);
+        if (main < 0) return;
+        choose_vectors(always);
+        across = step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
+        misaligned = int(place(main) % vec);
     }
     // The operand whose layout leads: the one that moves most, of those the one whose neighbours are a row's.
     void choose_main(int dims, int outer) {
@@ -301,62 +299,97 @@ template <int K> struct RowPlan {
         return (place(k) - place(main)) % vec == 0;
     }
     // The elements of a vector, whether rows begin or end within one, and the operands that move in vectors.
-    void choose_vectors() {
-        if (main < 0 || step(main) != 1) return;
+    void choose_vectors(bool always) {
+        if (step(main) != 1) return;
         int bytes = 0;
         for (int k = 0; k < K; k++) bytes = memory(k) && step(k) == 1 ? wider(bytes, operands[k].bytes) : bytes;
         vec = 16 / bytes;
         const i64 length = inner.size[inner.rank - 1];
-        if (inner.rank > 1) {  // whole vectors along the innermost dim
+        always = always || inner.rank > 1;
+        if (always) {  // whole vectors along the innermost dim
             while (vec > 1 && !(length % vec == 0 && whole(main, vec))) vec /= 2;
         } else {
             edges = inner.count % vec != 0 || !whole(main, vec);
             if (edges && inner.count < 4 * vec) vec = 1, edges = false;
         }
         for (int k = 0; k < K && vec > 1; k++) {
-            if (memory(k) && step(k) == 1 && (inner.rank > 1 ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
+            if (memory(k) && step(k) == 1 && (always ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
         }
     }
-    void plan(int arch) {
-        choose_vectors();
-        u64 last = u64((row.count > inner.count ? row.count : inner.count) + (1 << 16));
+    // Whether dims are merged into one each, and an index of 32 bits has all places; `rows` are counted to, and so many segments.
+    bool flat(i64 rows, i64 segments) const {
+        u64 last = u64((rows > inner.count ? rows : inner.count) + (1 << 16));
         for (int k = 0; k < K; k++) last = u64(row.last(k) + inner.last(k)) > last ? u64(row.last(k) + inner.last(k)) : last;
-        const bool flat = row.rank == 1 && inner.rank == 1 && last <= FAR;
-        const bool full = flat && f.wide != 0 && vec == f.vec() && (wide & f.wide) == f.wide;
-        if (!full) vec = 1, edges = false;
-        launch.vec = vec;
-        launch.general = !flat;
-        launch.across = main >= 0 && step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
-        launch.misaligned = main < 0 ? 0 : int(place(main) % vec);
-        const Team team = choose_team(arch);
-        if (launch.kernel < 0) return;
-        launch.general = kernels[launch.kernel].general;
-        finish(team, full);
+        return row.rank == 1 && inner.rank == 1 && last <= FAR && u64(row.count) * u64(segments) <= FAR;
     }
-    // The first team, by what was measured and then by the rules, for which there is a kernel and that the device has room for.
+    bool full() const { return f.wide != 0 && vec == f.vec() && (wide & f.wide) == f.wide; }
+    // A kernel's argument.
+    template <int RR, int RI, int G, typename Index> void fill(Rows<RR, RI, K, G, Index>& rows, void* work) const {
+        rows.rows = Index(row.count);
+        rows.n = Index(inner.count);
+        rows.segments = Index(segments);
+        rows.span = Index(span);
+        rows.misaligned = Index(misaligned);
+        rows.main = Index(main < 0 ? 0 : main);
+        rows.wide = wide;
+        rows.slot = Index(f.words);
+        rows.work = static_cast<unsigned*>(work);
+        row.put(rows.row_size, rows.row_stride);
+        inner.put(rows.size, rows.stride);
+        for (int k = 0, g = 0; k < K; k++) {
+            if (operands[k].gather_size == 0) continue;
+            rows.gather_size[g] = operands[k].gather_size;
+            rows.gather_stride[g++] = operands[k].gather_stride;
+        }
+    }
+};
+
+// How they are walked: as `plan` in kgen/runtime/rows.py.
+template <int K> struct RowPlan : RowDims<K> {
+    using Base = RowDims<K>;
+    using Base::row, Base::inner, Base::f, Base::vec, Base::edges, Base::across, Base::segments, Base::span;
+    const Built* kernels;
+    int count, launches = 0;
+    bool general = false, served = true;  // whether its kernels are those for any rows, and there are any
+    i64 groups = 0, work = 0;             // of teams that fill a block; bytes
+    Launch first = {-1, 0, 0};
+
+    // `arch` is the device's: 90 for sm_90.
+    template <typename P> RowPlan(P, int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch)
+        : Base(dims, outer, sizes, given, P::FACTS, false), kernels(P::KERNELS.at), count(P::KERNELS.count) {
+        if (row.count == 0) return;
+        const Team team = choose_team(arch);
+        served = first.kernel >= 0;
+        if (served) finish(team);
+    }
+    // The launches, in their order: one, or one for the segments of each reading, and one to combine their results.
+    Launch launch(int k) const {
+        return launches == 1 ? first : Launch{first.kernel + 1 + k, k % 2 ? groups : groups * segments, first.threads};
+    }
+    // The first team, by what was measured and then by the rules, that the device has room for; if the file is not built for it, one that
+    // there is a kernel for.
     Team choose_team(int arch) {
         const i64 chunks = inner.count / vec;
-        const int size = f.held(vec);
+        const int size = f.size(f.kept, vec);
         Limits most = limits(arch);
         if (f.readings == 0 || f.readings > MOST_READINGS) most.cluster = 0;
         int built = 0;  // the one of the file's architectures that the device runs
         for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
-        const bool measured = f.known() && vec > 1 && !launch.across && chunks > SHORT;
-        const Rules steps = measured ? ladder(built, f.kind()) : Rules{nullptr, 0};
+        const bool measured = host::known(f) && vec > 1 && !across && chunks > SHORT;
+        const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
         for (int i = 0; i < steps.count; i++) {
             if (chunks > steps.at[i].longest || (most.cluster == 0 && steps.at[i].where == CLUSTER)) continue;
             const Team found = team_of(steps.at[i], chunks, edges, false);
             if (fits(found, most, size)) return found;
             break;
         }
-        const Rules others = rules(launch.across, f.holds());
+        const Rules others = rules(across, f.holds());
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
-            if (chunks > rule.longest || chunks <= rule.above || !f.applies(rule, vec) || chunks * size > rule.room) continue;
-            const Team found = team_of(rule, chunks, edges, launch.across);
+            if (chunks > rule.longest || chunks <= rule.above || !applies(f, rule, vec) || chunks * size > rule.room) continue;
+            const Team found = team_of(rule, chunks, edges, across);
             if (fits(found, most, size)) return found;
         }
-        launch.kernel = -1;
         return {};
     }
     bool fits(const Team& t, const Limits& most, int size) {
@@ -364,15 +397,16 @@ template <int K> struct RowPlan {
         const i64 rows = t.keep == 2 ? i64(t.threads) * t.vectors * size : 0;
         if (rows > MAX_SHARED || own > MAX_STATIC || own + rows > most.shared) return false;
         if (t.cluster && (t.cluster < 2 || t.cluster > most.cluster)) return false;
-        launch.kernel = launch.general ? -1 : serves(t, false, vec);
-        if (launch.kernel < 0 && vec == 1 && (t.span > 0 || f.lone())) launch.kernel = serves(t, true, 1);
-        launch.shared = int(rows);
-        if (launch.kernel < 0) return false;
-        const Built& b = kernels[launch.kernel];  // whose room is that of its own threads
-        return f.declared(b.threads, b.team, b.across, b.cluster) + rows <= most.shared;
+        const i64 chunks = inner.count / vec, own_segments = t.span > 0 ? up(chunks, t.span) : 1;
+        const bool flat = this->flat(row.count, own_segments);
+        first.kernel = flat && (this->full() || vec == 1) ? serves(t, false) : -1;
+        general = first.kernel < 0;
+        if (general) first.kernel = serves(t, true);
+        first.shared = int(rows);
+        return first.kernel >= 0;
     }
     // The number of the kernel that a team's launch takes, -1 where there is none.
-    int serves(const Team& t, bool general, int vec) const {
+    int serves(const Team& t, bool general) const {
         for (int k = 0; k < count; k++) {
             const Built& a = kernels[k];
             const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
@@ -382,30 +416,41 @@ template <int K> struct RowPlan {
         }
         return -1;
     }
-    void finish(const Team& team, bool full) {
+    void finish(const Team& team) {
         const i64 rows = row.count, chunks = inner.count / vec;
-        launch.threads = team.threads;
-        launch.team = team.team;
-        launch.vectors = team.vectors;
-        launch.keep = team.keep;
-        launch.span = team.span > 0 ? team.span : chunks > 1 ? chunks : 1;
-        launch.segments = team.span > 0 && chunks > 0 ? up(chunks, launch.span) : 1;
-        launch.cluster = team.cluster > 0 ? int(launch.segments) : 1;
-        launch.groups = up(rows, launch.threads / (team.team > 0 ? team.team : launch.threads));
-        launch.split = full && team.cluster == 0 && launch.segments > 1 && launch.groups < FEW_ROWS && f.readings > 0 && f.splits;
-        launch.blocks = team.cluster > 0 || launch.split ? launch.groups * launch.segments : launch.groups;
+        first.threads = team.threads;
+        if (team.across && team.team > 1) {  // no more teams than rows
+            first.threads = team.team * power(rows < team.threads / team.team ? rows : team.threads / team.team);
+        }
+        span = team.span > 0 ? team.span : chunks > 1 ? chunks : 1;
+        segments = team.span > 0 && chunks > 0 ? up(chunks, span) : 1;
+        first.cluster = team.cluster > 0 ? int(segments) : 1;
+        groups = up(rows, first.threads / (team.team > 0 ? team.team : first.threads));
+        first.blocks = groups * first.cluster;
+        launches = 1;
+        if (team.cluster == 0 && segments > 1 && groups < FEW_ROWS && f.readings > 0 && f.splits) {
+            launches = steps(f);
+            work = 4 * i64(f.words) * rows * (segments + f.long_readings);
+        }
     }
 };
 
-// A pass, by what is known of it, and its kernels.
-template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, int READINGS_, int LONG_, bool STORES, int WORDS_, bool SPLITS, int... BYTES>
-struct Pass {
-    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_, READINGS = READINGS_, LONG = LONG_, WORDS = WORDS_;
+// What is known of a pass, and a pass with its kernels.
+template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS, int... BYTES>
+struct Known {
+    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_;
     static constexpr u64 WIDE = WIDE_;
     static constexpr int bytes[] = {BYTES...};
     static constexpr Facts FACTS = {WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, bytes, OPERANDS};
-    static constexpr int STEPS = FACTS.steps();
-    static constexpr Kernels<STEPS> KERNELS = Kernels<STEPS>(FACTS);
+};
+template <int GATHERS, u64 WIDE, u64 KEPT, u64 READ, bool ROWED, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS, int... BYTES>
+struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...> {
+    using Base = Known<GATHERS, WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...>;
+    static constexpr int STEPS = steps(Base::FACTS);
+    static constexpr Kernels<STEPS> KERNELS = Kernels<STEPS>(Base::FACTS);
+    static constexpr bool EDGES = true;  // of rows
+    using Plan = RowPlan<Base::OPERANDS>;
+    template <typename W, int STAGES> using Walking = W;
 };
 
 }  // namespace host

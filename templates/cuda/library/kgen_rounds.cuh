@@ -28,6 +28,7 @@ template <typename V> __device__ inline V read_shared(unsigned at) {
 // STAGES 0 it takes one row, as the walk beneath does; -1 stands for the launch that adds up what `groups` blocks (or clusters) left,
 // for each element of a row, from the word `columns` of `work` on.
 template <typename W, int STAGES> struct Rounds;
+template <typename Rows> struct RoundsLayout { Rows rows; u64 columns, every, groups, few; };
 
 template <int THREADS, int BLOCKS, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int STAGES>
@@ -35,10 +36,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     : Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index> {
     using Under = Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>;
     using Chunk = typename Under::Chunk;
-    struct Layout {
-        typename Under::Layout rows;
-        u64 columns, every, groups, few;
-    };
+    using Layout = RoundsLayout<typename Under::Layout>;
     static constexpr bool MOVES = STAGES > 0, FINISHES = STAGES < 0;
 
     const Layout& all_rows;
@@ -47,8 +45,8 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
 
     __device__ explicit Rounds(const Layout& layout) : Under(layout.rows), all_rows(layout) {
         const Index block = CLUSTER || (STEP >= 0 && STEP % 2 == 0) ? blockIdx.x / this->rows.segments : blockIdx.x;
-        first = block * Under::TEAMS;
-        to = first + (TEAM == 0 ? 0 : ACROSS ? threadIdx.x % Under::TEAMS : threadIdx.x / TEAM);
+        first = block * Under::teams();
+        to = first + (TEAM == 0 ? 0 : ACROSS ? threadIdx.x % Under::teams() : threadIdx.x / TEAM);
     }
 
     // ---- rounds: all threads of a block go through as many
@@ -86,16 +84,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     }
 
     // Where a row begins in operand k.
-    __device__ Index origin(int k, Index row) const {
-        Index at = 0;
-        #pragma unroll (RR > 3 ? 1 : RR)
-        for (int d = RR - 1; d >= 0; d--) {
-            const Index outer = d > 0 ? row / this->rows.row_size[d] : 0;
-            at += (row - outer * this->rows.row_size[d]) * this->rows.row_stride[k][d];
-            row = outer;
-        }
-        return at;
-    }
+    __device__ Index origin(int k, Index row) const { return place_of(this->rows.row_size, this->rows.row_stride[k], row); }
     // This thread's vectors of any row: from `base` on, up to `end`.
     __device__ Index base() const { return this->segment * this->rows.span; }
     __device__ Index end() const {
@@ -123,6 +112,9 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         }, [](Part&, int) {});
     }
 
+    // The threads of a block that shared memory is laid out for.
+    __device__ static unsigned slots() { return WIDE == GIVEN ? Under::threads() : THREADS; }
+
     // What is read of an operand along each row: sent for some rounds before. Each thread reads what it has sent for itself.
     template <int O, typename T> struct Moving {
         static constexpr unsigned BYTES = VEC * sizeof(T);
@@ -135,7 +127,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
 
         __device__ void open(Rounds& walk) {
             own = walk.kept + threadIdx.x * BYTES + (FLAT ? walk.memory() : 0);
-            walk.kept += THREADS * VECTORS * BYTES;
+            walk.kept += slots() * VECTORS * BYTES;
             if constexpr (FLAT && MOVES) {
                 from = p + walk.origin(O, walk.to) + (walk.base() + walk.lane) * VEC;
                 step = i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
@@ -147,7 +139,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             if (there) {
                 #pragma unroll
                 for (int v = 0; v < VECTORS; v++) {
-                    const unsigned to = own + stage + v * THREADS * BYTES;
+                    const unsigned to = own + stage + v * slots() * BYTES;
                     if constexpr (FLAT) {
                         const T* source = from + v * walk.size * VEC;
                         if (unsigned(v) >= mine) continue;
@@ -174,7 +166,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         }
         __device__ void take(const Under& walk, int v, int k) {
             if constexpr (MOVES) {
-                const unsigned at = own + static_cast<const Rounds&>(walk).stage + v * THREADS * BYTES;
+                const unsigned at = own + static_cast<const Rounds&>(walk).stage + v * slots() * BYTES;
                 if constexpr (FLAT) now[k] = read_shared<Vector<T, VEC>>(at);
                 else now[k] = *slot(at);
             }
@@ -313,18 +305,19 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 __syncthreads();
                 const u64 block = first - u64(this->round) * all_rows.every;
                 for (Index c = base() * VEC + threadIdx.x; c < end() * VEC; c += this->threads()) {
-                    Under::save(partial(block, COUNT) + u64(c) * COUNT, teams<Under::TEAMS, Part>(block, c));
+                    Under::save(partial(block, COUNT) + u64(c) * COUNT, added<Under::TEAMS, Part>(block, c));
                 }
             }
         }
     }
     // The partials of some teams for a column, in pairs.
-    template <int COUNT, typename Part> __device__ Part teams(u64 team, Index column) {
+    template <int COUNT, typename Part> __device__ Part added(u64 team, Index column) {
         if constexpr (COUNT == 1) {
             return Under::load(partial(team, Words<Part>::COUNT) + u64(column) * Words<Part>::COUNT, Part());
         } else {
-            Part sum = teams<COUNT / 2, Part>(team, column);
-            sum.add(teams<COUNT / 2, Part>(team + COUNT / 2, column));
+            if (COUNT > Under::teams()) return added<COUNT / 2, Part>(team, column);
+            Part sum = added<COUNT / 2, Part>(team, column);
+            sum.add(added<COUNT / 2, Part>(team + COUNT / 2, column));
             return sum;
         }
     }

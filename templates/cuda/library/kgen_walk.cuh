@@ -1,20 +1,24 @@
 // Walks over rows, for kernels that reduce.
 #pragma once
-#include "kgen_words.cuh"
+#include "kgen_memory.cuh"
 
 // Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
-// A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row.
+// A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row. `wide` and
+// `main` are what a walk that is compiled for any has for WIDE and MAIN.
 template <int RR, int RI, int K, int G, typename Index> struct Rows {
-    Index rows, n, segments, span, misaligned;
+    Index rows, n, segments, span, misaligned, main;
     Index row_size[RR], size[RI], row_stride[K][RR], stride[K][RI];
     i64 gather_size[G], gather_stride[G];
+    u64 wide;
     unsigned* work;
     Index slot;
 };
 
+constexpr u64 GIVEN = ~u64(0);  // the WIDE of a walk whose rows say which operands move in vectors, and which is the main one
+
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
-// is read and written in whole vectors, from where operand MAIN is aligned. A row of one segment may stay on the chip between
+// is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
 // readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh). A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone.
@@ -38,15 +42,15 @@ struct Walk {
     bool inside;
 
     __device__ explicit Walk(const Layout& rows) : rows(rows) {
-        const unsigned team = TEAM == 0 ? 0 : ACROSS ? threadIdx.x % TEAMS : threadIdx.x / TEAM;
-        lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / TEAMS : threadIdx.x % TEAM;
+        const unsigned team = TEAM == 0 ? 0 : ACROSS ? threadIdx.x % teams() : threadIdx.x / TEAM;
+        lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / teams() : threadIdx.x % TEAM;
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             segment = block % rows.segments;
             block /= rows.segments;
         }
-        go(block * TEAMS + team);
+        go(block * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
     }
@@ -55,18 +59,13 @@ struct Walk {
         inside = row < rows.rows;
         if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
         #pragma unroll
-        for (int k = 0; k < K; k++) at_row[k] = 0;
-        Index i = row;
-        #pragma unroll (RR > 3 ? 1 : RR)
-        for (int d = RR - 1; d >= 0; d--) {
-            const Index outer = d > 0 ? i / rows.row_size[d] : 0, inner = i - outer * rows.row_size[d];
-            #pragma unroll
-            for (int k = 0; k < K; k++) at_row[k] += inner * rows.row_stride[k][d];
-            i = outer;
-        }
+        for (int k = 0; k < K; k++) at_row[k] = place_of(rows.row_size, rows.row_stride[k], row);
         const Index n = inside ? rows.n : 0;
         if constexpr (EDGES) {
-            head = (VEC - (rows.misaligned + at_row[MAIN]) % VEC) % VEC;
+            Index start = rows.misaligned;
+            #pragma unroll
+            for (int k = 0; k < K; k++) start += k == (WIDE == GIVEN ? int(rows.main) : MAIN) ? at_row[k] : 0;
+            head = (VEC - start % VEC) % VEC;
             if (head > n) head = n;
         }
         vectors = (n - head) / VEC;
@@ -87,7 +86,9 @@ struct Walk {
         }
 #endif
     }
-    __device__ static unsigned threads() { return TEAM == 0 ? blockDim.x : THREADS; }
+    __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
+    __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
+    __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     // The step after which a launch ends.
     __device__ static constexpr bool stops(int step) { return STEP == step; }
     // One thread for each row.
@@ -100,10 +101,7 @@ struct Walk {
     }
 
     // VEC neighbours of a row, from the first on.
-    struct Chunk {
-        Index first;
-        bool some;
-    };
+    struct Chunk { Index first; bool some; };
     __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
         const Index c = base + lane + v * size;
         return {c * VEC + head, full || c < end};
@@ -121,19 +119,11 @@ struct Walk {
     }
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
-        if (RI == 1 && (WIDE >> k & 1)) return i;
-        Index at = 0;
-        #pragma unroll (RI > 3 ? 1 : RI)  // many dims are rare, and divisions long
-        for (int d = RI - 1; d >= 0; d--) {
-            const Index outer = d > 0 ? i / rows.size[d] : 0;
-            at += (i - outer * rows.size[d]) * rows.stride[k][d];
-            i = outer;
-        }
-        return at;
+        return RI == 1 && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
-        const Index from = offset(O, c.first), step = (WIDE >> O & 1) ? 1 : rows.stride[O][RI - 1];
-        if constexpr (WIDE >> O & 1) {
+        const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
+        if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
         } else if constexpr (EDGES && RI == 1 && VEC * sizeof(T) >= 8) {
             const Index over = Index(reinterpret_cast<u64>(p + from) / sizeof(T) % VEC);  // elements beyond an aligned vector
@@ -177,7 +167,7 @@ struct Walk {
                 if constexpr (HELD == 1) {
                     held[v] = walk.template load<O>(p, c);
                 } else {
-                    if constexpr (BYTES == 16 && (WIDE >> O & 1)) {
+                    if (BYTES == 16 && walk.wide(O)) {
                         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
                                      "l"(p + walk.offset(O, c.first)) : "memory");
                     } else {
@@ -223,8 +213,8 @@ struct Walk {
         __device__ T& one(int v, int k) { return now[v].at[k]; }
         __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
-            const Index from = walk.offset(O, c.first), step = (WIDE >> O & 1) ? 1 : walk.rows.stride[O][RI - 1];
-            if constexpr (WIDE >> O & 1) {
+            const Index from = walk.offset(O, c.first), step = walk.wide(O) ? 1 : walk.rows.stride[O][RI - 1];
+            if (walk.wide(O)) {
                 *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
             } else {
                 #pragma unroll
@@ -454,9 +444,7 @@ struct Walk {
         return team(all);
     }
     // Where the rows' results of reading R are kept, behind those of the segments.
-    __device__ unsigned* done(int r) const {
-        return rows.work + u64(rows.rows) * (rows.segments + r) * rows.slot;
-    }
+    __device__ unsigned* done(int r) const { return rows.work + u64(rows.rows) * (rows.segments + r) * rows.slot; }
     template <typename Part> __device__ static void save(unsigned* to, const Part& part) {
         const Words<Part> words(part);
         #pragma unroll
@@ -528,7 +516,7 @@ struct Walk {
                 #pragma unroll
                 for (int t = 0; t < TEAM; t++) {
                     #pragma unroll
-                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * TEAMS + threadIdx.x % TEAMS];
+                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * teams() + threadIdx.x % teams()];
                     whole.add(words);
                 }
             } else {

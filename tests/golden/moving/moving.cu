@@ -15,6 +15,7 @@
 
 #include "kgen_maps.cuh"
 #include "kgen_rows.cuh"
+#include "kgen_rounds_plan.cuh"
 #include "kgen_functions.cuh"
 
 // A row is read 3 times to reduce it.
@@ -78,27 +79,35 @@ moving_run_kernel(
 }
 
 
-// A row is read once to reduce it.
+// Rows one after the other, each gone through once where it stays on the chip; what is added up over them is in `Columns`.
 // Operands: x, moving_kernel.
 template <typename Walk>
 __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 moving_moving_kernel_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* moving_kernel_ptr) {
     Walk walk(rows);
-    auto x_row = walk.template input<0>(x_ptr);
-
-    struct First {
+    struct Columns {
         float moving_kernel = 0.0f;
 
-        __device__ void add(const First& more) { moving_kernel = moving_kernel + more.moving_kernel; }
+        __device__ void add(const Columns& more) { moving_kernel = moving_kernel + more.moving_kernel; }
     };
-    const First first = walk.template reduce<0, First>([&](float x) {
-        // moving_kernel = sum[A, B](x)
-        return First{x};
-    }, x_row);
-    if (walk.stops(0)) return;
-    const float moving_kernel = first.moving_kernel;
-    if (walk.leader()) *walk.template at<1>(moving_kernel_ptr) = moving_kernel;
+    if constexpr (Walk::FINISHES) {
+        walk.template finish<Columns>([&](const Columns& columns, typename Walk::Place column) {
+            const float moving_kernel = columns.moving_kernel;
+            *walk.template along<1>(moving_kernel_ptr, column) = moving_kernel;
+        });
+        return;
+    }
+    auto x_row = walk.template moving<0>(x_ptr);
+    auto columns_row = walk.template columns<Columns>();
+
+    for (walk.begin(columns_row, x_row); walk.more(); walk.next(columns_row, x_row)) {
+        walk.each([&](Columns& columns_element, float x) {
+            // moving_kernel = sum[A, B](x)
+            columns_element.moving_kernel = columns_element.moving_kernel + x;
+        }, columns_row, x_row);
+    }
+    walk.end(columns_row);
 }
 
 
@@ -157,12 +166,12 @@ cudaError_t moving_moving_kernel_run(
     int rank, int outer, const i64* size, const float* x, const i64* x_stride,
     float* moving_kernel, const i64* moving_kernel_stride, cudaStream_t stream) {
     const RowOperand operands[] = {
-        {x, x_stride, int(sizeof(float)), true, 1},
-        {moving_kernel, moving_kernel_stride, int(sizeof(float)), false, 1},
+        {x, x_stride, int(sizeof(float)), true, 2},
+        {moving_kernel, moving_kernel_stride, int(sizeof(float)), true, 0},
     };
     const auto kernel = [](auto way) { return moving_moving_kernel_kernel<typename decltype(way)::Walk>; };
     // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 1, true, 1, 1, false, 2, true, int(sizeof(float)), 0>;
+    using pass = RoundsPass<2, 1, Known<1, 3, 0, 1, true, 0, 0, true, 2, true, int(sizeof(float)), int(sizeof(float))>>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, moving_kernel);
 }
 

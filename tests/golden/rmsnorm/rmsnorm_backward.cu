@@ -13,7 +13,7 @@
 //     nvcc -O3 -std=c++17 -arch=sm_90 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xcompiler -fPIC,-fwrapv,-ffp-contract=off -shared rmsnorm_backward.cu -o rmsnorm_backward.so
 
 #include "kgen_rows.cuh"
-#include "kgen_rounds.cuh"
+#include "kgen_rounds_plan.cuh"
 #include "kgen_functions.cuh"
 
 // Rows one after the other, each gone through twice, from memory once where it stays on the chip; what is added up over them is in `Columns`.
@@ -79,3 +79,68 @@ rmsnorm_backward_kernel(
     }
     walk.end(columns_row);
 }
+
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+template <typename T>
+cudaError_t rmsnorm_backward_run(
+    int rank, int outer, const i64* size, const T* dy, const i64* dy_stride, const T* x, const i64* x_stride,
+    const T* w, const i64* w_stride, const compute<T>* rsqrt_row, const i64* rsqrt_row_stride,
+    T* dx, const i64* dx_stride, T* dw, const i64* dw_stride, i64 N, cudaStream_t stream) {
+    using F = compute<T>;
+    const RowOperand operands[] = {
+        {dy, dy_stride, int(sizeof(T)), true, 1},
+        {x, x_stride, int(sizeof(T)), true, 1},
+        {w, w_stride, int(sizeof(T)), true, 0},
+        {rsqrt_row, rsqrt_row_stride, int(sizeof(F)), false, 1},
+        {dx, dx_stride, int(sizeof(T)), true, 1},
+        {dw, dw_stride, int(sizeof(T)), true, 0},
+    };
+    const auto kernel = [](auto way) { return rmsnorm_backward_kernel<T, typename decltype(way)::Walk>; };
+    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
+    using pass = RoundsPass<2, 3, Known<1, 55, 7, 15, true, 1, 1, true, 2, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), 0, int(sizeof(T)), int(sizeof(T))>>;
+    return run_rows(pass(), rank, outer, size, operands, stream, kernel, dy, x, w, rsqrt_row, dx, dw, F(N));
+}
+
+}  // namespace host
+}  // namespace
+
+// These return cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
+// `outer` of the `rank` dims are the rows'. What a pass leaves for the next is an argument of both; work space of its own comes
+// from cudaMallocAsync.
+extern "C" cudaError_t rmsnorm_backward_f32(
+    int rank, int outer, const i64* size, const float* dy, const i64* dy_stride, const float* x, const i64* x_stride,
+    const float* w, const i64* w_stride, const compute<float>* rsqrt_row, const i64* rsqrt_row_stride,
+    float* dx, const i64* dx_stride, float* dw, const i64* dw_stride, i64 N, cudaStream_t stream) {
+    return host::rmsnorm_backward_run<float>(
+        rank, outer, size, dy, dy_stride, x, x_stride, w, w_stride, rsqrt_row, rsqrt_row_stride, dx, dx_stride,
+        dw, dw_stride, N, stream);
+}
+extern "C" cudaError_t rmsnorm_backward_f16(
+    int rank, int outer, const i64* size, const f16* dy, const i64* dy_stride, const f16* x, const i64* x_stride,
+    const f16* w, const i64* w_stride, const compute<f16>* rsqrt_row, const i64* rsqrt_row_stride,
+    f16* dx, const i64* dx_stride, f16* dw, const i64* dw_stride, i64 N, cudaStream_t stream) {
+    return host::rmsnorm_backward_run<f16>(
+        rank, outer, size, dy, dy_stride, x, x_stride, w, w_stride, rsqrt_row, rsqrt_row_stride, dx, dx_stride,
+        dw, dw_stride, N, stream);
+}
+extern "C" cudaError_t rmsnorm_backward_bf16(
+    int rank, int outer, const i64* size, const bf16* dy, const i64* dy_stride, const bf16* x, const i64* x_stride,
+    const bf16* w, const i64* w_stride, const compute<bf16>* rsqrt_row, const i64* rsqrt_row_stride,
+    bf16* dx, const i64* dx_stride, bf16* dw, const i64* dw_stride, i64 N, cudaStream_t stream) {
+    return host::rmsnorm_backward_run<bf16>(
+        rank, outer, size, dy, dy_stride, x, x_stride, w, w_stride, rsqrt_row, rsqrt_row_stride, dx, dx_stride,
+        dw, dw_stride, N, stream);
+}
+extern "C" cudaError_t rmsnorm_backward_f64(
+    int rank, int outer, const i64* size, const double* dy, const i64* dy_stride, const double* x, const i64* x_stride,
+    const double* w, const i64* w_stride, const compute<double>* rsqrt_row, const i64* rsqrt_row_stride,
+    double* dx, const i64* dx_stride, double* dw, const i64* dw_stride, i64 N, cudaStream_t stream) {
+    return host::rmsnorm_backward_run<double>(
+        rank, outer, size, dy, dy_stride, x, x_stride, w, w_stride, rsqrt_row, rsqrt_row_stride, dx, dx_stride,
+        dw, dw_stride, N, stream);
+}
+#endif

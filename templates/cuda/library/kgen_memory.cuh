@@ -1,6 +1,25 @@
-// Values as 32-bit words.
+// How elements lie in memory, and values as the words that these move in.
 #pragma once
 #include "kgen_numbers.cuh"
+
+// Where element i of some dims lies. Of many it is mostly within the innermost; else divisions are long, and called.
+template <int R, typename Index> __device__ inline Index divided(const Index (&size)[R], const Index (&stride)[R], Index i) {
+    Index at = 0;
+    #pragma unroll (R > 3 ? 1 : R)
+    for (int d = R - 1; d >= 0; d--) {
+        const Index outer = d > 0 ? i / size[d] : 0;
+        at += (i - outer * size[d]) * stride[d];
+        i = outer;
+    }
+    return at;
+}
+template <int R, typename Index> __device__ __noinline__ Index called(const Index (&size)[R], const Index (&stride)[R], Index i) {
+    return divided(size, stride, i);
+}
+template <int R, typename Index> __device__ inline Index place_of(const Index (&size)[R], const Index (&stride)[R], Index i) {
+    if constexpr (R <= 3) return divided(size, stride, i);
+    else return i < size[R - 1] ? i * stride[R - 1] : called(size, stride, i);
+}
 
 // The 32-bit words of a value, as they go from thread to thread.
 template <typename P> struct Words {

@@ -1,0 +1,247 @@
+// How rows that follow one another are launched, by the table of rounds: as kgen's runtime does it (kgen/runtime/rounds.py).
+#pragma once
+#include "kgen_rounds.cuh"
+#include "kgen_rows.cuh"
+#include "kgen_rounds_table.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+// Who takes a row, with so many blocks on a multiprocessor and rows on their way (no blocks: nobody).
+struct Taken { Team team = {}; int blocks = 0, stages = 0; };
+
+// What is known of a pass that adds up columns: its rows, the operands that move along with these, as bits, and the 32-bit words of an
+// element's sums.
+struct Sums {
+    Facts rows;
+    u64 moving;
+    int words;
+
+    constexpr int steps() const { return rows.readings > 0 ? 2 * rows.long_readings : 0; }
+    constexpr int sums() const { return words > 3 ? words / 2 : 1; }
+    // The bytes of a kernel's own shared memory: a cluster's results of one row are read while those of the next arrive.
+    constexpr int declared(const Team& t) const {
+        const int own = rows.declared(wider(t.most, t.threads), t.team, t.across, t.cluster > 0);
+        return t.cluster > 0 ? own + rows.declared(t.threads, 1, false, true) : own;
+    }
+    // The team of a rule for a row of `chunks` vectors, each thread having up to `vectors`, if it takes such a row.
+    constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster) const {
+        const i64 some = chunks > 1 ? chunks : 1;
+        if (chunks > r.longest) return {};
+        if (r.where == ACROSS) return {{r.threads, r.team, vectors, 3, chunks <= r.team * vectors ? 0 : r.team * vectors, true}, r.blocks};
+        if (r.where == LANES) {
+            if (chunks > r.team * vectors) return {};
+            const int lanes = chunks <= r.team ? power(some) : r.team;
+            return {{r.threads, lanes, int(up(some, lanes)), 3}, r.blocks};
+        }
+        if (r.where == BLOCK) {
+            if (chunks > r.threads * vectors) return {};
+            const i64 warps = up(chunks, 32 * vectors);
+            const int needed = 32 * int(warps < 2 ? 2 : warps), most = power(needed);
+            return {{needed, 0, vectors, 3, 0, false, 0, most}, wider(1, r.blocks * r.threads / most)};
+        }
+        if (r.where == CLUSTER) {
+            const i64 least = up(chunks, r.threads * vectors), count = least < 2 ? 2 : least, span = up(chunks, 32 * count) * 32;
+            if (count > cluster) return {};
+            return {{r.threads, r.threads, vectors, 3, span, false, int(up(chunks, span))}, r.blocks};
+        }
+        return {{r.threads, r.team, vectors, 3, r.team * vectors}, r.blocks};
+    }
+    // The first that takes a row and that a device has room for: as many blocks, then as many rows, as there is memory.
+    constexpr Taken take(i64 chunks, int vec, bool across, int arch) const {
+        const Limits device = limits(arch);
+        const int most = wider(1, PARTIALS / (sums() * vec));
+        const int cluster = rows.readings > 0 && rows.readings <= MOST_READINGS / 2 ? device.cluster : 0;
+        const RoundRules all = rounds(across, vec > 4, sums() > 1);
+        for (int i = 0; i < all.count; i++) {
+            const Round& r = all.at[i];
+            const int vectors = wider(1, r.elements / vec);
+            Taken found = of(r, chunks, vectors < most ? vectors : most, cluster);
+            if (found.blocks == 0) continue;
+            const Team& t = found.team;
+            const i64 row = i64(wider(t.most, t.threads)) * t.vectors * rows.size(moving, vec), bytes = row > 1 ? row : 1;
+            const i64 room = (MAX_SHARED < device.shared ? MAX_SHARED : device.shared) - declared(t);
+            if (2 * bytes > room || declared(t) > MAX_STATIC) continue;
+            const i64 blocks = room / (r.stages * bytes);
+            if (blocks < found.blocks) found.blocks = wider(1, int(blocks));
+            const i64 stages = room / (found.blocks * bytes);
+            found.stages = wider(2, stages < r.stages ? int(stages) : r.stages);
+            return found;
+        }
+        return {};
+    }
+};
+
+// Whether a kernel is another one but for its registers and the rows on their way; those for any rows are for blocks of fewer threads too.
+constexpr bool same(const Built& a, const Built& b) {
+    const bool serves = a.threads == b.threads || (a.general && a.team == 0 && a.threads > b.threads);
+    return serves && a.team == b.team && a.vectors == b.vectors && a.keep == b.keep && a.across == b.across && a.segments == b.segments &&
+           a.cluster == b.cluster && a.general == b.general && a.vec == b.vec && a.step == b.step;
+}
+// The kernels of such a pass for the architectures of the file: those that rows of some lengths take, of which each shape takes one.
+template <int STEPS> struct RoundKernels {
+    Built at[256 + 32 * STEPS] = {};
+    int count = 0;
+
+    constexpr explicit RoundKernels(const Sums& s) {
+        const Facts& f = s.rows;
+        for (int general = 0; general < 2; general++) {
+            for (int vec = general ? f.most_vec() : f.vec(); vec > 0; vec = general ? vec / 2 : 0) {
+                if (general || f.wide != 0) add_all(s, vec, false, general);
+            }
+            add({FINISH, 1, 0, 1, 0, false, false, false, general == 1, 1, -1, -1});
+        }
+        add_all(s, 1, true, true);
+    }
+    constexpr void add_all(const Sums& s, int vec, bool across, bool general) {
+        for (int arch : ARCHS) {
+            for (i64 chunks = 1; chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) {
+                const Taken found = s.take(chunks, vec, across, arch / 10);
+                const Team& t = found.team;
+                const bool split = t.span > 0 && t.cluster == 0, cluster = t.cluster > 0;
+                if (found.blocks == 0) continue;
+                Built b = {wider(t.most, t.threads), found.blocks, t.team, t.vectors, 3, across, split, cluster, general, vec, -1, 0};
+                b.stages = found.stages;
+                if (split) b.step = STEPS;
+                add(b);
+                b.keep = b.stages = 0;
+                for (b.step = 0; split && b.step < STEPS; b.step++) add(b);
+            }
+        }
+    }
+    // Add a kernel if it is not there: of as many registers as the least demanding has, or, for blocks of several sizes, exactly as many.
+    constexpr void add(const Built& b) {
+        for (int k = 0; k < count; k++) {
+            Built& a = at[k];
+            const bool alike = a.threads == b.threads || a.threads * a.blocks == b.threads * b.blocks;
+            if (a.stages != b.stages || !alike || !(same(a, b) || same(b, a))) continue;
+            if (b.threads > a.threads || (b.threads == a.threads && b.blocks < a.blocks)) a = b;
+            return;
+        }
+        at[count++] = b;
+    }
+};
+
+// The blocks (or clusters of so many) that a device has at once, where `blocks` stand on a multiprocessor.
+inline i64 resident(int arch, int blocks, i64 cluster) {
+    const i64 parts = processors(arch) / PART, there = parts * (PART / cluster) - (cluster > 2);
+    return (cluster == 1 ? processors(arch) : there > 1 ? there : 1) * blocks;
+}
+// The threads of the last launch that add up a column.
+inline int lanes_of(i64 groups) {
+    int lanes = 1;
+    while (lanes < COLUMN_LANES && 8 * lanes < groups) lanes *= 2;
+    return lanes;
+}
+constexpr int bits(i64 n) {
+    int found = 0;
+    while (n >> found) found++;
+    return found;
+}
+// The additions that a column's value passes through.
+inline i64 depth(i64 rounds, i64 few, i64 teams, i64 groups) {
+    const i64 lanes = lanes_of(groups), each = up(groups, lanes), sixteens = each / 16;
+    const i64 own = (rounds < few ? rounds : few) + up(rounds, few) + bits(teams - 1);
+    return own + (each < 16 ? each : 16) + (sixteens < 16 ? sixteens : 16) + each / 256 + bits(lanes) - 1;
+}
+
+// How they are walked: as `plan` in kgen/runtime/rounds.py.
+template <int K> struct RoundsPlan : RowDims<K> {
+    using Base = RowDims<K>;
+    using Base::row, Base::inner, Base::f, Base::vec, Base::wide, Base::across, Base::segments, Base::span;
+    bool general = true, served = true;
+    const Built* kernels;
+    int count, launches = 0, readings = 0;
+    Built walk = {};  // of a row's readings
+    i64 work = 0, columns = 0, every = 0, groups = 0, few = 1, wanted = 0;
+    Launch main = {0, 0, 0}, last = {0, 0, FINISH};
+
+    // `arch` is the device's: 90 for sm_90.
+    template <typename P> RoundsPlan(P, int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch)
+        : Base(dims, outer, sizes, given, P::FACTS, true), kernels(P::KERNELS.at), count(P::KERNELS.count) {
+        if (row.count == 0 && inner.count == 0) return;
+        if (row.count == 0) row = {1, 0, {1}, {}};  // a kernel divides by sizes
+        Taken found = P::SUMS.take(inner.count / vec, vec, across, arch);
+        if (found.blocks == 0) {
+            vec = 1, wide = 0;
+            found = P::SUMS.take(inner.count, vec, across, arch);
+        }
+        served = found.blocks > 0;
+        if (served) plan<P>(found, arch);
+    }
+    template <typename P> void plan(const Taken& found, int arch) {
+        const Sums& s = P::SUMS;
+        const Team& t = found.team;
+        const i64 rows = row.count, chunks = inner.count / vec;
+        const bool cluster = t.cluster > 0, split = t.span > 0 && !cluster;
+        int threads = t.threads;
+        if (across) {  // no more teams than rows, for each takes work space
+            const int most = t.team * power(rows < threads ? rows : threads);
+            threads = most > threads ? threads : wider(32, most);
+        }
+        const i64 teams = threads / (t.team > 0 ? t.team : threads);
+        segments = t.span > 0 && chunks > 0 ? up(chunks, t.span) : 1;
+        span = t.span > 0 ? t.span : chunks > 1 ? chunks : 1;
+        wanted = up(rows, teams);
+        i64 room = resident(arch, found.blocks, cluster ? segments : 1);
+        if (split) room = room > segments ? room / segments : 1;
+        const i64 again = up(wanted, room * MOST_ROUNDS), most = room * (again > 1 ? again : 1);
+        groups = wanted < most ? wanted : most;
+        every = groups * teams;
+        general = !this->full() || !this->flat(rows + 8 * every, segments);
+
+        Built b = {wider(t.most, t.threads), 0, t.team, t.vectors, 3, across, split, cluster, general, vec, -1, found.stages};
+        if (split) b.step = s.steps();
+        main = {find(b), groups * segments, threads, cluster ? int(segments) : 1};
+        served = main.kernel >= 0;
+        if (!served) return;
+        main.shared = kernels[main.kernel].stages * (across ? threads : b.threads) * t.vectors * f.size(s.moving, vec);
+        b.keep = b.stages = 0;
+        walk = b;
+        readings = split ? s.steps() : 0;
+        if (readings > 0) columns = up(i64(f.words) * rows * (segments + f.long_readings), 4) * 4;
+        const i64 each = FINISH / lanes_of(groups), rounds = up(rows, every > 1 ? every : 1);
+        last = {find({FINISH, 0, 0, 1, 0, false, false, false, general, 1, -1, -1}), up(inner.count, each), FINISH};
+        launches = readings + (groups > 0) + (inner.count > 0);
+        for (i64 n = 1; n <= 64; n++) few = depth(rounds, n, teams, groups) <= 64 + bits(rows) ? n : few;
+        work = 4 * (columns + s.words * inner.count * every);
+    }
+    Launch launch(int k) const {
+        Built b = walk;
+        b.step = k;
+        if (k < readings) return {find(b), k % 2 ? wanted : wanted * segments, main.threads};
+        return k == readings && groups > 0 ? main : last;
+    }
+    // The number of a kernel with as many rows on their way, or the most below; -1 where there is none.
+    int find(const Built& b) const {
+        int found = -1;
+        for (int k = 0; k < count; k++) {
+            if (same(kernels[k], b) && kernels[k].stages <= b.stages && (found < 0 || kernels[k].stages > kernels[found].stages)) found = k;
+        }
+        return found;
+    }
+    template <typename L> void fill(L& layout, void* memory) const {
+        Base::fill(layout.rows, memory);
+        layout.columns = u64(columns);
+        layout.every = u64(every);
+        layout.groups = u64(groups);
+        layout.few = u64(few);
+    }
+};
+
+// A pass that adds up columns, by the words of their sums, what moves along with rows, and these rows.
+template <int COLUMNS, u64 MOVING, typename Rows> struct RoundsPass {
+    static constexpr int OPERANDS = Rows::OPERANDS, GATHERS = Rows::GATHERS;
+    static constexpr u64 WIDE = Rows::WIDE;
+    static constexpr Facts FACTS = Rows::FACTS;
+    static constexpr Sums SUMS = {FACTS, MOVING, COLUMNS};
+    static constexpr RoundKernels<SUMS.steps()> KERNELS = RoundKernels<SUMS.steps()>(SUMS);
+    static constexpr bool EDGES = false;
+    using Plan = RoundsPlan<OPERANDS>;
+    template <typename W, int STAGES> using Walking = Rounds<W, STAGES>;
+};
+
+}  // namespace host
+}  // namespace
+#endif
