@@ -292,6 +292,21 @@ def test_a_constant_of_two_phases_is_declared_once():
 
 
 @needs_nvcc
+def test_a_file_for_many_architectures_knows_its_kernels(tmp_path: Path) -> None:
+    """nvcc bounds what it computes at compile time: the kernels of passes with many operands, of several sizes, for all its architectures."""
+    bytes_of, mask = ", ".join(["2"] * 37 + ["0", "1", "2"]), f"{(1 << 37) - 1}ull"
+    known = f"<1, {mask}, 7, {mask}, true, 5, 3, true, 4, true, {bytes_of}>"
+    text = f"""#include "kgen_rounds_plan.cuh"
+static_assert(host::Pass{known}::KERNELS.count > 100 && host::RoundsPass<4, {mask}, host::Known{known}>::KERNELS.count > 100);
+"""
+    path = tmp_path / "many.cu"
+    for name, written in {path.name: text, **backend("cuda").beside(text)}.items():
+        (tmp_path / name).write_text(written)
+    archs = [x for a in (75, 80, 86, 89, 90, 100, 120) for x in ("-gencode", f"arch=compute_{a},code=sm_{a}")]
+    assert nvcc(path, *archs, "-diag-suppress", "177", "-c", "-o", str(tmp_path / "many.o")) == ""
+
+
+@needs_nvcc
 def test_the_host_part_gives_results_the_memory_that_there_is(tmp_path: Path) -> None:
     """Sixty sums of f64 in one reading took 120 KB of a block that walks 32 rows side by side; sixteen readings of five 64 KB for a cluster.
     The library counts as the planner does."""

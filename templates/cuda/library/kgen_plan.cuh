@@ -141,11 +141,14 @@ struct Facts {
 [[maybe_unused]] constexpr bool known(const Facts& f) {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
 }
-[[maybe_unused]] constexpr bool applies(const Facts& f, const Rule& rule, int vec) {
-    const int r = f.registers(vec);
-    const bool clusters = rule.where != CLUSTER || (f.readings > 0 && f.readings <= MOST_READINGS);
-    return rule.least_registers <= r && r <= rule.most_registers && rule.least_elements <= vec && vec <= rule.most_elements &&
-           f.count(f.kept) <= rule.held && clusters;
+// What rules ask of a pass in vectors of some elements: registers of a vector, how many operands are held, and the bytes of a vector of all.
+struct Asked { int vec, registers, held, bytes; bool clusters; };
+[[maybe_unused]] constexpr Asked asked_of(const Facts& f, int vec) {
+    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec), f.readings > 0 && f.readings <= MOST_READINGS};
+}
+[[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
+    return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
+           a.held <= r.held && (r.where != CLUSTER || a.clusters);
 }
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
@@ -167,12 +170,13 @@ template <int STEPS> struct Kernels {
     // Those for rows in such vectors, but for what no row's length comes to.
     constexpr void add_rules(int arch, int vec, bool across, bool general) {
         const Facts& f = facts;
+        const Asked asked = asked_of(f, vec);
         i64 known = 0, covered = 0;
         bool all_fit = true;
         const Rules steps = host::known(f) && vec > 1 ? ladder(arch, kind(f)) : Rules{nullptr, 0};
         for (int i = 0; i < steps.count; i++) {
-            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(f, steps.at[i], vec))) continue;
-            all_fit = all_fit && fits(steps.at[i], arch, vec, false);
+            if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
+            all_fit = all_fit && fits(steps.at[i], arch, asked.bytes, false);
             if (all_fit) known = steps.at[i].longest;
             add_rule(steps.at[i], vec, false, general);
         }
@@ -180,9 +184,9 @@ template <int STEPS> struct Kernels {
         for (int i = 0; i < others.count && !(lone(f) && covered > 0); i++) {
             const Rule& rule = others.at[i];
             if (rule.longest > SHORT && covered < known) covered = known;
-            if (rule.longest <= covered || !applies(f, rule, vec) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
+            if (rule.longest <= covered || !applies(rule, asked) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
             add_rule(rule, vec, across, general);
-            if (rule.above <= covered && rule.room == ANY && fits(rule, arch, vec, across)) covered = rule.longest;
+            if (rule.above <= covered && rule.room == ANY && fits(rule, arch, asked.bytes, across)) covered = rule.longest;
         }
     }
     constexpr void add_rule(const Rule& r, int vec, bool across, bool general) {
@@ -192,10 +196,10 @@ template <int STEPS> struct Kernels {
         add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0}, splits);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
-    constexpr bool fits(const Rule& r, int arch, int vec, bool across) const {
+    constexpr bool fits(const Rule& r, int arch, int held, bool across) const {
         const bool cluster = r.where == CLUSTER;
         const int own = facts.declared(r.threads, r.team, across, cluster);
-        const int rows = r.where == SHARED || cluster ? facts.size(facts.kept, vec) * r.threads * r.vectors : 0;
+        const int rows = r.where == SHARED || cluster ? held * r.threads * r.vectors : 0;
         if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
@@ -370,7 +374,8 @@ template <int K> struct RowPlan : RowDims<K> {
     // there is a kernel for.
     Team choose_team(int arch) {
         const i64 chunks = inner.count / vec;
-        const int size = f.size(f.kept, vec);
+        const Asked asked = asked_of(f, vec);
+        const int size = asked.bytes;
         Limits most = limits(arch);
         if (f.readings == 0 || f.readings > MOST_READINGS) most.cluster = 0;
         int built = 0;  // the one of the file's architectures that the device runs
@@ -386,7 +391,7 @@ template <int K> struct RowPlan : RowDims<K> {
         const Rules others = rules(across, f.holds());
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
-            if (chunks > rule.longest || chunks <= rule.above || !applies(f, rule, vec) || chunks * size > rule.room) continue;
+            if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
             const Team found = team_of(rule, chunks, edges, across);
             if (fits(found, most, size)) return found;
         }

@@ -48,8 +48,9 @@ struct Sums {
         }
         return {{r.threads, r.team, vectors, 3, r.team * vectors}, r.blocks};
     }
-    // The first that takes a row and that a device has room for: as many blocks, then as many rows, as there is memory.
-    constexpr Taken take(i64 chunks, int vec, bool across, int arch) const {
+    // The first that takes a row and that a device has room for: as many blocks, then as many rows, as there is memory. `moved` is the
+    // bytes of a vector of all that moves.
+    constexpr Taken take(i64 chunks, int vec, int moved, bool across, int arch) const {
         const Limits device = limits(arch);
         const int most = wider(1, PARTIALS / (sums() * vec));
         const int cluster = rows.readings > 0 && rows.readings <= MOST_READINGS / 2 ? device.cluster : 0;
@@ -60,7 +61,7 @@ struct Sums {
             Taken found = of(r, chunks, vectors < most ? vectors : most, cluster);
             if (found.blocks == 0) continue;
             const Team& t = found.team;
-            const i64 row = i64(wider(t.most, t.threads)) * t.vectors * rows.size(moving, vec), bytes = row > 1 ? row : 1;
+            const i64 row = i64(wider(t.most, t.threads)) * t.vectors * moved, bytes = row > 1 ? row : 1;
             const i64 room = (MAX_SHARED < device.shared ? MAX_SHARED : device.shared) - declared(t);
             if (2 * bytes > room || declared(t) > MAX_STATIC) continue;
             const i64 blocks = room / (r.stages * bytes);
@@ -95,11 +96,17 @@ template <int STEPS> struct RoundKernels {
         add_all(s, 1, true, true);
     }
     constexpr void add_all(const Sums& s, int vec, bool across, bool general) {
-        for (int arch : ARCHS) {
-            for (i64 chunks = 1; chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) {
-                const Taken found = s.take(chunks, vec, across, arch / 10);
+        const int moved = s.rows.size(s.moving, vec);
+        for (int a = 0; a < int(sizeof(ARCHS) / sizeof(ARCHS[0])); a++) {
+            const int arch = ARCHS[a];
+            bool known = false, split = false;  // whether the one before it is alike; rows as long as those that launches share go all so
+            const Limits own = limits(arch / 10), before = limits(ARCHS[a > 0 ? a - 1 : 0] / 10);
+            known = a > 0 && own.shared == before.shared && own.cluster == before.cluster;
+            for (i64 chunks = 1; !known && !split && chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) {
+                const Taken found = s.take(chunks, vec, moved, across, arch / 10);
                 const Team& t = found.team;
-                const bool split = t.span > 0 && t.cluster == 0, cluster = t.cluster > 0;
+                const bool cluster = t.cluster > 0;
+                split = t.span > 0 && !cluster;
                 if (found.blocks == 0) continue;
                 Built b = {wider(t.most, t.threads), found.blocks, t.team, t.vectors, 3, across, split, cluster, general, vec, -1, 0};
                 b.stages = found.stages;
@@ -162,10 +169,10 @@ template <int K> struct RoundsPlan : RowDims<K> {
         : Base(dims, outer, sizes, given, P::FACTS, true), kernels(P::KERNELS.at), count(P::KERNELS.count) {
         if (row.count == 0 && inner.count == 0) return;
         if (row.count == 0) row = {1, 0, {1}, {}};  // a kernel divides by sizes
-        Taken found = P::SUMS.take(inner.count / vec, vec, across, arch);
+        Taken found = P::SUMS.take(inner.count / vec, vec, f.size(P::SUMS.moving, vec), across, arch);
         if (found.blocks == 0) {
             vec = 1, wide = 0;
-            found = P::SUMS.take(inner.count, vec, across, arch);
+            found = P::SUMS.take(inner.count, vec, f.size(P::SUMS.moving, vec), across, arch);
         }
         served = found.blocks > 0;
         if (served) plan<P>(found, arch);
