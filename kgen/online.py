@@ -25,8 +25,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
-from sympy.core.symbol import Str
-
 from kgen.expand import count, is_reduction
 from kgen.ir import Builder, Let, Op, Program, literal_of, live, ref, renumber, verify
 from kgen.monoids import Monoid, row
@@ -174,7 +172,7 @@ def online(program: Program) -> Program:
     build, moved = Builder(), dict[str, str]()
     needs: dict[str, int] = {}  # the reductions and gathers that each value is made of, as bits
     for let in program.lets:
-        expr = Op(let.expr.args[0], *(ref(moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
+        expr = let.expr.renamed(moved)
         made = _riding(replace(let, expr=expr), build, needs) or build.like(expr, let, let.label)
         moved[let.name] = made.name
         if made.name not in needs:
@@ -195,7 +193,7 @@ def at_once(lets: Sequence[Let], defs: dict[str, Let]) -> dict[str, Let]:
         sum_ = found(Lets(defs), let.expr.operands[0].name, let.expr.attrs)
         if sum_ is not None and sum_.row.again:
             operands = (ref(str(name)) for name in (sum_.x, sum_.peak))
-            made[let.name] = replace(let, expr=Op(sum_.row.name, *map(Str, let.expr.attrs), *operands))
+            made[let.name] = replace(let, expr=Op(sum_.row.name, *let.expr.attrs, *operands))
     return made
 
 
@@ -208,7 +206,7 @@ def _riding(let: Let, build: Builder, needs: dict[str, int]) -> Let | None:
         return None
     m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]
     operands = (ref(str(name)) for name in (sum_.x, sum_.peak, *sum_.weights))
-    total = build.like(Op(sum_.row.name, *map(Str, let.expr.attrs), *operands), let)
+    total = build.like(Op(sum_.row.name, *let.expr.attrs, *operands), let)
     finite = build.add(Op("isfinite", ref(m.name)), boolean, m.dims, m.span)
     about = build.like(Op("where", ref(finite.name), ref(m.name), ref(build.literal("0", m).name)), m)
     off = build.like(Op("sub", ref(about.name), ref(k.name)), let)
