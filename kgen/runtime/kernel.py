@@ -309,6 +309,10 @@ class Kernel:
             result = again.first(self, args, kwargs, out, target)
             if result is not NotImplemented:
                 return result
+        if target == "triton" and "_calls" not in self.__dict__:
+            from kgen.runtime.launchers import warm_up_triton
+
+            warm_up_triton()
         result = self._calls(args, kwargs, out, target)
         if result is not self._calls.miss:
             return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import inspect
 import threading
 from collections.abc import Callable
@@ -110,7 +111,7 @@ class Cpp:
 
 
 @cache
-def _warm_up() -> tuple[threading.Thread, ...]:
+def warm_up_triton() -> tuple[threading.Thread, ...]:
     """Have Triton do in other threads, while a source is written, what its first launch waits for: it hashes its own libraries, half a
     gigabyte, and has a C compiler build its driver's part."""
     import torch
@@ -129,7 +130,7 @@ def _warm_up() -> tuple[threading.Thread, ...]:
         with contextlib.suppress(Exception):  # who needs it will hear of it
             work()
 
-    if not torch.cuda.is_initialized():
+    if not torch.cuda.is_initialized() or importlib.util.find_spec("triton") is None:
         return ()
     import triton  # noqa: F401
 
@@ -143,7 +144,7 @@ class Triton:
     """The emitted module, imported from a file of its own (Triton reads the source of what it compiles)."""
 
     def __init__(self, kernel: Kernel):
-        warming = _warm_up()
+        warming = warm_up_triton()
         from kgen.backends.triton import Triton as TritonBackend
         from kgen.runtime.modules import import_source
 

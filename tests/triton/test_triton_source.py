@@ -284,10 +284,10 @@ def test_what_triton_waits_for_is_begun_before_its_first_launch(monkeypatch) -> 
     from kgen.runtime import launchers
 
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert launchers._warm_up.__wrapped__() == ()
+    assert launchers.warm_up_triton.__wrapped__() == ()
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     cache.triton_key.cache_clear()
-    threads = launchers._warm_up.__wrapped__()
+    threads = launchers.warm_up_triton.__wrapped__()
     for thread in threads:
         thread.join()
     assert len(threads) == 2 and cache.triton_key.cache_info().currsize == 1
