@@ -27,7 +27,6 @@ from kgen.monoids import MONOIDS
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
 from kgen.schedule import Map, Plan, Reduce
-from kgen.skeletons import Skeletons
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
 from kgen.version import __version__
 
@@ -188,8 +187,8 @@ class Backend:
         """What a kernel's file is called."""
         return f"{kernel}{self.suffix}"
 
-    def environment(self) -> Skeletons:
-        return _skeletons(self.template_folder())
+    def environment(self):
+        return _environment(self.template_folder())
 
     #: Members that templates look for in what is made of the writer's names.
     members: frozenset[str] = frozenset()
@@ -208,8 +207,19 @@ class Backend:
 
 
 @cache
-def _skeletons(folder: Path) -> Skeletons:
-    return Skeletons([folder, folder.parent])
+def _environment(folder: Path):
+    import jinja2
+
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([folder, folder.parent]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        line_statement_prefix="%%",
+        autoescape=False,
+    )
+    return env
 
 
 @cache
