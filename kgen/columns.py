@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy.core.symbol import Str
-
 from kgen.expand import is_reduction
 from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
 from kgen.phases import Phase, phases_of
@@ -43,9 +41,9 @@ def by_columns(program: Program) -> Program:
             lets.append(let)
             continue
         one = along[dims_of[let.name]]
-        expr = Op("sum", let.expr.operands[0], *map(Str, one.expr.attrs))
+        expr = Op("sum", *one.expr.attrs, let.expr.operands[0])
         parts = replace(one, name=f"%{free + full.index(let)}", expr=expr, dtype=let.dtype, label="")
-        lets += [parts, replace(let, expr=Op("sum", ref(parts.name), *map(Str, one.dims)))]
+        lets += [parts, replace(let, expr=Op("sum", *one.dims, ref(parts.name)))]
     return replace(program, lets=tuple(lets))
 
 

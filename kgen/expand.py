@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy.core.symbol import Str
-
 from kgen.errors import Span
 from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.monoids import RIDERS
@@ -38,8 +36,7 @@ def expand(program: Program) -> Program:
         return program
     e = _Expand(program)
     for let in program.lets:
-        expr = Op(let.expr.args[0], *(ref(e.moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
-        e.moved[let.name] = e.let(replace(let, expr=expr)).name
+        e.moved[let.name] = e.let(replace(let, expr=let.expr.renamed(e.moved))).name
     stores = tuple(replace(s, ref=e.moved[s.ref]) for s in program.stores)
     return verify(renumber(replace(program, lets=live(e.build.lets, stores), stores=stores)))
 
@@ -60,13 +57,13 @@ class _Expand:
             return self.build.like(let.expr, let, let.label)
         operand = let.expr.operands[0]
         if name == "mean":
-            total = self.build.like(Op("sum", *map(Str, dims), operand), let)
+            total = self.build.like(Op("sum", *dims, operand), let)
             n = self.build.add(Op("cast", ref(count(self.build, dims, let.span).name)), let.dtype, (), let.span, "", let.generic)
             return self.build.like(Op("div", ref(total.name), ref(n.name)), let, let.label)
         if name in ("any", "all"):
-            return self.build.like(Op("max" if name == "any" else "min", *map(Str, dims), operand), let, let.label)
+            return self.build.like(Op("max" if name == "any" else "min", *dims, operand), let, let.label)
         if name in ("argmax", "argmin"):
-            return self.build.like(Op(name, *map(Str, dims), operand, ref(self.position(dims, let).name)), let, let.label)
+            return self.build.like(Op(name, *dims, operand, ref(self.position(dims, let).name)), let, let.label)
         return self.build.like(let.expr, let, let.label)
 
     def position(self, dims: Dims, let: Let) -> Let:
@@ -115,12 +112,11 @@ class _Expand:
             if here.expr.name == "index":
                 made = index
             elif self.stored(here):
-                expr = Op("gather", Str(dim), ref(here.name), ref(index.name))
+                expr = Op("gather", dim, ref(here.name), ref(index.name))
                 made = self.build.add(expr, here.dtype, union(rest, index.dims), here.span, "", here.generic)
             else:
                 moved = [done[o.name] if dim in o.dims else o for o in operands]
-                names = {o.name: ref(m.name) for o, m in zip(operands, moved, strict=True)}
-                expr = Op(here.expr.args[0], *(names.get(a.name, a) if a in here.expr.operands else a for a in here.expr.args[1:]))
+                expr = here.expr.renamed({o.name: m.name for o, m in zip(operands, moved, strict=True)})
                 made = self.build.add(expr, here.dtype, union(*(m.dims for m in moved)), here.span, "", here.generic)
                 self.again += 1
                 if self.again > MAX_OPERATIONS:

@@ -1,19 +1,17 @@
-"""The program: typed SSA over inert SymPy nodes.
+"""The program: typed SSA over inert nodes.
 
 A `Program` is an ordered tuple of `Let(name, expr, dtype, dims, span)` and the stores that end it.  Expressions are
-SymPy nodes of kgen's own that SymPy makes, compares, hashes, substitutes and prints but never evaluates: what the
-writer wrote is what is computed.  `verify` states what holds of every program and is run after every pass.
+nodes that nothing evaluates: what the writer wrote is what is computed.  `sympy.sympify` gives the mathematics of one,
+by its row in the table; nothing else here needs SymPy, which would take longer to import than a kernel takes to make.
+`verify` states what holds of every program and is run after every pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-
-import sympy
-from sympy.core.symbol import Str
+from typing import Any, NoReturn
 
 from kgen.errors import Diagnostic, Source, Span, TooLong
 from kgen.monoids import MONOIDS, RIDERS
@@ -37,43 +35,89 @@ from kgen.types import (
 )
 
 
-class Op(sympy.Expr):
-    """An operator applied to values: `Op("add", a, b)`.  Inert: nothing simplifies, reorders or evaluates it.
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value by its name, as an operand."""
 
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def _sympy_(self) -> Any:
+        import sympy
+
+        return sympy.Symbol(self.name)
+
+
+class Op:
+    """An operator applied to values: `Op("add", a, b)`, what it names first: `Op("sum", "N", x)`.  Immutable, compared by structure, and
+    inert: nothing simplifies, reorders or evaluates it.
+
+    `attrs` are what it names that is no value: a parameter, a literal's text, dims; `operands` are the values that it applies to.
     Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
     `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; and `cast` (to the dtype of its Let), `pick`, and
     `gather[N] x t` (one element of x along N, 0 outside).
     """
 
-    def __new__(cls, name: str | Str, *operands):
-        return sympy.Expr.__new__(cls, name if isinstance(name, Str) else Str(name), *operands)
+    __slots__ = ("name", "attrs", "operands", "_hash")
+    name: str
+    attrs: tuple[str, ...]
+    operands: tuple[Ref, ...]
+    _hash: int
 
-    @cached_property
-    def name(self) -> str:
-        return self.args[0].name
+    def __init__(self, name: str, *args: str | Ref) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "attrs", tuple(a for a in args if isinstance(a, str)))
+        put(self, "operands", tuple(a for a in args if not isinstance(a, str)))
+        put(self, "_hash", hash((name, self.attrs, self.operands)))
 
-    @cached_property
-    def operands(self) -> tuple:
-        """The values that it applies to."""
-        return tuple(a for a in self.args[1:] if not isinstance(a, Str))
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a node does not change: {self}.{name}")
 
-    @cached_property
-    def attrs(self) -> tuple[str, ...]:
-        """What it names that is no value: a parameter, a literal's text, dims."""
-        return tuple(a.name for a in self.args[1:] if isinstance(a, Str))
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Op):
+            return NotImplemented
+        return self is other or (self.name, self.attrs, self.operands) == (other.name, other.attrs, other.operands)
 
-    def _sympystr(self, printer) -> str:
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
         dims = f"[{', '.join(self.attrs)}]" if self.operands and self.attrs else ""
-        rest = [*(() if dims else self.attrs), *map(printer.doprint, self.operands)]
+        rest = [*(() if dims else self.attrs), *map(str, self.operands)]
         return " ".join([self.name + dims, *rest])
+
+    __repr__ = __str__
+
+    def renamed(self, names: Mapping[str, str]) -> Op:
+        """The same of the values that `names` gives for its operands."""
+        return Op(self.name, *self.attrs, *(Ref(names[o.name]) for o in self.operands))
+
+    def _sympy_(self) -> Any:
+        """What it means, for `sympy.sympify`: the formula of its row in the table; where there is none, a function by its name."""
+        import sympy
+
+        values = [o._sympy_() for o in self.operands]
+        if self.name == "lit" and self.attrs[0] not in ("inf", "-inf", "nan"):
+            return sympy.Rational(exact(self.attrs[0]))
+        if self.name in ("lit", "const"):
+            return {"pi": sympy.pi, "inf": sympy.oo, "-inf": -sympy.oo, "nan": sympy.nan}[self.attrs[0]]
+        row = OPS.get(self.name) if not self.attrs else None
+        if row is None or not row.sympy:
+            return sympy.Function(self.name)(*map(sympy.Symbol, self.attrs), *values)
+        own = [sympy.Dummy(a) for a in row.args]
+        formula = sympy.sympify(row.sympy, locals=dict(zip(row.args, own, strict=True)))
+        return formula.subs(dict(zip(own, values, strict=True)), simultaneous=True)
 
 
 def leaf(name: str, attr: str) -> Op:
-    return Op(name, Str(attr))
+    return Op(name, attr)
 
 
-def ref(name: str) -> sympy.Symbol:
-    return sympy.Symbol(name)
+def ref(name: str) -> Ref:
+    return Ref(name)
 
 
 #: The operations that a source may have.  A pass over rows computes anew, in each reading, what it takes of those before, so nested
@@ -228,14 +272,7 @@ def live(lets: Iterable[Let], stores: Iterable[Store]) -> tuple[Let, ...]:
 def renumber(program: Program) -> Program:
     """The same program with its values numbered from %0 without gaps."""
     names = {let.name: f"%{k}" for k, let in enumerate(program.lets)}
-    lets = tuple(
-        replace(
-            let,
-            name=names[let.name],
-            expr=Op(let.expr.args[0], *(ref(names[a.name]) if isinstance(a, sympy.Symbol) else a for a in let.expr.args[1:])),
-        )
-        for let in program.lets
-    )
+    lets = tuple(replace(let, name=names[let.name], expr=let.expr.renamed(names)) for let in program.lets)
     return replace(program, lets=lets, stores=tuple(replace(s, ref=names[s.ref]) for s in program.stores))
 
 
@@ -325,6 +362,7 @@ __all__ = [
     "Let",
     "Op",
     "Program",
+    "Ref",
     "Store",
     "Tensor",
     "exact",

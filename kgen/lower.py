@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sympy.core.symbol import Str
-
 from kgen.check import Kernel, Value
 from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
 from kgen.ops import OPS, REDUCTIONS
@@ -85,7 +83,7 @@ class _Lower:
                 args = [self.convert(args[0], i64)]
             if v.op in ("any", "all"):
                 args = [self.convert(args[0], boolean)]
-            expr = Op(v.op, *map(Str, v.attr), *(ref(a.name) for a in args))
+            expr = Op(v.op, *v.attr, *(ref(a.name) for a in args))
         else:
             expr = Op(v.op, *(ref(a.name) for a in self.operands(v, args)))
         return self.build.add(expr, dtype, v.dims, v.span, label, generic(v.type))

@@ -25,8 +25,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
-from sympy.core.symbol import Str
-
 from kgen.errors import Span
 from kgen.expand import count, is_reduction
 from kgen.ir import Builder, Let, Op, Program, literal_of, live, ref, renumber, verify
@@ -175,7 +173,7 @@ def online(program: Program) -> Program:
     build, moved = Builder(), dict[str, str]()
     needs: dict[str, int] = {}
     for given in program.lets:
-        expr = Op(given.expr.args[0], *(ref(moved[a.name]) if a in given.expr.operands else a for a in given.expr.args[1:]))
+        expr = given.expr.renamed(moved)
         let = replace(given, expr=expr)
         sum_ = _sum_about(let, build.defs, needs)
         if sum_ is not None and sum_.row.rides(Rides.EVERY, long=False):
@@ -249,7 +247,7 @@ def _sum_about(let: Let, defs: dict[str, Let], needs: dict[str, int]) -> About |
 def _rider(sum_: About, let: Let, build: Builder) -> Let:
     """The sum `let` made with its peak, and brought from there to what the formula takes from x."""
     operands = (ref(str(name)) for name in (sum_.x, sum_.peak, *sum_.weights))
-    expr = Op(sum_.row.name, *map(Str, let.expr.attrs), *operands)
+    expr = Op(sum_.row.name, *let.expr.attrs, *operands)
     if sum_.row.about == "mean":  # the formula's own, to a rounding
         return replace(let, expr=expr)
     m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]

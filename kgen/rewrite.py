@@ -132,7 +132,7 @@ def _sweep(program: Program, rule: Rule) -> Program:
     build = Builder()
     moved: dict[str, str] = {}
     for let in program.lets:
-        expr = Op(let.expr.args[0], *(ref(moved[a.name]) if a in let.expr.operands else a for a in let.expr.args[1:]))
+        expr = let.expr.renamed(moved)
         here = replace(let, expr=expr)
         made = rule.apply(here, build.defs, build) or build.like(expr, let, let.label)
         moved[let.name] = made.name

@@ -7,14 +7,15 @@ Trees can be deep (a chain of 2,000 additions), so nothing here or later recurse
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 
 from kgen.errors import Diagnostic, KgenError, Source, Span, TooLong, printed
+from kgen.lalr import BadCharacter, Parser, Token, Unexpected
 from kgen.types import Dims
 
 MAX_BYTES = 65_536
@@ -23,8 +24,6 @@ MAX_EXPONENT = 400
 MAX_NAME = 64
 MAX_BRACKETS = 200
 MAX_TOKENS = 20_000
-
-_LOCK = Lock()  # there is one parser, and it holds the text at hand
 
 #: Infix operators: symbol -> (operator, precedence).  A higher precedence binds tighter.
 INFIX: dict[str, tuple[str, int]] = {
@@ -167,26 +166,20 @@ class File:
 
 
 class _Lines:
-    """Lark's hook between lexer and parser: drops line ends inside brackets, and pairs the brackets."""
+    """Between words and parser: drops line ends inside brackets, and pairs the brackets."""
 
-    always_accept = ("_NL",)
     closing = {"LPAR": ")", "LSQB": "]"}
 
-    def __init__(self) -> None:
-        self.source = Source("", "")
-        self.last = self.previous = None  # the token in the parser's hands, and the one before it
-        self.comments: list = []
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.last: Token | None = None  # the word in the parser's hands
+        self.previous: Token | None = None  # the one before it
 
-    def comment(self, token):
-        self.comments.append(token)
-        return token
-
-    def process(self, stream: Iterator) -> Iterator:
+    def process(self, stream: Iterable[Token]) -> Iterator[Token]:
         """The words of a spec without the line ends inside brackets.  Raises `KgenError` at a bracket that does not meet its
         like, and where there are too many."""
-        open_brackets: list = []
+        open_brackets: list[Token] = []
         count = 0
-        self.last = self.previous = None
         for token in stream:
             if token.type == "_NL":
                 if open_brackets or self.last is None or self.last.type == "_NL":
@@ -217,107 +210,102 @@ class _Lines:
 
 
 @lru_cache(maxsize=1)
-def _parser(strict: bool = False):
-    """The LALR parser, its tree built as it goes, and the line filter it reads through."""
-    import lark
+def _parser() -> Parser:
+    return Parser(json.loads((Path(__file__).parent / "grammar.json").read_text(encoding="utf-8")))
 
-    class Build(lark.Transformer):
-        """Lark's rules to nodes: one method a rule, in the grammar's order."""
 
-        def start(self, parts):
-            return [p for p in parts if p is not None and not isinstance(p, lark.Token)]
+class _Build:
+    """The grammar's rules to nodes: one method a rule, in the grammar's order."""
 
-        def header(self, parts):
-            params = tuple(p for p in parts if isinstance(p, Param))
-            results = tuple(p for p in parts if isinstance(p, Result))
-            return Header(_name(parts[0]), params, results, _over(parts[0], parts[-1]))
+    def start(self, parts):
+        return [p for p in parts if p is not None and not isinstance(p, Token)]
 
-        def param(self, parts):
-            name, kind, default = parts
-            span = _over(name, default[1] if default else kind)
-            return Param(_name(name), kind, default[0] if default else None, default[1] if default else None, span)
+    def header(self, parts):
+        params = tuple(p for p in parts if isinstance(p, Param))
+        results = tuple(p for p in parts if isinstance(p, Result))
+        return Header(_name(parts[0]), params, results, _over(parts[0], parts[-1]))
 
-        def result(self, parts):
-            return Result(_name(parts[0]), parts[1], _over(*parts))
+    def param(self, parts):
+        name, kind, default = parts
+        span = _over(name, default[1] if default else kind)
+        return Param(_name(name), kind, default[0] if default else None, default[1] if default else None, span)
 
-        def number_type(self, parts):
-            return Type(_name(parts[0]), None, _span(parts[0]))
+    def result(self, parts):
+        return Result(_name(parts[0]), parts[1], _over(*parts))
 
-        def tensor_type(self, parts):
-            return Type(_name(parts[0]), parts[1] or (), _over(parts[0], parts[-1]))
+    def number_type(self, parts):
+        return Type(_name(parts[0]), None, _span(parts[0]))
 
-        def literal(self, parts):
-            return "".join(str(p) for p in parts if p is not None), _over(*(p for p in parts if p is not None))
+    def tensor_type(self, parts):
+        return Type(_name(parts[0]), parts[1] or (), _over(parts[0], parts[-1]))
 
-        def helper(self, parts):
-            name, dims, *params, body = parts
-            return Helper(_name(name), dims or (), tuple(_name(p) for p in params if p is not None), body, _over(name, body))
+    def literal(self, parts):
+        return "".join(str(p) for p in parts if p is not None), _over(*(p for p in parts if p is not None))
 
-        def equation(self, parts):
-            return Equation(_name(parts[0]), parts[1], _over(*parts))
+    def helper(self, parts):
+        name, dims, *params, body = parts
+        return Helper(_name(name), dims or (), tuple(_name(p) for p in params if p is not None), body, _over(name, body))
 
-        def dims(self, parts):
-            return tuple(parts)
+    def equation(self, parts):
+        return Equation(_name(parts[0]), parts[1], _over(*parts))
 
-        def dim(self, parts):
-            return _name(parts[0])
+    def dims(self, parts):
+        return tuple(parts)
 
-        def where(self, parts):
-            yes, condition, no = parts
-            return Apply("where", (condition, yes, no), _over(yes, no), _over(yes, no), "where")
+    def dim(self, parts):
+        return _name(parts[0])
 
-        def or_(self, parts):
-            return _apply("or", parts, _over(*parts), "infix")
+    def where(self, parts):
+        yes, condition, no = parts
+        return Apply("where", (condition, yes, no), _over(yes, no), _over(yes, no), "where")
 
-        def and_(self, parts):
-            return _apply("and", parts, _over(*parts), "infix")
+    def or_(self, parts):
+        return _apply("or", parts, _over(*parts), "infix")
 
-        def bitor(self, parts):
-            return _apply("bitor", parts, _over(*parts), "infix")
+    def and_(self, parts):
+        return _apply("and", parts, _over(*parts), "infix")
 
-        def bitand(self, parts):
-            return _apply("bitand", parts, _over(*parts), "infix")
+    def bitor(self, parts):
+        return _apply("bitor", parts, _over(*parts), "infix")
 
-        def power(self, parts):
-            return _apply("pow", parts, _over(*parts), "infix")
+    def bitand(self, parts):
+        return _apply("bitand", parts, _over(*parts), "infix")
 
-        def compare(self, parts):
-            left, symbol, right = parts
-            return _apply(INFIX[str(symbol)][0], (left, right), _span(symbol), "infix")
+    def power(self, parts):
+        return _apply("pow", parts, _over(*parts), "infix")
 
-        binary = compare
+    def compare(self, parts):
+        left, symbol, right = parts
+        return _apply(INFIX[str(symbol)][0], (left, right), _span(symbol), "infix")
 
-        def not_(self, parts):
-            return _apply("not", parts, _span(parts[0]), "prefix")
+    binary = compare
 
-        def bitnot(self, parts):
-            return _apply("bitnot", parts, _span(parts[0]), "prefix")
+    def not_(self, parts):
+        return _apply("not", parts, _span(parts[0]), "prefix")
 
-        def sign(self, parts):
-            return _apply(PREFIX[str(parts[0])][0], parts[1:], _span(parts[0]), "prefix", start=parts[0])
+    def bitnot(self, parts):
+        return _apply("bitnot", parts, _span(parts[0]), "prefix")
 
-        def number(self, parts):
-            return Num(str(parts[0]), _span(parts[0]))
+    def sign(self, parts):
+        return _apply(PREFIX[str(parts[0])][0], parts[1:], _span(parts[0]), "prefix", start=parts[0])
 
-        def name(self, parts):
-            return _name(parts[0])
+    def number(self, parts):
+        return Num(str(parts[0]), _span(parts[0]))
 
-        def call(self, parts):
-            return _call(parts[0], None, parts[1:])
+    def name(self, parts):
+        return _name(parts[0])
 
-        def call_dims(self, parts):
-            return _call(parts[0], parts[1], parts[2:])
+    def call(self, parts):
+        return _call(parts[0], None, parts[1:])
 
-        def index(self, parts):
-            return Apply(str(parts[0]), (), _over(parts[0], parts[2]), _span(parts[0]), dims=parts[1])
+    def call_dims(self, parts):
+        return _call(parts[0], parts[1], parts[2:])
 
-        def parens(self, parts):
-            return replace(parts[1], span=_over(parts[0], parts[2]), parens=True)
+    def index(self, parts):
+        return Apply(str(parts[0]), (), _over(parts[0], parts[2]), _span(parts[0]), dims=parts[1])
 
-    lines = _Lines()
-    grammar = (Path(__file__).parent / "grammar.lark").read_text()
-    options = {"parser": "lalr", "lexer": "basic", "maybe_placeholders": True, "lexer_callbacks": {"COMMENT": lines.comment}}
-    return lark.Lark(grammar, transformer=Build(), postlex=lines, strict=strict, **options), lines
+    def parens(self, parts):
+        return replace(parts[1], span=_over(parts[0], parts[2]), parens=True)
 
 
 def _span(node) -> Span:
@@ -348,25 +336,18 @@ def parse(text: str, name: str = "<text>") -> File:
     Raises `KgenError` where the text is longer than 64 KB, holds a character outside ASCII (comments may), or does
     not follow the grammar; the message says what was expected.
     """
-    import lark
-
     source = Source(name, text)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise TooLong(f"the text is longer than {MAX_BYTES:,} bytes", Source(name, ""), help="one file holds one kernel")
     _check_characters(source)
-    with _LOCK:
-        parser, lines = _parser()
-        lines.source = source
-        lines.comments.clear()
-        try:
-            statements = parser.parse(text)
-        except lark.exceptions.UnexpectedToken as error:
-            raise _unexpected(source, error.token, set(error.accepts or error.expected), lines) from None
-        except lark.exceptions.UnexpectedCharacters as error:
-            raise _bad_character(source, error.pos_in_stream or 0) from None
-        except lark.exceptions.VisitError as error:
-            raise error.orig_exc from None
-        comments = tuple((c.start_pos, str(c)[1:]) for c in lines.comments)
+    parser, lines, ignored = _parser(), _Lines(source), list[Token]()
+    try:
+        statements = parser.parse(lines.process(parser.words(text, ignored)), _Build())
+    except Unexpected as error:
+        raise _unexpected(source, error.token, error.accepts, lines) from None
+    except BadCharacter as error:
+        raise _bad_character(source, error.at) from None
+    comments = tuple((c.start_pos, str(c)[1:]) for c in ignored if c.type == "COMMENT")
     return File(source, tuple(statements), comments)
 
 

@@ -120,7 +120,7 @@ class Cuda(CFamily):
             return TABLES[name]()
         if name != FUNCTIONS_FILE:
             return (self.template_folder() / "library" / name).read_text()
-        known = self.functions(sorted(library(self.template_folder()) | brought(self.columns())))
+        known = self.functions(sorted({*library(self.template_folder()), *brought(self.columns())}))
         return "\n".join([FUNCTIONS_HEAD, *known.values()])
 
     def included(self, views: list[CudaMap | CudaRows]) -> list[str]:

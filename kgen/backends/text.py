@@ -263,21 +263,27 @@ def _spelled(texts: tuple[str, ...]) -> frozenset[str]:
 
 
 @cache
-def library(folder: Path) -> dict[str, Text]:
-    """The sources of a target's helper functions, by name."""
-    return {path.name.split(".")[0]: Text(tokens(path.read_text())) for path in sorted((folder / "functions").glob("*"))}
+def library(folder: Path) -> dict[str, Path]:
+    """The files of a target's helper functions, by name."""
+    return {path.name.split(".")[0]: path for path in sorted((folder / "functions").glob("*"))}
 
 
-def brought(spells: Iterable[Spell]) -> dict[str, Text]:
+def brought(spells: Iterable[Spell]) -> dict[str, str]:
     """The sources of the helper functions that spellings bring along, by name: of the call that each begins with."""
     first = {next(tokens(s.float or s.int), ""): s.source for s in spells if s.source}
-    return {name: Text(tokens(text.rstrip("\n") + "\n")) for name, text in first.items() if isinstance(name, Call)}
+    return {name: text.rstrip("\n") + "\n" for name, text in first.items() if isinstance(name, Call)}
+
+
+@cache
+def _helper(source: Path | str) -> Text:
+    """A helper function out of its file, or its text: a kernel calls few of them, and others are not read."""
+    return Text(tokens(source.read_text() if isinstance(source, Path) else source))
 
 
 def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) -> dict[str, Text]:
     """The helper functions among `calls`, and those that they call, each after what it needs: those of a target's folder, and those that
     its spellings bring along."""
-    known = library(folder) | brought(spells)
+    known: dict[str, Path | str] = {**library(folder), **brought(spells)}
     found: dict[str, Text] = {}
     visiting: set[str] = set()
 
@@ -285,8 +291,9 @@ def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) 
         for name in calls:
             if name in known and name not in visiting:
                 visiting.add(name)
-                visit(known[name].calls)
-                found[name] = known[name]
+                made = _helper(known[name])
+                visit(made.calls)
+                found[name] = made
 
     visit(calls)
     return found

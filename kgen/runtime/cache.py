@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 import tempfile
 import time
 import warnings
@@ -30,7 +31,7 @@ def folder() -> Path | None:
 
     None (with one warning) where it cannot be made, is not a folder, or is not the user's alone to write.
     """
-    place = Path(os.environ.get("KGEN_CACHE_DIR") or _usual())
+    place = Path(os.environ.get("KGEN_CACHE_DIR") or usual("cache"))
     try:
         if place.parts[:1] == ("~",):
             raise OSError("there is no home folder")
@@ -52,10 +53,15 @@ def folder() -> Path | None:
     return place
 
 
-def _usual() -> str:
+def usual(kind: str) -> str:
+    """The user's folder for kgen's files of a kind, "cache" or "config".  On Linux it is worked out here, as platformdirs would: to import
+    that takes longer than all else that a cache needs."""
+    if sys.platform == "linux":
+        base = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip()
+        return os.path.join(base if os.path.isabs(base) else os.path.expanduser(f"~/.{kind}"), "kgen")
     import platformdirs
 
-    return platformdirs.user_cache_dir("kgen")
+    return {"cache": platformdirs.user_cache_dir, "config": platformdirs.user_config_dir}[kind]("kgen")
 
 
 def key(*parts: str | bytes) -> str:

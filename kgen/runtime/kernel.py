@@ -6,6 +6,7 @@ In: a spec.  Out: an object that is called with torch tensors and returns the re
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import itertools
 import os
@@ -14,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kgen import hooks
 from kgen.errors import KgenError, Source, printed
@@ -22,6 +23,9 @@ from kgen.types import ELLIPSIS, Binding
 
 if TYPE_CHECKING:  # what reads and writes specs is imported when it is needed: a first call that is recalled needs none of it
     from kgen import check as checker
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _checked(text: str, name: str) -> checker.Kernel:
@@ -64,11 +68,30 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
         raise KgenError(f"{shown} is not UTF-8 (byte {error.start})", Source(str(spec), "")) from None
 
 
+def _uncollected(make: Callable[P, R]) -> Callable[P, R]:
+    """A function that makes what stays, during which Python's collector rests: with torch loaded a full collection, which so many new
+    objects would bring on, takes as long as making a kernel."""
+
+    @functools.wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not gc.isenabled():
+            return make(*args, **kwargs)
+        gc.disable()
+        try:
+            return make(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return made
+
+
+@_uncollected
 def load(spec: str | Path) -> Kernel:
     """The kernel of a spec file, or of a bundled spec by its bare name.  Raises `KgenError` with all its errors."""
     return loads(*read_spec(spec))
 
 
+@_uncollected
 def loads(text: str, name: str = "<text>") -> Kernel:
     """The kernel of a spec's text; `name` is what errors call it.  Raises `KgenError` with all its errors."""
     from kgen.runtime import recall
@@ -157,6 +180,7 @@ class Kernel:
         return _checked(*self._text)
 
     @cached_property
+    @_uncollected
     def _calls(self) -> Any:
         """The keyed calls; its module imports torch."""
         from kgen.runtime.calls import Calls
@@ -328,6 +352,10 @@ class Kernel:
             result = again.first(self, args, kwargs, out, target)
             if result is not NotImplemented:
                 return result
+        if target == "triton" and "_calls" not in self.__dict__:
+            from kgen.runtime.launchers import warm_up_triton
+
+            warm_up_triton()
         result = self._calls(args, kwargs, out, target)
         if result is not self._calls.miss:
             return result
@@ -388,6 +416,7 @@ class Kernel:
         chosen = [target for reduces, least, target in PREFERRED if reduces == self._reduces and elements >= least][-1]
         return chosen if chosen != "cuda" or driver.available() else "triton"
 
+    @_uncollected
     def _launcher(self, target: str | None, device: Any, elements: int = 0) -> Any:
         """What launches on a device (`elements`: of the largest tensor).  Raises `KgenError` where the target does not run there."""
         from kgen.backends import TARGETS, launcher

@@ -7,9 +7,13 @@ many tensors at once.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib.util
 import inspect
-from functools import cached_property
+import threading
+from collections.abc import Callable
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from kgen.backends import backend
@@ -121,10 +125,41 @@ class Cpp:
         return ListLauncher(self.kernel, self.units[0], self.built) if single else None
 
 
+@cache
+def warm_up_triton() -> tuple[threading.Thread, ...]:
+    """Have Triton do in other threads, while a source is written, what its first launch waits for: it hashes its own libraries, half a
+    gigabyte, and has a C compiler build its driver's part."""
+    import torch
+
+    def hash_triton() -> Any:
+        from triton.runtime import cache as tritons
+
+        return tritons.triton_key()
+
+    def build_driver() -> Any:
+        from triton.runtime import driver
+
+        return driver.active
+
+    def quietly(work: Callable[[], Any]) -> None:
+        with contextlib.suppress(Exception):  # who needs it will hear of it
+            work()
+
+    if not torch.cuda.is_initialized() or importlib.util.find_spec("triton") is None:
+        return ()
+    import triton  # noqa: F401
+
+    made = tuple(threading.Thread(target=quietly, args=(work,), name="kgen-triton") for work in (hash_triton, build_driver))
+    for thread in made:
+        thread.start()
+    return made
+
+
 class Triton:
     """The emitted module, imported from a file of its own (Triton reads the source of what it compiles)."""
 
     def __init__(self, kernel: Kernel):
+        warming = warm_up_triton()
         from kgen.backends.triton import Triton as TritonBackend
         from kgen.runtime.modules import import_source
 
@@ -134,6 +169,8 @@ class Triton:
         self.module = import_source(target.render(kernel), f"{kernel.name}_triton")
         self.function = getattr(self.module, target.function_name(kernel))
         self.names = list(inspect.signature(self.function).parameters)
+        for thread in warming:
+            thread.join()
 
     def __call__(self, call: Any) -> None:
         fresh = tuple(call.results[r.name] for r in self.kernel.results if r.state is None)

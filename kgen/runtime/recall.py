@@ -41,7 +41,7 @@ def own() -> str:
     for folder in (package, package.parent / "templates"):
         for place, _, names in os.walk(folder):
             for name in names:
-                if name.endswith((".py", ".jinja", ".k", ".lark", ".cu", ".cpp")):
+                if name.endswith((".py", ".jinja", ".k", ".json", ".cu", ".cpp")):
                     status = os.stat(os.path.join(place, name))
                     found.append(f"{os.path.relpath(os.path.join(place, name), package)} {status.st_size} {status.st_mtime_ns}")
     triton = importlib.util.find_spec("triton")

@@ -8,13 +8,12 @@ import warnings
 from functools import cache
 
 from kgen.backends.launches import KINDS, SHIPPED, Step, kind
+from kgen.runtime import cache as disk
 
 
 def folder() -> str:
     """Where `kgen tune --save` keeps its tables: KGEN_CONFIG_DIR, else the user's own folder for settings."""
-    import platformdirs
-
-    return os.environ.get("KGEN_CONFIG_DIR") or platformdirs.user_config_dir("kgen")
+    return os.environ.get("KGEN_CONFIG_DIR") or disk.usual("config")
 
 
 @cache

@@ -209,23 +209,23 @@ def test_compile_loads_neither_torch_nor_triton_and_takes_little_more_than_its_i
         "from kgen.cli import main\n"
         "try: main()\n"
         "except SystemExit as e: assert not e.code\n"
-        "bad = {'torch', 'triton', 'numpy', 'matplotlib'} & set(sys.modules)\n"
+        "bad = {'torch', 'triton', 'numpy', 'matplotlib', 'sympy', 'lark'} & set(sys.modules)\n"
         "assert not bad, bad"
     )
     best = {"compile": 9.0, "imports": 9.0}
     for _ in range(2):
-        for what, text in (("compile", code), ("imports", "import click, jinja2, lark, platformdirs, sympy")):
+        for what, text in (("compile", code), ("imports", "import click, jinja2, platformdirs, sympy")):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             done = subprocess.run([sys.executable, "-c", text, GELU], capture_output=True, text=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             best[what] = min(best[what], after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
             assert done.returncode == 0, done.stderr
-    # Processor time, beside what the libraries alone take on this machine (0.6 s where the whole takes 0.9).
-    assert best["compile"] < 3 * best["imports"]
+    # Processor time, beside what importing some libraries takes on this machine (0.5 s where that takes 0.6).
+    assert best["compile"] < 2 * best["imports"]
 
 
 def test_importing_kgen_loads_nothing_heavy() -> None:
-    code = "import kgen, sys; print(sorted({'torch', 'triton', 'sympy', 'lark', 'jinja2', 'click'} & set(sys.modules)))"
+    code = "import kgen, sys; print(sorted({'torch', 'triton', 'sympy', 'jinja2', 'click', 'kgen.syntax', 'kgen.ops'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 

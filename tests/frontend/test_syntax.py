@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kgen import syntax
+from kgen import grammar, lalr, syntax
 from kgen.check import check
 from kgen.errors import KgenError, Span
 from kgen.syntax import Apply, Equation, Header, Name, Num, parse
@@ -45,14 +45,35 @@ def bracketed(node) -> str:
     return f"{node.op}({', '.join(bracketed(a) for a in node.args)})"
 
 
-def test_the_grammar_has_no_conflicts():
-    """Lark's strict mode finds no shift/reduce conflict and no two terminals that match the same text."""
+def test_the_tables_are_the_grammars():
+    """Made anew they are the same, and Lark's strict mode finds no conflict and no two terminals that match the same text."""
     pytest.importorskip("interegular")
-    syntax._parser.cache_clear()
-    try:
-        syntax._parser(True)
-    finally:
-        syntax._parser.cache_clear()
+    made = grammar.text(grammar.tables(grammar.GRAMMAR.read_text()))
+    assert made == grammar.TABLES.read_text(), "run `python -m kgen.grammar`"
+
+
+def test_a_conflict_in_a_grammar_is_found():
+    lark = pytest.importorskip("lark")
+    pytest.importorskip("interegular")
+    with pytest.raises(lark.exceptions.GrammarError, match="Reduce"):
+        grammar.tables('start: a | b\na: "x"\nb: "x"\n')
+    with pytest.raises(lark.exceptions.LexError, match="Collision"):
+        grammar.tables("start: A | B\nA: /x+/\nB: /xy?/\n")
+
+
+def test_the_parser_reads_as_lark_does():
+    """The words of a text, and what could stand in the place of each."""
+    lark = pytest.importorskip("lark")
+    theirs = lark.Lark(grammar.GRAMMAR.read_text(), parser="lalr", lexer="basic", maybe_placeholders=True)
+    ours = syntax._parser()
+    for text in ("f(x: T[..., N], e: float = -1) -> (y: T[], z: i8)", "y = -a[N](x,)^2 if not b<=1.5e3 else sum[N](0x1f, (x' // 2))"):
+        words = list(ours.words(text, []))
+        assert [(w.type, str(w), w.start_pos, w.end_pos) for w in words] == [(w.type, str(w), w.start_pos, w.end_pos) for w in theirs.lex(text)]
+        at = theirs.parse_interactive(text)
+        for k, _ in enumerate(at.iter_parse()):  # gives a word before it is taken
+            with pytest.raises(lalr.Unexpected) as broken:
+                ours.parse([*words[:k], lalr.token("BAD", "?", 0)], syntax._Build())
+            assert broken.value.accepts == at.accepts()
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)

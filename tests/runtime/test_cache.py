@@ -103,3 +103,13 @@ def test_a_damaged_library_is_built_again(place: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cache.read(entry.stem, ".so") is not None
+
+
+@pytest.mark.parametrize("kind", ["cache", "config"])
+@pytest.mark.parametrize("base", [None, "", " ", "/elsewhere/of one", "beside"])
+def test_the_usual_folders_are_those_of_platformdirs(kind: str, base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    name = f"XDG_{kind.upper()}_HOME"
+    monkeypatch.delenv(name, raising=False) if base is None else monkeypatch.setenv(name, base)
+    assert cache.usual(kind) == {"cache": platformdirs.user_cache_dir, "config": platformdirs.user_config_dir}[kind]("kgen")

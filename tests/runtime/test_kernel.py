@@ -194,3 +194,22 @@ def test_addresses_above_2_31_are_right() -> None:
     view = base[:: 2**30]
     view.copy_(torch.tensor([1, 2, 3]))
     assert kgen.loads("twice(x: i8[N]) -> y: i8[N]\ny = x * 2")(view).tolist() == [2, 4, 6]
+
+
+def test_the_collector_rests_while_a_kernel_is_made_and_no_longer() -> None:
+    import gc
+
+    from kgen.runtime import kernel
+
+    seen = []
+    make = kernel._uncollected(lambda fails: (seen.append(gc.isenabled()), 1 / fails))
+    for was in (True, False):
+        gc.enable() if was else gc.disable()
+        try:
+            make(1)
+            with pytest.raises(ZeroDivisionError):
+                make(0)
+            assert gc.isenabled() == was
+        finally:
+            gc.enable()
+    assert seen == [False] * 4

@@ -274,3 +274,51 @@ def test_what_is_made_of_bf16_is_not_computed_in_f16(t, u):
     k = check(syntax.parse("f(x: T[], w: U[]) -> (y: f16[], z: f16[], q: f16[])\ny = w * x\nz = w + x\nq = w / x", "f.k"))
     found = toolchain._triton(k, {"T": DTYPES[t], "U": DTYPES[u]}, "sm_90", "ptx")
     assert found and not any(re.search(r"\b(mul|add|fma|div)\.(rn\.)?(b?f16)", str(text)) for _, text in found)
+
+
+def test_what_triton_waits_for_is_begun_before_its_first_launch(monkeypatch) -> None:
+    """Its libraries are hashed once; what fails there (here there may be no driver) is silent.  Without a GPU in use nothing begins."""
+    import torch
+    from triton.runtime import cache
+
+    from kgen.runtime import launchers
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert launchers.warm_up_triton.__wrapped__() == ()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    cache.triton_key.cache_clear()
+    threads = launchers.warm_up_triton.__wrapped__()
+    for thread in threads:
+        thread.join()
+    assert len(threads) == 2 and cache.triton_key.cache_info().currsize == 1
+
+
+def test_a_first_launch_needs_no_sympy() -> None:
+    """torch.broadcast_shapes would import it."""
+    code = (
+        "import sys, torch, kgen\n"
+        "from kgen.runtime.launchers import Triton\n"
+        "module = Triton(kgen.load('rmsnorm').kernel).module\n"
+        "assert module.check({'x': torch.ones(3, 2, 8), 'w': torch.ones(8)})[0] == {'...': (3, 2), 'N': 8}\n"
+        "print(sorted({'sympy', 'mpmath', 'torch.fx.experimental.symbolic_shapes'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((), (3,)), ((3,), ()), ((2, 3), (3,)), ((1, 3), (2, 1)), ((0, 1), (1, 5)), ((1,), (0,)), ((2,), (3,)), ((2, 0), (2, 3))]
+)
+def test_leading_dims_broadcast_as_torchs(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    import torch
+
+    from kgen.runtime.launchers import Triton
+
+    kernel = check(syntax.parse("f(x: f32[..., N], y: f32[..., N]) -> z: f32[..., N]\n\nz = x + y\n"))
+    given = {"x": torch.ones(*a, 2), "y": torch.ones(*b, 2)}
+    try:
+        want = tuple(torch.broadcast_shapes(a, b))
+    except RuntimeError:
+        with pytest.raises(ValueError, match="do not broadcast"):
+            Triton(kernel).module.check(given)
+        return
+    assert Triton(kernel).module.check(given)[0]["..."] == want

@@ -874,10 +874,10 @@ def check(given):
             if size != known:
                 raise ValueError(f"dim {dim} is {known} in {before} and {size} in {name}")
             sizes[dim] = size
-        try:
-            sizes["..."] = tuple(torch.broadcast_shapes(sizes["..."], x.shape[:lead]))
-        except RuntimeError:
-            raise ValueError(f"the leading dims {tuple(x.shape[:lead])} of {name} do not broadcast to {sizes['...']}") from None
+        pairs = [*itertools.zip_longest(reversed(sizes["..."]), reversed(x.shape[:lead]), fillvalue=1)]
+        if any(a != b and 1 not in (a, b) for a, b in pairs):
+            raise ValueError(f"the leading dims {tuple(x.shape[:lead])} of {name} do not broadcast to {sizes['...']}")
+        sizes["..."] = tuple(b if a == 1 else a for a, b in reversed(pairs))
     return sizes, dtypes
 
 
