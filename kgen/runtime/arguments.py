@@ -300,13 +300,12 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if result.is_neg():
             raise _wrong(kernel, f"{r.state or 'out'} is a negated view", "pass its resolve_neg()")
         call.results[r.name] = result
-    apart = several(kernel, alone)
     written = {name: t for name, t in call.results.items()}
     for name, t in written.items():
         if t.numel() == 0:
             continue
         result = next(r for r in kernel.results if r.name == name)
-        state = result.state
+        state, apart = result.state, several(kernel, alone, result)
         if state is None and given.get(name) is None:
             continue  # just allocated: nothing overlaps it
         for p, other in tensors:
@@ -317,9 +316,10 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
                 raise _wrong(kernel, f"the results {name} and {other_name} share memory")
 
 
-def several(kernel: Kernel, alone: bool) -> bool:
-    """Whether what one element's result overwrites may be read for another: several passes read it, or a gather (`not alone`)."""
-    return not alone or len({frozenset(r.dims) for r in kernel.results}) > 1
+def several(kernel: Kernel, alone: bool, result: ResultDecl) -> bool:
+    """Whether what an element of a result overwrites may be read for another one: several passes read it, or a gather (`not alone`);
+    or it is a row's, and others have its elements."""
+    return not alone or any(not set(r.dims) <= set(result.dims) for r in kernel.results)
 
 
 def _dtype(call: Call, r: ResultDecl) -> Any:

@@ -233,9 +233,9 @@ class Calls:
         params = [p for p in self.kernel.params if p.is_tensor]
         written = {index: r for r in self.kernel.results if r.state is not None for index, p in enumerate(params) if p.name == r.state}
         written.update(enumerate(self.fresh, out) if len(tensors) > out else ())
-        several = arguments.several(self.kernel, self.runnable._alone)
         found = []
         for a, result in written.items():
+            several = arguments.several(self.kernel, self.runnable._alone, result)
             for b, t in enumerate(tensors):
                 if a == b or b < a and b in written or not tensors[a].numel() or not t.numel():
                     continue

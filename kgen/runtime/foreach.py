@@ -271,10 +271,10 @@ class Foreach:
 
     def mark(self, plan: Plan, call: arguments.Call, k: int, at: dict[str, tuple[int, int]], out: bool, grouped: bool) -> None:
         """Note what tuple k writes, where it is launched in a group, and which of its operands may lie where a result does."""
-        several = arguments.several(self.kernel, self.runnable._alone)
         for r in self.kernel.results:
             if r.state is None and not out:
                 continue
+            several = arguments.several(self.kernel, self.runnable._alone, r)
             name = r.state or r.name
             own = at[name][0] + k * at[name][1]
             plan.written += [own] if grouped else []

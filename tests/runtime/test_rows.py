@@ -135,3 +135,20 @@ def test_a_variance_does_not_cancel() -> None:
     assert check_call(kernel, {"x": x}, "cpp").unbounded == 0
     (derived,) = Analysis(kernel.kernel, {"x": x}, "cpp").results()
     assert (derived.bound < derived.exact).all()  # so the bound itself rules out what cancels
+
+
+@pytest.mark.parametrize("length", [10, 1000, 70_001])
+def test_a_result_beside_values_of_rows_may_be_the_operand_itself(length) -> None:
+    """dx over x, where the loss is a row's; not a row's value over one that elements read."""
+    loss_and_dx = kgen.load("cross_entropy_dx")
+    x, t = torch.randn(6, length), torch.randint(0, length, (6,))
+    t[2] = -100
+    wanted = loss_and_dx(x, t, scale=0.5)
+    for _ in range(2):  # as it is launched the first time, and as it is kept
+        given, loss = x.clone(), torch.empty(6)
+        loss_and_dx(given, t, scale=0.5, out=(loss, given))
+        assert torch.equal(loss, wanted[0]) and torch.equal(given, wanted[1])
+    shift = kgen.loads("f(x: T[M, N], r: T[M]) -> (y: T[M, N], s: T[M])\n\ns = sum[N](x)\ny = x * r\n")
+    r = torch.randn(6)
+    with pytest.raises(kgen.KgenError, match="out overlaps r in memory"):
+        shift(x, r, out=(torch.empty_like(x), r))
