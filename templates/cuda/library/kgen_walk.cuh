@@ -30,9 +30,9 @@ struct Walk {
     using Place = Index;  // of an element in a row
     static constexpr Place LAST = Place(-1);
     static constexpr bool STAYS = KEEP > 0;  // whether a row is read once from memory, however often it is gone through
-    // Whether a thread computes from vectors that are not there too, and leaves what comes of it: a branch for each costs more, but where
-    // registers are scarce.
-    static constexpr bool EVERY = KEEP != 3 && (EDGES || KEEP != 1 || VECTORS * VEC < 64);
+    // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
+    // each costs more.
+    static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -125,7 +125,7 @@ struct Walk {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
-        } else if constexpr (EDGES && RI == 1 && VEC * sizeof(T) >= 8) {
+        } else if constexpr (EDGES && RI == 1 && VEC * sizeof(T) >= 8 && !(KEEP == 1 && VECTORS * VEC >= 64)) {  // which takes registers
             const Index over = Index(reinterpret_cast<u64>(p + from) / sizeof(T) % VEC);  // elements beyond an aligned vector
             const bool within = step == 1 && over <= from && from - over + 2 * VEC <= rows.n;
             return within ? shifted<T, VEC>(p + from, over) : apart<T, VEC>(p + from, step);
