@@ -30,9 +30,10 @@ def by_columns(program: Program) -> Program:
     defs = program.by_name
     sums = [let for let in program.lets if is_reduction(let) and let.expr.name in MERGED]
     dims_of = {let.name: defs[let.expr.operands[0].name].dims for let in sums}
-    along = {dims_of[let.name]: let for let in sums if let.dims and not set(let.expr.attrs) & set(let.dims)}
+    columns = [let for let in sums if let.dims and set(dims_of[let.name][: len(let.expr.attrs)]) == set(let.expr.attrs)]
+    along = {dims_of[let.name]: let for let in columns}
     full = [let for let in sums if not let.dims and dims_of[let.name] in along]
-    if not full or len(full) + sum(bool(let.dims) for let in sums) > MOST_SUMS:
+    if not full or len(full) + len(columns) > MOST_SUMS:
         return program
     lets: list[Let] = []
     free = 1 + max(int(let.name[1:]) for let in program.lets)  # the others keep their numbers, by which their forms are known
@@ -42,7 +43,7 @@ def by_columns(program: Program) -> Program:
             continue
         one = along[dims_of[let.name]]
         expr = Op("sum", *one.expr.attrs, let.expr.operands[0])
-        parts = replace(one, name=f"%{free + full.index(let)}", expr=expr, dtype=let.dtype, label="")
+        parts = replace(let, name=f"%{free + full.index(let)}", expr=expr, dims=one.dims, label="")
         lets += [parts, replace(let, expr=Op("sum", *one.dims, ref(parts.name)))]
     return replace(program, lets=tuple(lets))
 

@@ -201,8 +201,8 @@ class Kernel:
     @cached_property
     def _alone(self) -> bool:
         """Whether one pass reads, of what a result's element overwrites, that element alone."""
-        if not self._reduces:
-            return True
+        if not self._reduces:  # then results of other dims have passes of their own
+            return len({frozenset(r.dims) for r in self.kernel.results}) == 1
         from kgen import pipeline
 
         plan = pipeline.plan(self.kernel, self.kernel.bindings()[0])

@@ -25,7 +25,7 @@ from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
 from tests.runtime.plans import ARCHES, draw  # noqa: E402
 
-NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N], some: T[N], whole: f32[])
+NORM = """norm(x: T[..., N], dy: T[..., N], w: T[N], s: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N], most: T[N], some: i64[N], whole: T32[])
 
 r = rsqrt(mean[N](x^2) + s^2)
 t = dy * w
@@ -33,7 +33,7 @@ dx = t * r - x * r^3 * mean[N](t * x)
 dw = sum[...](dy * x * r)
 db = sum[...](dy) * 2 + w * index[N]
 most = max[...](x - dy)
-some = sum[...](dy if x > 0 else 0)
+some = sum[...](x > 0)
 whole = sum[..., N](dy * x)
 """
 
@@ -56,6 +56,7 @@ def passes(text: str) -> list[tuple[int, int]]:
     ("x: f32[B, C, S]) -> y: f32[C]", "y = sum[B, S](x)", [(1, 0)]),  # no rows one after another
     ("x: f32[M, N]) -> y: f32[N]", "y = sum[M](x * max[M](x))", [(2, 0)]),  # the columns need columns
     ("x: f32[M, N], w: f32[N]) -> (s: f32[N], t: f32[])", "s = sum[M](x * w)\nt = sum[M, N](x)", [(0, 2), (1, 0)]),  # the columns' sums are left
+    ("x: f32[M, N]) -> (s: f32[M], t: f32[])", "s = sum[N](x)\nt = sum[M, N](x)", [(1, 0), (1, 0)]),  # rows' sums are none of columns
     ("x: f32[M, N]) -> (y: f32[M, N], t: f32[])", "y = 2 * x\nt = sum[M, N](x)", [(1, 0)]),
     ("x: f32[M, N], y: f32[N, M]) -> (a: f32[N], b: f32[M])", "a = sum[M](x)\nb = sum[N](y)", [(0, 1), (0, 1)]),  # nothing in common
     ("x: f32[M, N], y: f32[M, N]) -> (a: f32[N], b: f32[M, N])", "a = sum[M](x)\nb = y * sum[N](y)", [(0, 1), (1, 0)]),

@@ -152,3 +152,6 @@ def test_a_result_beside_values_of_rows_may_be_the_operand_itself(length) -> Non
     r = torch.randn(6)
     with pytest.raises(kgen.KgenError, match="out overlaps r in memory"):
         shift(x, r, out=(torch.empty_like(x), r))
+    apart = kgen.loads("g(x: T[..., N]) -> (y: T[..., N], c: f32[])\n\ny = x + 1\nc = sin(1)\n")  # of two passes, on some targets
+    with pytest.raises(kgen.KgenError, match="out overlaps x in memory"):
+        apart(x, out=(x, torch.empty(())))
