@@ -223,17 +223,16 @@ struct Walk {
         }
         __device__ void put_loose(const Walk& walk, int j) { p[walk.offset(O, walk.loose(j))] = now_loose; }
     };
-    // An element's position along a dim.
+    // An element's position along a dim: worked out where it is asked for, as registers for all would be many.
     template <int O> struct Position {
-        struct { i64 at[VEC]; } now[VECTORS];
+        Index from[VECTORS], step;
 
         __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
-            const Index from = walk.at_row[O] + walk.offset(O, c.first), step = walk.rows.stride[O][RI - 1];
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) now[v].at[k] = i64(Index(from + k * step));
+            from[v] = walk.at_row[O] + walk.offset(O, c.first);
+            step = walk.rows.stride[O][RI - 1];
         }
         __device__ void take(const Walk&, int, int) {}
-        __device__ i64 one(int v, int k) const { return now[v].at[k]; }
+        __device__ i64 one(int v, int k) const { return i64(Index(from[v] + k * step)); }
         __device__ i64 one_loose(const Walk& walk, int j) const { return i64(walk.at_row[O] + walk.offset(O, walk.loose(j))); }
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
