@@ -81,6 +81,7 @@ COPY = "copy"
 SECONDS = 0.3  # that a row is timed for
 WIDE = 1.5  # the 80th percentile over the 20th, above which rounds are said to spread widely
 ABOVE = 1.5  # of a copy's speed: more than that is the machine's noise, or its caches
+FLUSHES = 64  # of the caches before a round at most: some 4 ms on an H200
 TURNS = 4  # in so many turns on a CPU, which others use too: what slows the machine for a while slows each row
 
 
@@ -100,23 +101,31 @@ def spreads_ms(runs: dict[str, Callable[[], Any]], device: str) -> dict[str, Spr
 
 
 def _on_gpu(run: Callable[[], Any]) -> list[float]:
-    """The time of each of many runs, in ms, between events on torch's stream; the caches are flushed before each."""
+    """The time of each of many runs, in ms, between events on torch's stream; the caches are flushed before each.
+
+    The flushes are to take longer than the host takes to launch a run, so that only kernels stand between the events.  A round whose
+    first event had passed before the host was done is left out, and the next ones flush more often, up to FLUSHES times.
+    """
     import torch
 
     run()
     times: list[float] = []
-    flush = torch.empty(1 << 26, dtype=torch.int32, device="cuda")
+    flush, often = torch.empty(1 << 26, dtype=torch.int32, device="cuda"), 4
     torch.cuda.synchronize()
     start = time.perf_counter()
     while len(times) < 12 or (time.perf_counter() - start < SECONDS and len(times) < 200):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        for _ in range(4):  # longer than a launch takes the host, so that only the kernel stands between the events
+        for _ in range(often):
             flush.zero_()
         begin.record()
         run()
         end.record()
+        waited = begin.query()
         torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
+        if waited and often < FLUSHES:
+            often *= 2
+        else:
+            times.append(begin.elapsed_time(end))
     return times
 
 

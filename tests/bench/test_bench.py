@@ -224,6 +224,37 @@ def test_noisy_figures_are_told_and_never_the_best(monkeypatch: pytest.MonkeyPat
     assert made[2] == "| gelu f32 | - | .12? | 100.00? | **.50** |" and made[-1].startswith("? its rounds spread widely")
 
 
+def test_rounds_that_waited_for_the_host_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed, waits, took = [0], iter([True, True, *[False] * 100]), []
+
+    class Event:
+        """Had passed when the host was done, where `waits` says so; the time between two is the number of flushes before."""
+
+        def __init__(self, enable_timing: bool):
+            self.at = 0
+
+        def record(self) -> None:
+            self.at = flushed[0]
+
+        def query(self) -> bool:
+            return next(waits)
+
+        def elapsed_time(self, end: "Event") -> float:
+            took.append(self.at)
+            return float(self.at)
+
+    class Flush:
+        def zero_(self) -> None:
+            flushed[0] += 1
+
+    for name, fake in (("Event", Event), ("synchronize", lambda: None)):
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(torch, "empty", lambda *size, **more: Flush())
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
+    assert len(timing._on_gpu(lambda: None)) == 12
+    assert took == [4 + 8 + 16 * n for n in range(1, 13)]  # the first two rounds do not count, and each doubles what stands before the next
+
+
 # ------------------------------------------------------------------------------------------------ the command
 
 
