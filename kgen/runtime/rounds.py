@@ -84,7 +84,7 @@ def plan(
     if not 0 < reductions <= MOST_READINGS // 2:
         limits = limits._replace(cluster=0)
     sums = max(1, columns // 2)
-    static = partial(_static, words=words, readings=reductions)
+    static = partial(_static, words=words, readings=reductions, ahead=sum(not o.element for o in operands))
     most, (vec, team, stages) = vec, _taken(n, vec, sum(moving), sums, apart, limits, static)
     wide = wide if vec == most else 0
     chunks = n // vec
@@ -124,12 +124,17 @@ def plan(
     lanes = _lanes(groups)
     end = walk._replace(threads=FINISH, blocks=1, cluster=False, segments=False, keep=0, stages=-1)
     if n:
-        made.append((end, -(-n // (FINISH // lanes)), FINISH, 0, 1))
+        made.append((end, -(-n // (_side(columns, n) * FINISH // lanes)), FINISH, 0, 1))
     rounds = -(-rows_ // max(1, every))
     few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
     found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4)
     verify_rounds(found, operands, static(team), launches.limits(arch), long, columns, depth(rounds, few, teams, groups))
     return found
+
+
+def _side(columns: int, n: int) -> int:
+    """The elements that a thread of the last launch takes: so many as 16 bytes of partials have, where an element has `columns` words."""
+    return max(1, 4 // columns) if columns in (1, 2) and n % 4 == 0 else 1
 
 
 def _lanes(groups: int) -> int:
@@ -149,9 +154,10 @@ def depth(rounds: int, few: int, teams: int, groups: int) -> int:
     return own + min(each, 16) + min(each // 16, 16) + each // 256 + lanes.bit_length() - 1
 
 
-def _static(team: Team, words: int, readings: int) -> int:
-    """The bytes of a kernel's own shared memory: a cluster's results of one row are read while those of the next arrive."""
-    own = team.static(words, readings)
+def _static(team: Team, words: int, readings: int, ahead: int) -> int:
+    """The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive; `ahead`
+    operands may have one value a row, of 8 bytes for each warp and each of four rows on their way."""
+    own = team.static(words, readings) + ahead * (team.most or team.threads)
     return own + (declared(team.threads, 1, False, True, words, readings) if team.cluster else 0)
 
 

@@ -239,7 +239,7 @@ def test_rounds_that_waited_for_the_host_are_left_out(monkeypatch: pytest.Monkey
         def query(self) -> bool:
             return next(waits)
 
-        def elapsed_time(self, end: "Event") -> float:
+        def elapsed_time(self, end: Event) -> float:
             took.append(self.at)
             return float(self.at)
 

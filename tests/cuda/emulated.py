@@ -44,7 +44,7 @@ struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
 static uint4 __ldg(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim, gridDim;
-alignas(16) static unsigned char row_memory[1 << 18];
+alignas(128) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; unsigned bytes, group; };
 struct Fiber {
@@ -68,6 +68,7 @@ static void wait(Barrier& b, unsigned threads) {
     moved = true;
 }
 static void __syncthreads() { wait(block, blockDim.x); }
+static void __syncwarp() { wait(warps[threadIdx.x / 32], 32); }
 static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     const unsigned me = threadIdx.x;
     fibers[me].word = word;
@@ -77,6 +78,7 @@ static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     return found;
 }
 static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
+static unsigned char* shared_at(unsigned place) { return row_memory + int(place); }  // a kernel's own arrays stand before or behind
 static void copy_later(unsigned to, const void* from, unsigned bytes = 16) {
     fibers[threadIdx.x].copies.push_back({to, from, bytes, fibers[threadIdx.x].group});
 }
@@ -86,7 +88,7 @@ static void copy_now(unsigned left = 0) {
     std::vector<Copy> later;
     for (Copy c : fibers[threadIdx.x].copies) {
         if (left > 0 && c.group + left >= fibers[threadIdx.x].group) later.push_back(c);
-        else memcpy(row_memory + c.to, c.from, c.bytes);
+        else memcpy(shared_at(c.to), c.from, c.bytes);
     }
     fibers[threadIdx.x].copies = later;
 }
@@ -176,9 +178,9 @@ template <typename... A> static bool run(void (*kernel)(A...), unsigned grid, un
 #: Instructions, and what stands for them.
 ASM = (
     (r'asm volatile\("cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16;" :: "r"\((.*?)\),\s*"l"\((.*?)\) : "memory"\);', r"copy_later(\1, \2);"),
-    (r'asm volatile\("cp\.async\.ca\.shared\.global \[%0\], \[%1\], %2;" :: "r"\((.*?)\),\s*"l"\((.*?)\), "n"\(BYTES\) : "memory"\);',
-     r"copy_later(\1, \2, BYTES);"),
-    (r'asm volatile\("ld\.shared\.(?:v[24]\.)?u32 .*?"r"\(at\) : "memory"\);', "memcpy(&words, row_memory + at, sizeof(V));"),
+    (r'asm volatile\("cp\.async\.ca\.shared\.global \[%0\], \[%1\], %2;" :: "r"\((.*?)\),\s*"l"\((.*?)\), "n"\((BYTES|sizeof\(T\))\) : "memory"\);',
+     r"copy_later(\1, \2, \3);"),
+    (r'asm volatile\("ld\.shared\.(?:v[24]\.)?u32 .*?"r"\(at\) : "memory"\);', "memcpy(&words, shared_at(at), sizeof(V));"),
     (r'asm volatile\("cp\.async\.commit_group;" ::: "memory"\);', "commit_copies();"),
     (r'asm volatile\("cp\.async\.wait_group %0;" :: "n"\((.*?)\) : "memory"\);', r"copy_now(\1);"),
     (r'asm volatile\("cp\.async\.wait_all;" ::: "memory"\);', "copy_now();"),
@@ -195,7 +197,7 @@ ASM = (
     (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
     (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
-    (r"extern __shared__ __align__\(16\) unsigned char row_memory\[\];", ""),
+    (r"extern __shared__ __align__\(128\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip
 FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-fPIC")
 

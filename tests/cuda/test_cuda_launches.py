@@ -66,6 +66,7 @@ float __uint_as_float(unsigned);
 unsigned __shfl_xor_sync(unsigned, unsigned, int);
 unsigned __cvta_generic_to_shared(const void*);
 void __syncthreads();
+void __syncwarp();
 """
 RECORD = r"""
 template <int K> static void note(const char* name, const i64 (&all)[K]) {

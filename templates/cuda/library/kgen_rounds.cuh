@@ -41,7 +41,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
 
     const Layout& all_rows;
     Index to = 0, first = 0;  // the row of this round, also beyond the last; that of a block's first team
-    unsigned stage = 0, left = 0, bytes = 0;  // where this round's row lies in shared memory, and the last that has gone; of a row there
+    unsigned now = 0, stage = 0, bytes = 0;  // of the rows in shared memory the one of this round, where it lies; the bytes of each
 
     __device__ explicit Rounds(const Layout& layout) : Under(layout.rows), all_rows(layout) {
         const Index block = CLUSTER || (STEP >= 0 && STEP % 2 == 0) ? blockIdx.x / this->rows.segments : blockIdx.x;
@@ -55,8 +55,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         if constexpr (MOVES) {
             bytes = this->kept;
             #pragma unroll
-            for (int s = 0; s < STAGES - 1; s++) send(to + s * Index(all_rows.every), s * bytes, in...);
-            left = (STAGES - 1) * bytes;
+            for (int s = 0; s < STAGES - 1; s++) send(to + s * Index(all_rows.every), s, in...);
             arrive(in...);
         }
     }
@@ -67,18 +66,18 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             first += Index(all_rows.every);
             to += Index(all_rows.every);
             this->go(to);
-            left = stage;
-            stage = stage == (STAGES - 1) * bytes ? 0 : stage + bytes;
+            now = now == STAGES - 1 ? 0 : now + 1;
+            stage = now * bytes;
             arrive(in...);
         }
     }
-    template <typename... In> __device__ void send(Index row, unsigned where, In&... in) {
+    template <typename... In> __device__ void send(Index row, unsigned which, In&... in) {
         const bool there = row < this->rows.rows;
-        (in.send(*this, row, there, where), ...);
+        (in.send(*this, row, there, which), ...);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     template <typename... In> __device__ void arrive(In&... in) {
-        send(to + (STAGES - 1) * Index(all_rows.every), left, in...);
+        send(to + (STAGES - 1) * Index(all_rows.every), now == 0 ? STAGES - 1 : now - 1, in...);
         asm volatile("cp.async.wait_group %0;" :: "n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
         (in.arrive(*this), ...);
     }
@@ -134,8 +133,9 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 mine = walk.mine();
             }
         }
-        // Send for a row, if it is there; the rows are those of this team, one after the other.
-        __device__ void send(const Rounds& walk, Index row, bool there, unsigned stage) {
+        // Send for a row, if it is there, into one of the stages; the rows are those of this team, one after the other.
+        __device__ void send(const Rounds& walk, Index row, bool there, unsigned which) {
+            const unsigned stage = which * walk.bytes;
             if (there) {
                 #pragma unroll
                 for (int v = 0; v < VECTORS; v++) {
@@ -157,7 +157,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             if constexpr (FLAT) from += step;
         }
         __device__ static Vector<T, VEC>* slot(unsigned at) {
-            extern __shared__ __align__(16) unsigned char row_memory[];
+            extern __shared__ __align__(128) unsigned char row_memory[];
             return reinterpret_cast<Vector<T, VEC>*>(row_memory + at);
         }
         __device__ void arrive(const Rounds&) {}
@@ -218,29 +218,43 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void put(const Under&, const Chunk&, int) {}
         __device__ void put_loose(const Under&, int) {}
     };
-    // One value a row, read a round before.
+    // One value a row: where a block or more has a row, sent for as rows are, by a lane of each warp; else read a round before. A register
+    // that waits for memory through a round may be put elsewhere, and so waited for.
     template <int O, typename T> struct Ahead {
+        static constexpr bool SENT = MOVES && !ACROSS && (TEAM == 0 || TEAM > 32) && (sizeof(T) == 4 || sizeof(T) == 8);
         const T* p;
-        const T* from;
-        i64 step;
         T now, then;
 
         __device__ void open(const Rounds& walk) {
-            now = then = p[walk.at_row[O]];
-            from = p + walk.at_row[O];
-            step = i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
+            if constexpr (!SENT) now = then = p[walk.at_row[O]];
         }
-        __device__ void send(const Rounds&, Index, bool, unsigned) {}
+        __device__ static unsigned slot(unsigned which) {
+            __shared__ T slots[SENT ? STAGES : 1][SENT ? THREADS / 32 : 1];
+            return unsigned(__cvta_generic_to_shared(&slots[which][threadIdx.x / 32]));
+        }
+        __device__ void send(const Rounds& walk, Index row, bool there, unsigned which) {
+            if constexpr (SENT) {
+                __syncwarp();  // all lanes have read what was there
+                if (there && threadIdx.x % 32 == 0) {
+                    const T* source = p + walk.origin(O, row);
+                    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(slot(which)), "l"(source), "n"(sizeof(T)) : "memory");
+                }
+            }
+        }
         __device__ void arrive(const Rounds& walk) {
-            const Index row = walk.to + Index(walk.all_rows.every);
-            now = then;
-            from += step;
-            if (row < walk.rows.rows) then = RR == 1 ? *from : p[walk.origin(O, row)];
+            if constexpr (SENT) {
+                __syncwarp();
+                now = read_shared<T>(slot(walk.now));
+            } else {
+                const Index row = walk.to + Index(walk.all_rows.every);
+                now = then;
+                if (row < walk.rows.rows) then = p[walk.origin(O, row)];
+            }
         }
     };
     template <int O, typename T> __device__ Moving<O, T> moving(const T* p) const { return {p, p, 0, 0, 0, {}}; }
     template <int O, typename T> __device__ Same<O, T> same(const T* p) const { return {p, {}, {}, {}, {}}; }
-    template <int O, typename T> __device__ Ahead<O, T> ahead(const T* p) const { return {p, p, 0, T(), T()}; }
+    template <int O, typename T> __device__ Ahead<O, T> ahead(const T* p) const { return {p, T(), T()}; }
 
     // ---- columns
     // What a thread adds up over its rows, for each of its elements: after so `few` rows, and at the end, that is added to what it has in
@@ -321,44 +335,70 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             return sum;
         }
     }
-    // The last launch: some threads add up the groups' partials of an element; `f` stores what follows.
+    // The last launch: some threads add up the groups' partials of an element; `f` stores what follows. A thread reads 16 bytes at a time
+    // where elements' partials fill them.
     template <typename Part, typename F> __device__ void finish(F f) {
+        constexpr int COUNT = Words<Part>::COUNT, SIDE = COUNT == 1 ? 4 : COUNT == 2 ? 2 : 1;
+        if (SIDE > 1 && this->rows.n % 4 == 0) finish_side<SIDE, Part>(f);
+        else finish_side<1, Part>(f);
+    }
+    template <int SIDE, typename Part, typename F> __device__ void finish_side(F f) {
         constexpr int COUNT = Words<Part>::COUNT;
-        __shared__ unsigned parts[COUNT][THREADS];
+        struct alignas(SIDE * COUNT % 4 == 0 ? 16 : 4) Together { unsigned at[SIDE][COUNT]; };
+        __shared__ unsigned parts[SIDE * COUNT][THREADS];
         const unsigned groups = unsigned(all_rows.groups), t = threadIdx.x;
+        const unsigned teams = groups > 0 ? unsigned(all_rows.every) / groups : 1;
         unsigned lanes = 1;
         while (lanes < 64 && lanes * 8 < groups) lanes *= 2;
         const unsigned each = THREADS / lanes, lane = t / each;
-        const Index column = Index(blockIdx.x) * each + t % each;
-        Part sum, many, few;
+        const Index column = (Index(blockIdx.x) * each + t % each) * SIDE;
+        Part sum[SIDE], many[SIDE];
         if (column < this->rows.n) {
             unsigned count = 0;
-            for (unsigned g = lane; g < groups; g += lanes) {
-                few.add(Under::load(partial(g * (all_rows.every / groups), COUNT) + u64(column) * COUNT, Part()));
+            for (unsigned g = lane; g < groups; g += 16 * lanes) {
+                Part few[SIDE];
+                #pragma unroll 4
+                for (unsigned u = 0; u < 16 * lanes; u += lanes) {
+                    if (g + u >= groups) break;
+                    const unsigned* from = partial(u64(g + u) * teams, COUNT) + u64(column) * COUNT;
+                    const Together one = *reinterpret_cast<const Together*>(from);
+                    #pragma unroll
+                    for (int k = 0; k < SIDE; k++) few[k].add(Under::load(one.at[k], Part()));
+                }
+                #pragma unroll
+                for (int k = 0; k < SIDE; k++) many[k].add(few[k]);
                 if (++count % 16 != 0) continue;
-                many.add(few);
-                few = Part();
-                if (count % 256 != 0) continue;
-                sum.add(many);
-                many = Part();
+                #pragma unroll
+                for (int k = 0; k < SIDE; k++) {
+                    sum[k].add(many[k]);
+                    many[k] = Part();
+                }
             }
-            many.add(few);
-            sum.add(many);
+            #pragma unroll
+            for (int k = 0; k < SIDE; k++) sum[k].add(many[k]);
         }
         for (unsigned apart = lanes / 2; apart > 0; apart /= 2) {
-            const Words<Part> words(sum);
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) parts[k][t] = words.at[k];
+            for (int k = 0; k < SIDE; k++) {
+                const Words<Part> words(sum[k]);
+                #pragma unroll
+                for (int w = 0; w < COUNT; w++) parts[k * COUNT + w][t] = words.at[w];
+            }
             __syncthreads();
-            if (lane < apart) {
+            #pragma unroll
+            for (int k = 0; k < SIDE; k++) {
+                if (lane >= apart) continue;
                 Words<Part> other;
                 #pragma unroll
-                for (int k = 0; k < COUNT; k++) other.at[k] = parts[k][t + apart * each];
-                sum.add(other);
+                for (int w = 0; w < COUNT; w++) other.at[w] = parts[k * COUNT + w][t + apart * each];
+                sum[k].add(other);
             }
             __syncthreads();
         }
-        if (lane == 0 && column < this->rows.n) f(sum, column);
+        #pragma unroll
+        for (int k = 0; k < SIDE; k++) {
+            if (lane == 0 && column < this->rows.n) f(sum[k], column + k);
+        }
     }
     // Where an element of a row lies in an operand that all rows share.
     template <int O, typename T> __device__ T* along(T* p, Index column) const { return p + this->offset(O, column); }

@@ -20,9 +20,11 @@ struct Sums {
 
     constexpr int steps() const { return rows.readings > 0 ? 2 * rows.long_readings : 0; }
     constexpr int sums() const { return words > 3 ? words / 2 : 1; }
-    // The bytes of a kernel's own shared memory: a cluster's results of one row are read while those of the next arrive.
+    // The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive; operands
+    // that do not run along a row may have one value of 8 bytes for each warp and each of four rows on their way.
     constexpr int declared(const Team& t) const {
-        const int own = rows.declared(wider(t.most, t.threads), t.team, t.across, t.cluster > 0);
+        int own = rows.declared(wider(t.most, t.threads), t.team, t.across, t.cluster > 0);
+        for (int k = 0; k < rows.operands; k++) own += Facts::has(rows.wide, k) ? 0 : wider(t.most, t.threads);
         return t.cluster > 0 ? own + rows.declared(t.threads, 1, false, true) : own;
     }
     // The team of a rule for a row of `chunks` vectors, each thread having up to `vectors`, if it takes such a row.
@@ -208,7 +210,8 @@ template <int K> struct RoundsPlan : RowDims<K> {
         walk = b;
         readings = split ? s.steps() : 0;
         if (readings > 0) columns = up(i64(f.words) * rows * (segments + f.long_readings), 4) * 4;
-        const i64 each = FINISH / lanes_of(groups), rounds = up(rows, every > 1 ? every : 1);
+        const i64 side = s.words < 3 && inner.count % 4 == 0 ? 4 / s.words : 1;  // elements of a thread, as kgen_rounds.cuh has it
+        const i64 each = side * FINISH / lanes_of(groups), rounds = up(rows, every > 1 ? every : 1);
         last = {find({FINISH, 0, 0, 1, 0, false, false, false, general, 1, -1, -1}), up(inner.count, each), FINISH};
         launches = readings + (groups > 0) + (inner.count > 0);
         for (i64 n = 1; n <= 64; n++) few = depth(rounds, n, teams, groups) <= 64 + bits(rows) ? n : few;

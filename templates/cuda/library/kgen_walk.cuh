@@ -247,14 +247,14 @@ struct Walk {
         return (SEGMENTS || CLUSTER) && s + 1 < rows.segments && end < vectors ? end : vectors;
     }
     __device__ static unsigned memory() {
-        extern __shared__ __align__(16) unsigned char row_memory[];
+        extern __shared__ __align__(128) unsigned char row_memory[];
         return unsigned(__cvta_generic_to_shared(row_memory));
     }
     __device__ static unsigned address(unsigned shared, int v, unsigned bytes) {
         return memory() + shared + (v * threads() + threadIdx.x) * bytes;
     }
     template <typename T> __device__ static Vector<T, VEC>* place(unsigned shared, int v) {
-        extern __shared__ __align__(16) unsigned char row_memory[];
+        extern __shared__ __align__(128) unsigned char row_memory[];
         return reinterpret_cast<Vector<T, VEC>*>(row_memory + shared) + v * threads() + threadIdx.x;
     }
 
