@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgen.backends import cuda_host as host
 from kgen.backends.c_static import block
-from kgen.backends.cuda_partials import Partial
+from kgen.backends.cuda_partials import Partial, words
 from kgen.backends.static import deep, inlined, refused, rounds, stored
 from kgen.backends.text import Text, named, source, tokens
 from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
@@ -70,7 +70,8 @@ class RowWriter:
         """Share a row out, as the planner has it."""
         assert self.n is not None
         bytes_of, lanes = self.vectored(), self.lanes
-        shared = planner(self.n, lanes, [bytes_of[t] for t in bytes_of if t in self.held], [*bytes_of.values()], self.reductions)
+        room = max((words(c) for c in (*self.unit.codes, *self.unit.long)), default=0)
+        shared = planner(self.n, lanes, [bytes_of[t] for t in bytes_of if t in self.held], [*bytes_of.values()], self.reductions, room)
         self.wished, self.threads, self.team, self.vectors = shared.wished, shared.threads, shared.team, shared.vectors
         self.frame = "held" if shared.held else "loop"
         if self.frame == "loop":

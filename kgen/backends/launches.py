@@ -1,9 +1,9 @@
 """How rows are shared out on a GPU, as data: what kgen's runtime reads, and (printed in C++, `kgen_launches.cuh`) the host part of a
 written file.
 
-A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "again" behind several,
-"read" holds nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.  *Rules* are for
-all else; the first that applies and fits the device holds.  What follows from a step (the threads of a team, the vectors of each) decides
+A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "many" likewise where that
+reading has more than two results, "again" behind several readings; "read" holds nothing.  Its steps go by the row's length in whole
+16-byte vectors; the first that is long enough holds.  *Rules* are for all else; the first that applies and fits the device holds.  What follows from a step (the threads of a team, the vectors of each) decides
 the order in which a row is combined, so nothing but the row's length, layout and dtypes may choose it.
 """
 
@@ -102,6 +102,20 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(32768, 256, 256, 8, 4, "cluster"),
             Step(65536, 512, 512, 8, 3, "cluster"),
         ),
+        "many": (
+            Step(64, 128, 32, 2, 8, "registers"),
+            Step(128, 128, 32, 4, 8, "registers"),
+            Step(256, 64, 0, 4, 16, "registers"),
+            Step(512, 64, 0, 8, 16, "registers"),
+            Step(1024, 128, 0, 8, 8, "registers"),
+            Step(2048, 256, 0, 8, 4, "shared"),
+            Step(4096, 512, 0, 8, 2, "shared"),
+            Step(6144, 512, 0, 12, 2, "shared"),
+            Step(8192, 1024, 0, 8, 1, "shared"),
+            Step(12288, 1024, 0, 12, 1, "shared"),
+            Step(32768, 256, 256, 8, 4, "cluster"),
+            Step(65536, 512, 512, 8, 3, "cluster"),
+        ),
         "again": (
             Step(48, 128, 32, 2, 12, "registers"),
             Step(64, 128, 32, 2, 8, "registers"),
@@ -138,12 +152,16 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
     },
 }  # fmt: skip
 
-KINDS = ("once", "again", "read")
+KINDS = ("once", "again", "read", "many")
+#: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
+FEW_WORDS = 4
 FEW = (1, 4)  # registers
 
 
-def kind(held: bool, reductions: int) -> str:
-    """The kind of a pass, by whether rows are held and how many readings reduce them."""
+def kind(held: bool, reductions: int, words: int) -> str:
+    """The kind of a pass, by whether rows are held, how many readings reduce them, and the 32-bit words of a reading's result."""
+    if held and reductions == 1 and words > FEW_WORDS:
+        return KINDS[3]
     return KINDS[2] if not held else KINDS[min(reductions, 2) - 1] if reductions else KINDS[0]
 
 

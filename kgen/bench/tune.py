@@ -30,7 +30,7 @@ from kgen.runtime.tuned import Step
 
 HEADS = ("kind", "kernel", "dtype", "row", "vectors", "best step", "of copy", "present step", "of copy")
 #: Bundled specs that stand for each kind of pass.
-SPECS = {"once": ("softmax", "rmsnorm"), "again": ("layernorm",), "read": ("logsumexp",)}
+SPECS = {"once": ("softmax", "rmsnorm"), "again": ("layernorm",), "read": ("logsumexp",), "many": ("cross_entropy_dx",)}
 MARGIN = 1.01  # how much faster a step must be than the present one to take its place: less is noise
 SHORTEST = 33  # vectors: rows that a warp holds one vector a thread of need no step
 
@@ -95,7 +95,7 @@ def kinds(kernel: Kernel) -> dict[str, list[int]]:
     assert isinstance(target, Cuda)
     for k, unit in enumerate(target.layout(kernel)):
         if isinstance(unit, nvrtc.RowLayout):
-            found.setdefault(tuned.kind(any(o.kept for o in unit.operands), unit.reductions), []).append(k)
+            found.setdefault(tuned.kind(any(o.kept for o in unit.operands), unit.reductions, unit.words), []).append(k)
     return found
 
 

@@ -198,7 +198,7 @@ def rows_plan(
     return rows.cached(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
-        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions), unit.long,
+        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words), unit.long,
     )  # fmt: skip
 
 

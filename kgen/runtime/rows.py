@@ -222,11 +222,11 @@ class Shared(NamedTuple):
     wished: str
 
 
-def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions: int) -> Shared:
+def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions: int, words: int) -> Shared:
     """How a row of `n` elements is walked in vectors of `vec`, which it is a multiple of, on an sm_90: as `plan` has it, but in one
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
-    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions)] if _measured(vec, held, read) else ()
+    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
     clusters = bool(reductions and launches.limits(arch).cluster)
     teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)

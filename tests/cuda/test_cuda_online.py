@@ -69,7 +69,7 @@ def test_over_other_dims_nothing_rides():
 def test_rows_of_all_kinds_agree_with_the_formula(tmp_path, monkeypatch):
     """A few lanes to several launches, and the teams that were measured for sm_90; rows that rise, fall, are offset, hold infinities or NaN."""
     torch.manual_seed(0)
-    monkeypatch.setattr(tuned, "ladder", lambda arch, held, reductions: tuned.SHIPPED["sm_90"][tuned.kind(held, reductions)])
+    monkeypatch.setattr(tuned, "ladder", lambda arch, *kind: tuned.SHIPPED["sm_90"][tuned.kind(*kind)])
     rows.cached.cache_clear()
     shapes = [(9, 5), (3, 33), (3, 1000), (2, 2048), (2, 20000), (600, 300), (40, 70)]
     given = [torch.randn(shape) * 4 for shape in shapes]

@@ -102,5 +102,5 @@ def draw(rng: random.Random) -> tuple[Any, ...]:
     arch = rng.choice(ARCHES)
     room = limits(arch) if reductions <= 16 else limits(arch)._replace(cluster=0)
     words = rng.choice((2, 2, 4, 4, 8, 12, 40, 120, 400, 2000)) if reductions else 0
-    known = ladder(rng, tuned.kind(any(o.kept for o in operands), reductions))
+    known = ladder(rng, tuned.kind(any(o.kept for o in operands), reductions, words))
     return row_sizes, sizes, operands, rng.choice((0, 0, 0, 1, 3)), reductions, stores, words, room, rng.random() < 0.8, known

@@ -136,7 +136,7 @@ struct Facts {
 [[maybe_unused]] constexpr bool lone(const Facts& f) { return f.readings == 0 && !f.stores; }
 // The launches that share a row.
 [[maybe_unused]] constexpr int steps(const Facts& f) { return f.splits && f.readings > 0 ? 2 * f.long_readings + f.stores : 0; }
-[[maybe_unused]] constexpr int kind(const Facts& f) { return !f.holds() ? 2 : f.readings > 1 ? 1 : 0; }
+[[maybe_unused]] constexpr int kind(const Facts& f) { return !f.holds() ? 2 : f.readings > 1 ? 1 : f.readings == 1 && f.words > FEW_WORDS ? 3 : 0; }
 // Whether what was measured holds for it, where elements move in vectors.
 [[maybe_unused]] constexpr bool known(const Facts& f) {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
