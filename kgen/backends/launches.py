@@ -301,8 +301,7 @@ ROUNDS = {
     (True, False): (
         Round(128, 32, 8, 8, 4, "lanes", 32),
         Round(128, 32, 32, 3, 4, "lanes"),
-        Round(256, 0, 16, 2, 2, "block"),
-        Round(256, 0, 32, 2, 3, "block"),
+        Round(512, 0, 16, 1, 2, "block"),
         Round(1024, 0, 16, 1, 3, "block"),
         Round(256, 256, 32, 2, 2, "cluster"),
         Round(512, 512, 32, 1, 2, "cluster"),
@@ -311,8 +310,9 @@ ROUNDS = {
     (True, True): (
         Round(128, 32, 8, 8, 4, "lanes", 32),
         Round(128, 32, 32, 3, 3, "lanes"),
-        Round(256, 0, 32, 2, 2, "block"),
+        Round(256, 0, 32, 1, 2, "block"),
         Round(256, 256, 32, 1, 3, "cluster", 2048),
+        Round(128, 128, 32, 3, 2, "cluster", 4096),
         Round(128, 128, 32, 3, 3, "cluster"),
         Round(512, 512, 32, 1, 2, "cluster"),
         *_LONG,
