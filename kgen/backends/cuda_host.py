@@ -47,13 +47,14 @@ class PassedNumber:
 @dataclass(frozen=True)
 class HostOperand:
     """An operand as the library's launches take it: a pointer with its strides and its element's type, "" for an index, which has no
-    memory; of rows also whether it has elements along a row, and the size and stride of a gather."""
+    memory; of maps also whether it is written; of rows whether it has elements along a row, and the size and stride of a gather."""
 
     pointer: str
     strides: str
     type: str
     element: str = ""
     gather: str = ""
+    written: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

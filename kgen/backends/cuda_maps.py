@@ -29,7 +29,7 @@ class CudaMap(host.HostView):
     vector_head: str
     kernel_aliases: dict[str, list[str]]
     rows: bool  # whether a thread may take several
-    loads: list[tuple[str, str, str, str, str]]
+    loads: list[tuple[str, str, str, int, bool]]
     stores: list[tuple[str, str, str, str]]
     body: list[str]
     kernel_head: str
@@ -69,10 +69,6 @@ class MapPrinter:
         """Whether an operand is the same for the rows of a thread."""
         return not self.held or bool(self.held >> self.base.position[t.name] & 1)
 
-    def below(self, t: Tensor) -> str:
-        """How far apart an operand's rows lie; empty where they are one."""
-        return "" if self.stays(t) else f"layout.below({self.base.position[t.name]}, ROWS)"
-
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
         return self.at[name] + (f" + r * layout.below({self.base.position[name]}, ROWS)" if self.held else "")
@@ -85,10 +81,6 @@ class MapPrinter:
         for o, value in zip(outputs, self.results or [call], strict=True):
             made.append(f"{self.lanes[o.name]}.at[k] = {value if o.compute == o.type else f'{o.type}({value})'};")
         return [line for text in made for line in text.split("\n")]
-
-    @staticmethod
-    def splat(position: int) -> str:
-        return f"SPLAT & {1 << position}{'u' if position == 31 else 'ull' if position > 31 else ''}" if position < SPLATS else "0"
 
     def view(self) -> CudaMap:
         """What the templates take."""
@@ -114,7 +106,7 @@ class MapPrinter:
             vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=bool(self.held),
-            loads=[(self.lanes[t.name], t.name, self.at[t.name], self.splat(base.position[t.name]), self.below(t)) for t in unit.inputs],
+            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in unit.inputs],
             stores=stores,
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
@@ -144,9 +136,10 @@ class MapPrinter:
         read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]
         still = sum(1 << i for i, is_still in enumerate(read) if is_still)
         moving = [t for i, t in enumerate(base.operands) if not still >> i & 1 and t not in unit.indices]
-        widest = host.widest([(t.dtype, t.type) for t in moving])
+        written = [t for t in base.operands if t.name in base.writable]
+        vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
-        head = f"return run_map<16 / {widest}, {still}{f', {self.held}' if self.held else ''}>"
+        head = f"return run_map<{vec}, {most}, {still}{f', {self.held}' if self.held else ''}>"
         uses = {t.type for t in self.memory}.union(*(n.uses for n in self.numbers))
         return host.HostView(
             kernel=f"{unit.name}_kernel",
@@ -156,7 +149,10 @@ class MapPrinter:
             entries=host.entries(unit, run, params, arguments),
             computed=host.computed(self.numbers),
             host_aliases={a: of for a, of in base.aliases.items() if a in uses},
-            host_operands=[host.HostOperand(t.name if t in self.memory else "", every[t.name], t.type) for t in base.operands],
+            host_operands=[
+                host.HostOperand(t.name if t in self.memory else "", every[t.name], t.type, written=t.name in base.writable)
+                for t in base.operands
+            ],
             launch=host.indented(wrapped(head, launch, ";", 120), 4),
             rounded=[n.rounded for n in self.numbers],
         )

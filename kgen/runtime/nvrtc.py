@@ -65,15 +65,13 @@ class Plan:
 
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
-    built: int | None = None,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
     `strides[operand][dim]` are in elements, none negative; `itemsizes` and `addresses` in bytes, 0 for operands without
     memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand that moves along the innermost dim, for
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
-    it stands still from row to row (`Layout.held`).  `built`: the one splat for which there are kernels that move vectors, as a written
-    file has them, whose kgen_maps.cuh has this function in C++; None: any.
+    it stands still from row to row (`Layout.held`).  A written file's kgen_maps.cuh has this function in C++.
     """
     n = 1
     for size in sizes:
@@ -83,7 +81,7 @@ def plan(
     shape, strides_of = rows.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
     moving = [size for size, row in zip(itemsizes, strides_of, strict=True) if row[-1] != 0]
-    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and built in (None, splat) else 1
+    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS else 1
     while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
     if vec == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import random
 import re
 import shutil
@@ -65,9 +66,28 @@ def test_a_map_has_the_bits_of_the_runtimes(tmp_path: Path) -> None:
         assert torch.equal(y, gelu(x, target="cuda")), x.shape
 
 
-def called(library: ctypes.CDLL, entry: str, rank: int, outer: int, size: list[int], *operands: object) -> None:
-    """Call a function of C on tensors, whose strides are broadcast to the dims, and numbers (`ctypes`)."""
-    given: list[object] = [rank, outer, integers(size)]
+def test_a_map_of_what_stands_still_has_the_bits_of_the_runtimes(tmp_path: Path) -> None:
+    """Operands that are expanded along any dims, beside one that lacks them; flat tensors that begin anywhere, with odd lengths."""
+    library, dyt, draw = built("dyt", tmp_path), kgen.load("dyt"), random.Random(7)
+
+    def some(*sizes: int) -> torch.Tensor:
+        """A tensor of these sizes, dense or expanded, which begins anywhere."""
+        own = [draw.choice((n, n, n, 1)) for n in sizes]
+        begins = draw.choice((0, 0, 1, 4))
+        return torch.randn(begins + math.prod(own), device="cuda").to(torch.bfloat16)[begins:].view(own).expand(sizes)
+
+    for _ in range(60):
+        lead, n = draw.choice(((), (1,), (3,), (8, 5), (512,))), draw.choice((1, 7, 8, 1000, 1001, 4096))
+        x, alpha, w, b = some(*lead, n), some(1)[0], some(n), some(n)
+        y, along = torch.empty(x.shape, device="cuda", dtype=x.dtype), [0] * len(lead)
+        operands = [(x, [*x.stride()]), (alpha, [*along, 0]), (w, [*along, *w.stride()]), (b, [*along, *b.stride()]), (y, [*y.stride()])]
+        called(library, "dyt_bf16", x.dim(), None, [*x.shape], *operands)
+        assert torch.equal(y, dyt(x, alpha, w, b, target="cuda")), (x.shape, x.stride(), w.stride(), b.stride())
+
+
+def called(library: ctypes.CDLL, entry: str, rank: int, outer: int | None, size: list[int], *operands: object) -> None:
+    """Call a function of C on tensors, whose strides are broadcast to the dims, and numbers (`ctypes`); maps have no `outer`."""
+    given: list[object] = [rank, *([] if outer is None else [outer]), integers(size)]
     for x in operands:
         given += [ctypes.c_void_p(x[0].data_ptr()), integers(x[1])] if isinstance(x, tuple) else [x]
     assert library[entry](*given, None) == 0

@@ -248,12 +248,12 @@ using u64 = unsigned long long;
 def test_the_launcher_in_the_source_plans_as_python_does(tmp_path) -> None:
     """The plan of a map in the emitted source's own host part, and the one by which kgen launches it."""
     text = backend("cuda").render(check.check(syntax.parse("f(x: f32[N], y: f32[N]) -> z: f32[N]\n\nz = x * y\n")))
-    parts = (r"template <int K> struct Dims \{.*?\n\};", r"struct Operand \{.*?\n(?=template <int RANK)")
+    parts = (r"constexpr int SPLATS.*?\n", r"template <int K> struct Dims \{.*?\n\};", r"struct Operand \{.*?\n(?=template <int RANK)")
     plan = "\n".join(re.search(part, text, flags=re.S).group() for part in parts)
     entry = """
     extern "C" void plan(int rank, const i64* size, const i64* const* stride, const i64* address, i64* found) {
         const Operand operands[] = {{(void*)address[0], stride[0], 4}, {(void*)address[1], stride[1], 4}, {(void*)address[2], stride[2], 4}};
-        const Plan<3> p(rank, size, operands, 4, 0, 0);
+        const Plan<3> p(rank, size, operands, 0);
         found[0] = p.count, found[1] = p.vec, found[2] = p.wide, found[3] = i64(p.splat), found[4] = p.rank;
     }"""
     (tmp_path / "plan.cpp").write_text(HOST + plan + entry)
@@ -276,7 +276,7 @@ def test_the_launcher_in_the_source_plans_as_python_does(tmp_path) -> None:
         kept = [array(*row) for row in strides]
         found = (ctypes.c_longlong * 5)()
         call(len(sizes), array(*sizes), (ctypes.c_void_p * 3)(*map(ctypes.addressof, kept)), (ctypes.c_longlong * 3)(*addresses), found)
-        want = nvrtc.plan(sizes, strides, [4] * 3, addresses, built=0)
+        want = nvrtc.plan(sizes, strides, [4] * 3, addresses)
         assert want is not None and (found[0], found[4]) == (want.n, want.variant.rank)
         assert (found[1], bool(found[2]), found[3]) == tuple(want.variant[1:4]), (sizes, strides, addresses)
         seen.add((found[1], bool(found[2])))

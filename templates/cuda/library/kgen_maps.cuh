@@ -2,26 +2,32 @@
 #pragma once
 #include "kgen_host.cuh"
 
-template <int LANES, u64 SPLAT, typename T> __device__ inline Vector<T, LANES> load(const T* p) {
-    if constexpr (SPLAT == 0) {
-        return *reinterpret_cast<const Vector<T, LANES>*>(p);
-    } else {
-        Vector<T, LANES> v;
-        #pragma unroll
-        for (int k = 0; k < LANES; k++) v.at[k] = *p;
-        return v;
+constexpr int SPLATS = 63;  // operands that a SPLAT may have
+
+// LANES neighbours of operand K from p on, or one for all of them: as its bit of SPLAT says, or where that is GIVEN its step.
+template <int LANES, u64 SPLAT, int K, typename Layout, typename T>
+__device__ inline Vector<T, LANES> load(const Layout& layout, const T* p) {
+    constexpr bool STILL = K < SPLATS && SPLAT >> K % 64 & 1;  // or may stand still, where it is GIVEN
+    if constexpr (STILL) {
+        if (SPLAT != GIVEN || layout.step(K) == 0) {
+            Vector<T, LANES> v;
+            #pragma unroll
+            for (int k = 0; k < LANES; k++) v.at[k] = *p;
+            return v;
+        }
     }
+    return *reinterpret_cast<const Vector<T, LANES>*>(p);
 }
-// The same of ROWS rows that lie `below` one another.
+// The same of ROWS rows below one another.
 template <typename V, int ROWS> struct Several {
     V row[ROWS];
     __device__ const V& operator[](int r) const { return row[r]; }
 };
-template <int LANES, u64 SPLAT, int ROWS, typename T, typename Index>
-__device__ inline auto load_rows(const T* p, Index below) {
+template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T>
+__device__ inline auto load_rows(const Layout& layout, const T* p) {
     Several<Vector<T, LANES>, ROWS> v;
     #pragma unroll
-    for (int r = 0; r < ROWS; r++) v.row[r] = load<LANES, SPLAT>(p + r * below);
+    for (int r = 0; r < ROWS; r++) v.row[r] = load<LANES, SPLAT, K>(layout, p + r * layout.below(K, ROWS));
     return v;
 }
 template <int LANES, typename T> __device__ inline void store(T* p, const Vector<T, LANES>& v) {
@@ -54,7 +60,8 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
-struct Operand { const void* pointer; const i64* stride; int bytes; };  // no bytes: an index, which has no memory
+// No bytes: an index, which has no memory.
+struct Operand { const void* pointer; const i64* stride; int bytes; bool written = false; };
 
 // All elements of K operands (the last is written) in one order, and how they are walked. Rank at most 64.
 template <int K> struct Plan : Dims<K> {
@@ -62,12 +69,17 @@ template <int K> struct Plan : Dims<K> {
     bool wide = false;
     u64 splat = 0;
 
-    // In vectors of up to `most` elements, where the operands of `still` alone stand still along the innermost dim; of 4 rows a thread,
-    // where those of `held` stand still from row to row.
-    Plan(int dims, const i64* sizes, const Operand (&operands)[K], int most, u64 still, u64 held) {
+    // In vectors of up to 16 bytes of the widest operand that moves along the innermost dim; of 4 rows a thread, where those of `held`
+    // stand still from row to row.
+    Plan(int dims, const i64* sizes, const Operand (&operands)[K], u64 held) {
         this->merge(dims, sizes, K - 1, 1, [&](int k) { return operands[k].stride; });
-        for (int k = 0; k < K && k < 64; k++) splat |= u64(step(k) == 0) << k;
-        vec = splat == still ? most : 1;
+        int widest = 1;
+        for (int k = 0; k < K; k++) {
+            if (step(k) != 0) widest = operands[k].bytes > widest ? operands[k].bytes : widest;
+            else if (operands[k].written || k >= SPLATS) widest = 16;  // one by one
+            else splat |= u64(1) << k;
+        }
+        const int most = vec = 16 / widest;
         while (vec > 1 && !fits(operands)) vec /= 2;
         if (vec == 1) splat = 0;
         wide = this->count > UINT_MAX - 128 * vec;
@@ -112,25 +124,31 @@ template <int RANK_, int VEC_, typename Index_, u64 SPLAT_, int ROWS_ = 1> struc
 };
 template <int RANK, int VEC, typename Index, u64 SPLAT, int ROWS> constexpr int rows_of(Variant<RANK, VEC, Index, SPLAT, ROWS>) { return ROWS; }
 
-// Shorter vectors, and those of more dims.
-template <int VEC, u64 SPLAT, typename Run> cudaError_t run_shorter(int vec, const Run& run) {
+// Kernels that any operands may stand still in, as the layout says, for vectors of up to VEC elements.
+template <int VEC, u64 HELD, int K, typename Run> cudaError_t run_given(const Plan<K>& plan, const Run& run) {
     if constexpr (VEC == 1) {
         return cudaErrorInvalidValue;
     } else {
-        return vec == VEC ? run(Variant<8, VEC, u64, SPLAT>(), VEC) : run_shorter<VEC / 2, SPLAT>(vec, run);
+        if (plan.vec < VEC) return run_given<VEC / 2, HELD>(plan, run);
+        if constexpr (HELD != 0) {
+            if (plan.rows == 4) return run(Variant<2, VEC, unsigned, GIVEN, 4>(), VEC);
+        }
+        if (plan.wide || plan.rank > 4) return run(Variant<8, VEC, u64, GIVEN>(), VEC);
+        return run(Variant<4, VEC, unsigned, GIVEN>(), VEC);
     }
 }
 
-// Launch a map; `kernel(variant)` gives the kernel for a variant, SPLAT has the operands that lack the last dim: other cases of inner
-// stride 0 go one by one; HELD has those that lack others. cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
-template <int VEC, u64 SPLAT, u64 HELD = 0, int K, typename Kernel, typename... A>
+// Launch a map; `kernel(variant)` gives the kernel for a variant. SPLAT has the operands that lack the last dim, VEC is the elements of a
+// vector where these alone stand still, MOST those where all do that are read; HELD has those that lack other dims.
+// cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
+template <int VEC, int MOST, u64 SPLAT, u64 HELD = 0, int K, typename Kernel, typename... A>
 cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cudaStream_t stream, Kernel kernel, A... arguments) {
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
-    const Plan<K> plan(rank, size, operands, VEC, SPLAT, HELD);
+    const Plan<K> plan(rank, size, operands, HELD);
     const auto run = [&](auto variant, int vec) { return launch(kernel(variant), plan, vec, stream, arguments...); };
     if (plan.count == 0) return cudaSuccess;
     if (plan.rank > 8) return cudaErrorInvalidValue;
-    if (plan.vec > 1 && (plan.vec < VEC || plan.rank > 4)) return run_shorter<VEC, SPLAT>(plan.vec, run);
+    if (plan.vec > 1 && (plan.vec != VEC || plan.splat != SPLAT || plan.rank > 4)) return run_given<MOST, HELD>(plan, run);
     if (plan.vec > 1) {
         if (plan.wide && plan.rank == 1) return run(Variant<1, VEC, u64, SPLAT>(), VEC);
         if (plan.wide) return run(Variant<4, VEC, u64, SPLAT>(), VEC);

@@ -18,6 +18,9 @@ using i64 = long long;
 using u32 = unsigned;
 using u64 = unsigned long long;
 
+// A set of operands that is not known before a kernel is launched: what it is given says which.
+constexpr u64 GIVEN = ~u64(0);
+
 // To float, rounding to odd: rounding that again, to 16 bits, gives what one rounding would.
 __device__ inline float round_odd(double x) {
     float r = __double2float_rz(x);

@@ -14,8 +14,6 @@ template <int RR, int RI, int K, int G, typename Index> struct Rows {
     Index slot;
 };
 
-constexpr u64 GIVEN = ~u64(0);  // the WIDE of a walk whose rows say which operands move in vectors, and which is the main one
-
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between

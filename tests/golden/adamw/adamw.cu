@@ -30,7 +30,7 @@ __device__ inline void adamw_element(
     p_next = fused<T>(-lr, fused<T>(wd, p, u), p);
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: g, p, m, v.
 template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void adamw_vector(
@@ -39,10 +39,10 @@ __device__ inline void adamw_vector(
     using F = compute<T>;
     Index at[4];
     layout.locate(i, at);
-    const auto ps = load<LANES, SPLAT & 2>(p + at[1]);
-    const auto gs = load<LANES, SPLAT & 1>(g + at[0]);
-    const auto ms = load<LANES, SPLAT & 4>(m + at[2]);
-    const auto vs = load<LANES, SPLAT & 8>(v + at[3]);
+    const auto ps = load<LANES, SPLAT, 1>(layout, p + at[1]);
+    const auto gs = load<LANES, SPLAT, 0>(layout, g + at[0]);
+    const auto ms = load<LANES, SPLAT, 2>(layout, m + at[2]);
+    const auto vs = load<LANES, SPLAT, 3>(layout, v + at[3]);
     Vector<T, LANES> p_nexts;
     Vector<float, LANES> m_nexts;
     Vector<float, LANES> v_nexts;
@@ -71,7 +71,7 @@ adamw_kernel(
     compute<T> s1, compute<T> s2, compute<T> s3, compute<T> eps, compute<T> wd, compute<T> lr) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         adamw_vector<T, VEC, SPLAT>(i, layout, g, p, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
@@ -102,15 +102,15 @@ cudaError_t adamw_run(
     const F s3 = F(1.0 - power(b2, double(t)));
     const Operand operands[] = {
         {g, g_stride, int(sizeof(T))},
-        {p, p_stride, int(sizeof(T))},
-        {m, m_stride, int(sizeof(float))},
-        {v, v_stride, int(sizeof(float))},
+        {p, p_stride, int(sizeof(T)), true},
+        {m, m_stride, int(sizeof(float)), true},
+        {v, v_stride, int(sizeof(float)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return adamw_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
     };
-    return run_map<16 / wider(int(sizeof(T)), 4), 0>(
+    return run_map<16 / wider(int(sizeof(T)), 4), 16 / wider(int(sizeof(T)), 4), 0>(
         rank, size, operands, stream, kernel, g, p, m, v, float(b1), s0, float(b2), s1, s2, s3, F(eps), F(wd), F(lr));
 }
 

@@ -19,14 +19,14 @@ __device__ inline F gelu_element(F x) {
     return y;
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: x, y.
 template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void gelu_vector(Index i, const Layout<RANK, 2, Index>& layout, const T* x, T* y) {
     using F = compute<T>;
     Index at[2];
     layout.locate(i, at);
-    const auto xs = load<LANES, SPLAT & 1>(x + at[0]);
+    const auto xs = load<LANES, SPLAT, 0>(layout, x + at[0]);
     Vector<T, LANES> ys;
     #pragma unroll
     for (int k = 0; k < LANES; k++) ys.at[k] = T(gelu_element<T, F>(F(element(xs, k))));
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(128)
 gelu_kernel(Layout<RANK, 2, Index> layout, const T* x, T* y) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         gelu_vector<T, VEC, SPLAT>(i, layout, x, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
@@ -56,13 +56,13 @@ cudaError_t gelu_run(
     int rank, const i64* size, const T* x, const i64* x_stride, T* y, const i64* y_stride, cudaStream_t stream) {
     const Operand operands[] = {
         {x, x_stride, int(sizeof(T))},
-        {y, y_stride, int(sizeof(T))},
+        {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return gelu_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
     };
-    return run_map<16 / int(sizeof(T)), 0>(rank, size, operands, stream, kernel, x, y);
+    return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0>(rank, size, operands, stream, kernel, x, y);
 }
 
 }  // namespace host

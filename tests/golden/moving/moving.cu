@@ -117,7 +117,7 @@ __device__ inline i64 moving_place_element(i64 index_A, i64 index_B, i64 B) {
     return place;
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: index[A], index[B], place.
 template <int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void moving_place_vector(Index i, const Layout<RANK, 3, Index>& layout, i64* place, i64 B) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(128)
 moving_place_kernel(Layout<RANK, 3, Index> layout, i64* place, i64 B) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         moving_place_vector<VEC, SPLAT>(i, layout, place, B);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
@@ -184,13 +184,13 @@ cudaError_t moving_place_run(
     const Operand operands[] = {
         {nullptr, index_A_stride, 0},
         {nullptr, index_B_stride, 0},
-        {place, place_stride, int(sizeof(i64))},
+        {place, place_stride, int(sizeof(i64)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return moving_place_kernel<V::RANK, V::VEC, typename V::Index, V::SPLAT>;
     };
-    return run_map<16 / 8, 1>(rank, size, operands, stream, kernel, place, i64(B));
+    return run_map<16 / 8, 16 / 8, 1>(rank, size, operands, stream, kernel, place, i64(B));
 }
 
 }  // namespace host

@@ -58,7 +58,7 @@ __device__ inline void numbers_y_element(
     wide = i64(wide_value);
 }
 
-// LANES elements from the i-th on, the same of ROWS rows. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: x_, k_, b, s, x_stride, double_, index[N], y, z, w, u, half, d, wide, mask.
 template <typename T, int LANES, u64 SPLAT, int ROWS, int RANK, typename Index>
 __device__ inline void numbers_y_vector(
@@ -69,12 +69,12 @@ __device__ inline void numbers_y_vector(
     using F = compute<T>;
     Index at[15];
     layout.locate(i, at);
-    const auto xs = load_rows<LANES, SPLAT & 1, ROWS>(x_ + at[0], layout.below(0, ROWS));
-    const auto ks = load_rows<LANES, SPLAT & 2, ROWS>(k_ + at[1], layout.below(1, ROWS));
-    const auto bs = load<LANES, SPLAT & 4>(b + at[2]);
-    const auto ss = load<LANES, SPLAT & 8>(s + at[3]);
-    const auto x_strides = load<LANES, SPLAT & 16>(x_stride + at[4]);
-    const auto doubles = load<LANES, SPLAT & 32>(double_ + at[5]);
+    const auto xs = load_rows<LANES, SPLAT, 0, ROWS>(layout, x_ + at[0]);
+    const auto ks = load_rows<LANES, SPLAT, 1, ROWS>(layout, k_ + at[1]);
+    const auto bs = load<LANES, SPLAT, 2>(layout, b + at[2]);
+    const auto ss = load<LANES, SPLAT, 3>(layout, s + at[3]);
+    const auto x_strides = load<LANES, SPLAT, 4>(layout, x_stride + at[4]);
+    const auto doubles = load<LANES, SPLAT, 5>(layout, double_ + at[5]);
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         Vector<T, LANES> ys;
@@ -130,7 +130,7 @@ numbers_y_kernel(
     compute<T> s8, double s9, bool even) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         numbers_y_vector<T, VEC, SPLAT, ROWS>(
             i, layout, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, N, a, big, odd, n, m,
             N_i8, s5, s6, a_f16, s8, s9, even);
@@ -151,7 +151,7 @@ __device__ inline void numbers_v_element(u8 s, float x_stride, double double_, u
     fixed = 1.0000001f;
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: s, x_stride, double_, v, brain, fixed.
 template <int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void numbers_v_vector(
@@ -159,9 +159,9 @@ __device__ inline void numbers_v_vector(
     bf16* brain, float* fixed, u8 n) {
     Index at[6];
     layout.locate(i, at);
-    const auto ss = load<LANES, SPLAT & 1>(s + at[0]);
-    const auto x_strides = load<LANES, SPLAT & 2>(x_stride + at[1]);
-    const auto doubles = load<LANES, SPLAT & 4>(double_ + at[2]);
+    const auto ss = load<LANES, SPLAT, 0>(layout, s + at[0]);
+    const auto x_strides = load<LANES, SPLAT, 1>(layout, x_stride + at[1]);
+    const auto doubles = load<LANES, SPLAT, 2>(layout, double_ + at[2]);
     Vector<u8, LANES> vs;
     Vector<bf16, LANES> brains;
     Vector<float, LANES> fixeds;
@@ -190,7 +190,7 @@ numbers_v_kernel(
     float* fixed, u8 n) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         numbers_v_vector<VEC, SPLAT>(i, layout, s, x_stride, double_, v, brain, fixed, n);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
@@ -249,20 +249,20 @@ cudaError_t numbers_y_run(
         {x_stride, x_stride_stride, int(sizeof(float))},
         {double_, double_stride, int(sizeof(double))},
         {nullptr, index_N_stride, 0},
-        {y, y_stride, int(sizeof(T))},
-        {z, z_stride, int(sizeof(i32))},
-        {w, w_stride, int(sizeof(i64))},
-        {u, u_stride, int(sizeof(bool))},
-        {half, half_stride, int(sizeof(f16))},
-        {d, d_stride, int(sizeof(double))},
-        {wide, wide_stride, int(sizeof(i64))},
-        {mask, mask_stride, int(sizeof(bool))},
+        {y, y_stride, int(sizeof(T)), true},
+        {z, z_stride, int(sizeof(i32)), true},
+        {w, w_stride, int(sizeof(i64)), true},
+        {u, u_stride, int(sizeof(bool)), true},
+        {half, half_stride, int(sizeof(f16)), true},
+        {d, d_stride, int(sizeof(double)), true},
+        {wide, wide_stride, int(sizeof(i64)), true},
+        {mask, mask_stride, int(sizeof(bool)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return numbers_y_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT, rows_of(V())>;
     };
-    return run_map<16 / 8, 0, 60>(
+    return run_map<16 / 8, 16 / 8, 0, 60>(
         rank, size, operands, stream, kernel, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, F(N),
         a, big, odd, i32(n), i8(m), i8(N), s5, s6, a, s8, s9, even);
 }
@@ -275,15 +275,15 @@ cudaError_t numbers_v_run(
         {s, s_stride, int(sizeof(u8))},
         {x_stride, x_stride_stride, int(sizeof(float))},
         {double_, double_stride, int(sizeof(double))},
-        {v, v_stride, int(sizeof(u8))},
-        {brain, brain_stride, int(sizeof(bf16))},
-        {fixed, fixed_stride, int(sizeof(float))},
+        {v, v_stride, int(sizeof(u8)), true},
+        {brain, brain_stride, int(sizeof(bf16)), true},
+        {fixed, fixed_stride, int(sizeof(float)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return numbers_v_kernel<V::RANK, V::VEC, typename V::Index, V::SPLAT>;
     };
-    return run_map<16 / 8, 0>(rank, size, operands, stream, kernel, s, x_stride, double_, v, brain, fixed, u8(n));
+    return run_map<16 / 8, 16 / 4, 0>(rank, size, operands, stream, kernel, s, x_stride, double_, v, brain, fixed, u8(n));
 }
 
 }  // namespace host

@@ -34,7 +34,7 @@ __device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
     return y;
 }
 
-// LANES elements from the i-th on, the same of ROWS rows. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: x, s1, b1, s2, b2, y.
 template <typename T, int LANES, u64 SPLAT, int ROWS, int RANK, typename Index>
 __device__ inline void scale_shift_chain_vector(
@@ -42,11 +42,11 @@ __device__ inline void scale_shift_chain_vector(
     using F = compute<T>;
     Index at[6];
     layout.locate(i, at);
-    const auto xs = load_rows<LANES, SPLAT & 1, ROWS>(x + at[0], layout.below(0, ROWS));
-    const auto s1s = load<LANES, SPLAT & 2>(s1 + at[1]);
-    const auto b1s = load<LANES, SPLAT & 4>(b1 + at[2]);
-    const auto s2s = load<LANES, SPLAT & 8>(s2 + at[3]);
-    const auto b2s = load<LANES, SPLAT & 16>(b2 + at[4]);
+    const auto xs = load_rows<LANES, SPLAT, 0, ROWS>(layout, x + at[0]);
+    const auto s1s = load<LANES, SPLAT, 1>(layout, s1 + at[1]);
+    const auto b1s = load<LANES, SPLAT, 2>(layout, b1 + at[2]);
+    const auto s2s = load<LANES, SPLAT, 3>(layout, s2 + at[3]);
+    const auto b2s = load<LANES, SPLAT, 4>(layout, b2 + at[4]);
     #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         Vector<T, LANES> ys;
@@ -67,7 +67,7 @@ scale_shift_chain_kernel(
     Layout<RANK, 6, Index> layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, layout, x, s1, b1, s2, b2, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
@@ -90,13 +90,14 @@ cudaError_t scale_shift_chain_run(
         {b1, b1_stride, int(sizeof(T))},
         {s2, s2_stride, int(sizeof(T))},
         {b2, b2_stride, int(sizeof(T))},
-        {y, y_stride, int(sizeof(T))},
+        {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return scale_shift_chain_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT, rows_of(V())>;
     };
-    return run_map<16 / int(sizeof(T)), 0, 30>(rank, size, operands, stream, kernel, x, s1, b1, s2, b2, y);
+    return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0, 30>(
+        rank, size, operands, stream, kernel, x, s1, b1, s2, b2, y);
 }
 
 }  // namespace host

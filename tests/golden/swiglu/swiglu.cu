@@ -19,15 +19,15 @@ __device__ inline F swiglu_element(F g, F u) {
     return y;
 }
 
-// LANES elements from the i-th on. SPLAT has a bit for each operand that stands still along the innermost dim.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
 // Operands: g, u, y.
 template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void swiglu_vector(Index i, const Layout<RANK, 3, Index>& layout, const T* g, const T* u, T* y) {
     using F = compute<T>;
     Index at[3];
     layout.locate(i, at);
-    const auto gs = load<LANES, SPLAT & 1>(g + at[0]);
-    const auto us = load<LANES, SPLAT & 2>(u + at[1]);
+    const auto gs = load<LANES, SPLAT, 0>(layout, g + at[0]);
+    const auto us = load<LANES, SPLAT, 1>(layout, u + at[1]);
     Vector<T, LANES> ys;
     #pragma unroll
     for (int k = 0; k < LANES; k++) ys.at[k] = T(swiglu_element<T, F>(F(element(gs, k)), F(element(us, k))));
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(128)
 swiglu_kernel(Layout<RANK, 3, Index> layout, const T* g, const T* u, T* y) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if (RANK > 1 || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
         swiglu_vector<T, VEC, SPLAT>(i, layout, g, u, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
@@ -59,13 +59,13 @@ cudaError_t swiglu_run(
     const Operand operands[] = {
         {g, g_stride, int(sizeof(T))},
         {u, u_stride, int(sizeof(T))},
-        {y, y_stride, int(sizeof(T))},
+        {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return swiglu_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
     };
-    return run_map<16 / int(sizeof(T)), 0>(rank, size, operands, stream, kernel, g, u, y);
+    return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0>(rank, size, operands, stream, kernel, g, u, y);
 }
 
 }  // namespace host
