@@ -143,8 +143,10 @@ template <int K> struct Loop {
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
+    // Whether an operand's elements lie side by side.
+    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span(int64_t most = TILE) const {
+    int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
@@ -178,6 +180,16 @@ template <int K> struct Loop {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -194,9 +206,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
+    int64_t width() const { return LARGE ? used : W; }
     void restart() {
         steps = 0;
-        for (int64_t l = 0; l < used; l++) now[l] = identity;
+        for (int64_t l = 0; l < width(); l++) now[l] = identity;
     }
     void next(int64_t count, int64_t limit) {
         steps += count;
@@ -205,8 +218,8 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     void push() {
         int d = 0;
         for (; parts >> d & 1; d++)
-            for (int64_t l = 0; l < used; l++) now[l] = combine(waiting(d)[l], now[l]);
-        for (int64_t l = 0; l < used; l++) waiting(d)[l] = now[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = combine(waiting(d)[l], now[l]);
+        for (int64_t l = 0; l < width(); l++) waiting(d)[l] = now[l];
         parts++;
         restart();
     }
@@ -216,11 +229,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         bool any = false;
         for (int d = 0; parts >> d; d++) {
             if (!(parts >> d & 1)) continue;
-            for (int64_t l = 0; l < used; l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
             any = true;
         }
-        for (int64_t half = FOLD ? used / 2 : 0; half > 0; half /= 2)
-            for (int64_t l = 0; l < half; l++) now[l] = combine(now[l], now[l + half]);
+        if constexpr (FOLD) folded<W>(now, combine);
         return now;
     }
 };
@@ -247,16 +259,6 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
-// What N lanes have, combined pairwise.
-template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
-    if constexpr (N > 1) {
-#pragma omp simd
-        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
-        return folded<N / 2>(lanes, combine);
-    }
-    return lanes[0];
-}
-
 template <typename T>
 void layernorm_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
@@ -270,11 +272,15 @@ void layernorm_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
+        [[maybe_unused]] const bool w_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool b_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool y_dense = !ACROSS && inner.neighbours(2);
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         const auto sum_N__combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
@@ -291,11 +297,14 @@ void layernorm_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along a tile of one row
                         if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
@@ -340,11 +349,14 @@ void layernorm_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         [[maybe_unused]] F sum_N__held[GROUP];  // in registers, along a tile of one row
                         if (!ACROSS) std::copy_n(sum_N__part.now, GROUP, sum_N__held);
@@ -389,21 +401,28 @@ void layernorm_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         T w_buffer[LANES];
                         const T* w_tile =
+                            w_dense && count == filled ? w_row + i :
                             lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
                         T b_buffer[LANES];
                         const T* b_tile =
+                            b_dense && count == filled ? b_row + i :
                             lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
-                        T* y_place = lanes.dense(2, y_from, first, count, filled);
+                        T* y_place =
+                            y_dense && count == filled ? y_row + i :
+                            lanes.dense(2, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
@@ -450,11 +469,14 @@ void layernorm_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_N_partial, 1, decltype(sum_N_join)> sum_N_part({}, 1, sum_N_join);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         F sum_N_held[GROUP];
                         std::fill_n(sum_N_held, GROUP, F(0));
@@ -518,21 +540,28 @@ void layernorm_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         T w_buffer[LANES];
                         const T* w_tile =
+                            w_dense && count == filled ? w_row + i :
                             lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
                         T b_buffer[LANES];
                         const T* b_tile =
+                            b_dense && count == filled ? b_row + i :
                             lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
-                        T* y_place = lanes.dense(2, y_from, first, count, filled);
+                        T* y_place =
+                            y_dense && count == filled ? y_row + i :
+                            lanes.dense(2, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);

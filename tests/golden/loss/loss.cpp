@@ -154,8 +154,11 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 }
 [[maybe_unused]] inline double exponential(double x) { return std::exp(x); }
 
-// The greater of two; NaN if either is.
-template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+template <typename T> inline T maximum(T a, T b) {
+    const T greater = a > b ? a : b;
+    return a != a ? a : greater;
+}
 
 // exp(x) for x <= 0, as a term of a sum whose greatest term is 1.
 template <typename F> inline F exp_below(F x) { return exponential(x); }
@@ -242,8 +245,10 @@ template <int K> struct Loop {
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
+    // Whether an operand's elements lie side by side.
+    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span(int64_t most = TILE) const {
+    int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
@@ -285,6 +290,16 @@ template <int K> struct Loop {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -301,9 +316,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
+    int64_t width() const { return LARGE ? used : W; }
     void restart() {
         steps = 0;
-        for (int64_t l = 0; l < used; l++) now[l] = identity;
+        for (int64_t l = 0; l < width(); l++) now[l] = identity;
     }
     void next(int64_t count, int64_t limit) {
         steps += count;
@@ -312,8 +328,8 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     void push() {
         int d = 0;
         for (; parts >> d & 1; d++)
-            for (int64_t l = 0; l < used; l++) now[l] = combine(waiting(d)[l], now[l]);
-        for (int64_t l = 0; l < used; l++) waiting(d)[l] = now[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = combine(waiting(d)[l], now[l]);
+        for (int64_t l = 0; l < width(); l++) waiting(d)[l] = now[l];
         parts++;
         restart();
     }
@@ -323,11 +339,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         bool any = false;
         for (int d = 0; parts >> d; d++) {
             if (!(parts >> d & 1)) continue;
-            for (int64_t l = 0; l < used; l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
             any = true;
         }
-        for (int64_t half = FOLD ? used / 2 : 0; half > 0; half /= 2)
-            for (int64_t l = 0; l < half; l++) now[l] = combine(now[l], now[l + half]);
+        if constexpr (FOLD) folded<W>(now, combine);
         return now;
     }
 };
@@ -354,16 +369,6 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
-// What N lanes have, combined pairwise.
-template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
-    if constexpr (N > 1) {
-#pragma omp simd
-        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
-        return folded<N / 2>(lanes, combine);
-    }
-    return lanes[0];
-}
-
 // Element i of n along a dim, 0 outside.
 template <typename T> inline T gathered(const T* x, int64_t i, int64_t n, int64_t stride) {
     return 0 <= i && i < n ? x[i * stride] : T{};
@@ -386,12 +391,17 @@ void loss_l_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(7);
+        [[maybe_unused]] const bool t_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool l_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool of_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool l_kept_dense = !ACROSS && inner.neighbours(3);
+        const auto max_V_combine = [](F first, F next) { return F(maximum(next, first)); };
         const auto sum_V_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -438,11 +448,14 @@ void loss_l_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
                         [[maybe_unused]] F max_V_held[GROUP];  // in registers, along a tile of one row
                         if (!ACROSS) std::copy_n(max_V_part.now, GROUP, max_V_held);
@@ -485,11 +498,14 @@ void loss_l_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F where_row_now_row = where_row_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
                         [[maybe_unused]] F sum_V_held[GROUP];  // in registers, along a tile of one row
                         if (!ACROSS) std::copy_n(sum_V_part.now, GROUP, sum_V_held);
@@ -538,11 +554,14 @@ void loss_l_run(
                         l_kept_held[j + l] = l_;
                     }
                 }
-                rows.store(1, l_, row, width, l_held);
-                rows.store(2, of, row, width, of_held);
-                rows.store(3, l_kept, row, width, l_kept_held);
+                if constexpr (ACROSS) rows.store(1, l_, row, width, l_held);
+                else *l_row = l_held[0];
+                if constexpr (ACROSS) rows.store(2, of, row, width, of_held);
+                else *of_row = of_held[0];
+                if constexpr (ACROSS) rows.store(3, l_kept, row, width, l_kept_held);
+                else *l_kept_row = l_kept_held[0];
             } else {
-                const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
+                const auto max_V_combine = [](F first, F next) { return F(maximum(next, first)); };
                 const auto expsum_V_combine = [](F first, F next) { return F(first + next); };
                 struct max_V_partial {
                     F max_V = F(-INFINITY);
@@ -590,11 +609,14 @@ void loss_l_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_V_partial, 1, decltype(max_V_join)> max_V_part({}, 1, max_V_join);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
                         F max_V_held[GROUP];
                         std::fill_n(max_V_held, GROUP, F(-INFINITY));
@@ -660,9 +682,12 @@ void loss_l_run(
                         l_kept_held[j + l] = l_;
                     }
                 }
-                rows.store(1, l_, row, width, l_held);
-                rows.store(2, of, row, width, of_held);
-                rows.store(3, l_kept, row, width, l_kept_held);
+                if constexpr (ACROSS) rows.store(1, l_, row, width, l_held);
+                else *l_row = l_held[0];
+                if constexpr (ACROSS) rows.store(2, of, row, width, of_held);
+                else *of_row = of_held[0];
+                if constexpr (ACROSS) rows.store(3, l_kept, row, width, l_kept_held);
+                else *l_kept_row = l_kept_held[0];
             }
         });
     };
@@ -687,9 +712,13 @@ void loss_scaled_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool weight_dense = !ACROSS && inner.neighbours(5);
+        [[maybe_unused]] const bool best_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool scaled_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool beside_dense = !ACROSS && inner.neighbours(2);
         const auto sum_V_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -717,11 +746,14 @@ void loss_scaled_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(0.0f, padded, sum_V_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float weight_buffer[LANES];
                     const float* weight_tile =
+                        weight_dense && count == filled ? weight_row + i :
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
                     [[maybe_unused]] float sum_V_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(sum_V_part.now, GROUP, sum_V_held);
@@ -763,22 +795,29 @@ void loss_scaled_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float t0_now_row = t0_rows[0];
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float weight_buffer[LANES];
                     const float* weight_tile =
+                        weight_dense && count == filled ? weight_row + i :
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
                     [[maybe_unused]] const int64_t index_V_at = ACROSS ? inner.offset(3, i) : 0;
-                    [[maybe_unused]] int64_t index_V_tile[TILE];
+                    [[maybe_unused]] int64_t index_V_tile[LANES];
                     if (!ACROSS) lanes.positions(3, first, count, index_V_tile, filled);
                     float scaled_buffer[LANES];
                     float* scaled_from = ACROSS ? scaled + inner.offset(1, i) : scaled_row;
-                    float* scaled_place = lanes.dense(1, scaled_from, first, count, filled);
+                    float* scaled_place =
+                        scaled_dense && count == filled ? scaled_row + i :
+                        lanes.dense(1, scaled_from, first, count, filled);
                     float* scaled_tile = scaled_place ? scaled_place : scaled_buffer;
                     float beside_buffer[LANES];
                     float* beside_from = ACROSS ? beside + inner.offset(2, i) : beside_row;
-                    float* beside_place = lanes.dense(2, beside_from, first, count, filled);
+                    float* beside_place =
+                        beside_dense && count == filled ? beside_row + i :
+                        lanes.dense(2, beside_from, first, count, filled);
                     float* beside_tile = beside_place ? beside_place : beside_buffer;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
@@ -823,11 +862,13 @@ void loss_sum_D_kept_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool table_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool sum_D_kept_dense = !ACROSS && inner.neighbours(0);
         const auto sum_D_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -838,11 +879,14 @@ void loss_sum_D_kept_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_D_combine)> sum_D_part(F(0), padded, sum_D_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T table_buffer[LANES];
                     const T* table_tile =
+                        table_dense && count == filled ? table_row + i :
                         lanes.load(1, ACROSS ? table + inner.offset(1, i) : table_row, first, count, table_buffer, filled);
                     [[maybe_unused]] F sum_D_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(sum_D_part.now, GROUP, sum_D_held);
@@ -880,7 +924,8 @@ void loss_sum_D_kept_run(
                     sum_D_kept_held[j + l] = sum_D;
                 }
             }
-            rows.store(0, sum_D_kept, row, width, sum_D_kept_held);
+            if constexpr (ACROSS) rows.store(0, sum_D_kept, row, width, sum_D_kept_held);
+            else *sum_D_kept_row = sum_D_kept_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -899,11 +944,13 @@ void loss_m_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool l_kept_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool m_dense = !ACROSS && inner.neighbours(0);
         const auto sum_all_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -915,11 +962,14 @@ void loss_m_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_all_combine)> sum_all_part(F(0), padded, sum_all_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     F l_kept_buffer[LANES];
                     const F* l_kept_tile =
+                        l_kept_dense && count == filled ? l_kept_row + i :
                         lanes.load(1, ACROSS ? l_kept + inner.offset(1, i) : l_kept_row, first, count, l_kept_buffer, filled);
                     [[maybe_unused]] F sum_all_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(sum_all_part.now, GROUP, sum_all_held);
@@ -959,7 +1009,8 @@ void loss_m_run(
                     m_held[j + l] = m;
                 }
             }
-            rows.store(0, m, row, width, m_held);
+            if constexpr (ACROSS) rows.store(0, m, row, width, m_held);
+            else *m_row = m_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -979,11 +1030,13 @@ void loss_e_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool t_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool e_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t V = V_given;
@@ -1005,7 +1058,8 @@ void loss_e_run(
                     e_held[j + l] = e;
                 }
             }
-            rows.store(0, e, row, width, e_held);
+            if constexpr (ACROSS) rows.store(0, e, row, width, e_held);
+            else *e_row = e_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -1023,11 +1077,13 @@ void loss_column_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool other_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool column_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -1048,7 +1104,8 @@ void loss_column_run(
                     column_held[j + l] = column;
                 }
             }
-            rows.store(0, column, row, width, column_held);
+            if constexpr (ACROSS) rows.store(0, column, row, width, column_held);
+            else *column_row = column_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -1069,11 +1126,15 @@ void loss_share_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<5>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool table_dense = !ACROSS && inner.neighbours(4);
+        [[maybe_unused]] const bool other_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool sum_D_kept_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool share_dense = !ACROSS && inner.neighbours(2);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t V = V_given;
@@ -1103,7 +1164,8 @@ void loss_share_run(
                     share_held[j + l] = share;
                 }
             }
-            rows.store(2, share, row, width, share_held);
+            if constexpr (ACROSS) rows.store(2, share, row, width, share_held);
+            else *share_row = share_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.

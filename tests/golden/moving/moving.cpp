@@ -24,11 +24,17 @@
 
 namespace {
 
-// The lesser of two; NaN if either is.  Not written as `maximum` is: where both meet, g++ would share their tests and vectorise neither.
-template <typename T> inline T minimum(T a, T b) { return a < b ? a : a == a ? b : a; }
+// The lesser of two; NaN if either is.
+template <typename T> inline T minimum(T a, T b) {
+    const T lesser = a < b ? a : b;
+    return a != a ? a : lesser;
+}
 
-// The greater of two; NaN if either is.
-template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+template <typename T> inline T maximum(T a, T b) {
+    const T greater = a > b ? a : b;
+    return a != a ? a : greater;
+}
 
 inline int64_t moving_place_element(int64_t index_A, int64_t index_B, int64_t B) {
     // place = index[A] * B + index[B]
@@ -112,11 +118,13 @@ template <int K> struct Loop {
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
+    // Whether an operand's elements lie side by side.
+    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -155,6 +163,16 @@ template <int K> struct Loop {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -171,9 +189,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
+    int64_t width() const { return LARGE ? used : W; }
     void restart() {
         steps = 0;
-        for (int64_t l = 0; l < used; l++) now[l] = identity;
+        for (int64_t l = 0; l < width(); l++) now[l] = identity;
     }
     void next(int64_t count, int64_t limit) {
         steps += count;
@@ -182,8 +201,8 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     void push() {
         int d = 0;
         for (; parts >> d & 1; d++)
-            for (int64_t l = 0; l < used; l++) now[l] = combine(waiting(d)[l], now[l]);
-        for (int64_t l = 0; l < used; l++) waiting(d)[l] = now[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = combine(waiting(d)[l], now[l]);
+        for (int64_t l = 0; l < width(); l++) waiting(d)[l] = now[l];
         parts++;
         restart();
     }
@@ -193,11 +212,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         bool any = false;
         for (int d = 0; parts >> d; d++) {
             if (!(parts >> d & 1)) continue;
-            for (int64_t l = 0; l < used; l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
             any = true;
         }
-        for (int64_t half = FOLD ? used / 2 : 0; half > 0; half /= 2)
-            for (int64_t l = 0; l < half; l++) now[l] = combine(now[l], now[l + half]);
+        if constexpr (FOLD) folded<W>(now, combine);
         return now;
     }
 };
@@ -234,14 +252,18 @@ void moving_run_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto low_combine = [](float first, float next) { return float(minimum(first, next)); };
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
+        [[maybe_unused]] const bool run_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool last_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool high_dense = !ACROSS && inner.neighbours(2);
+        const auto low_combine = [](float first, float next) { return float(minimum(next, first)); };
         const auto sum_N_combine = [](float first, float next) { return float(first + next); };
-        const auto high_combine = [](float first, float next) { return float(maximum(first, next)); };
+        const auto high_combine = [](float first, float next) { return float(maximum(next, first)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -263,11 +285,14 @@ void moving_run_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(low_combine)> low_part(float(INFINITY), padded, low_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] float low_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(low_part.now, GROUP, low_held);
@@ -303,11 +328,14 @@ void moving_run_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float low_now_row = low_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(0.0f, padded, sum_N_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] float sum_N_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
@@ -351,11 +379,14 @@ void moving_run_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(high_combine)> high_part(float(-INFINITY), padded, high_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] float high_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(high_part.now, GROUP, high_held);
@@ -404,9 +435,12 @@ void moving_run_run(
                     high_held[j + l] = high;
                 }
             }
-            rows.store(0, run_, row, width, run_next_held);
-            rows.store(1, last, row, width, last_next_held);
-            rows.store(2, high, row, width, high_held);
+            if constexpr (ACROSS) rows.store(0, run_, row, width, run_next_held);
+            else *run_row = run_next_held[0];
+            if constexpr (ACROSS) rows.store(1, last, row, width, last_next_held);
+            else *last_row = last_next_held[0];
+            if constexpr (ACROSS) rows.store(2, high, row, width, high_held);
+            else *high_row = high_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -423,11 +457,13 @@ void moving_moving_kernel_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool moving_kernel_dense = !ACROSS && inner.neighbours(0);
         const auto moving_kernel_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -438,11 +474,14 @@ void moving_moving_kernel_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(moving_kernel_combine)> moving_kernel_part(0.0f, padded, moving_kernel_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] float moving_kernel_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(moving_kernel_part.now, GROUP, moving_kernel_held);
@@ -481,7 +520,8 @@ void moving_moving_kernel_run(
                     moving_kernel_held[j + l] = moving_kernel;
                 }
             }
-            rows.store(0, moving_kernel, row, width, moving_kernel_held);
+            if constexpr (ACROSS) rows.store(0, moving_kernel, row, width, moving_kernel_held);
+            else *moving_kernel_row = moving_kernel_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.

@@ -182,11 +182,17 @@ template <typename T> inline T floor_divide(T x, T y) {
     }
 }
 
-// The greater of two; NaN if either is.
-template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+template <typename T> inline T maximum(T a, T b) {
+    const T greater = a > b ? a : b;
+    return a != a ? a : greater;
+}
 
-// The lesser of two; NaN if either is.  Not written as `maximum` is: where both meet, g++ would share their tests and vectorise neither.
-template <typename T> inline T minimum(T a, T b) { return a < b ? a : a == a ? b : a; }
+// The lesser of two; NaN if either is.
+template <typename T> inline T minimum(T a, T b) {
+    const T lesser = a < b ? a : b;
+    return a != a ? a : lesser;
+}
 
 // x << n; 0 where n is negative or no less than the width.
 template <typename T> inline T shift_left(T x, T n) {
@@ -205,6 +211,10 @@ template <typename F> inline F power(F x, F y) {
 // x cut to an integer: out of range the nearest, NaN 0.
 template <typename I, typename F> inline I saturate(F x) {
     constexpr I low = std::numeric_limits<I>::min(), high = std::numeric_limits<I>::max();
+    if constexpr (sizeof(I) < 4) {  // its ends are floats
+        const F above = x > F(low) ? x : F(low), within = above < F(high) ? above : F(high);
+        return I(int32_t(x == x ? within : F(0)));
+    }
     constexpr F end = F(high / 2 + 1) * F(2);  // the first value past the range, a power of two
     bool inside = x > F(low) && x < end;
     I y = I(inside ? x : F(0));

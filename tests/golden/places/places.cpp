@@ -66,11 +66,17 @@ struct bf16 {
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
-// The lesser of two; NaN if either is.  Not written as `maximum` is: where both meet, g++ would share their tests and vectorise neither.
-template <typename T> inline T minimum(T a, T b) { return a < b ? a : a == a ? b : a; }
+// The lesser of two; NaN if either is.
+template <typename T> inline T minimum(T a, T b) {
+    const T lesser = a < b ? a : b;
+    return a != a ? a : lesser;
+}
 
-// The greater of two; NaN if either is.
-template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+template <typename T> inline T maximum(T a, T b) {
+    const T greater = a > b ? a : b;
+    return a != a ? a : greater;
+}
 
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
@@ -148,11 +154,13 @@ template <int K> struct Loop {
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
+    // Whether an operand's elements lie side by side.
+    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -191,6 +199,16 @@ template <int K> struct Loop {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -207,9 +225,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
+    int64_t width() const { return LARGE ? used : W; }
     void restart() {
         steps = 0;
-        for (int64_t l = 0; l < used; l++) now[l] = identity;
+        for (int64_t l = 0; l < width(); l++) now[l] = identity;
     }
     void next(int64_t count, int64_t limit) {
         steps += count;
@@ -218,8 +237,8 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     void push() {
         int d = 0;
         for (; parts >> d & 1; d++)
-            for (int64_t l = 0; l < used; l++) now[l] = combine(waiting(d)[l], now[l]);
-        for (int64_t l = 0; l < used; l++) waiting(d)[l] = now[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = combine(waiting(d)[l], now[l]);
+        for (int64_t l = 0; l < width(); l++) waiting(d)[l] = now[l];
         parts++;
         restart();
     }
@@ -229,11 +248,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         bool any = false;
         for (int d = 0; parts >> d; d++) {
             if (!(parts >> d & 1)) continue;
-            for (int64_t l = 0; l < used; l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
             any = true;
         }
-        for (int64_t half = FOLD ? used / 2 : 0; half > 0; half /= 2)
-            for (int64_t l = 0; l < half; l++) now[l] = combine(now[l], now[l + half]);
+        if constexpr (FOLD) folded<W>(now, combine);
         return now;
     }
 };
@@ -348,21 +366,37 @@ void places_i_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<17>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(16);
+        [[maybe_unused]] const bool k_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool h_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool flag_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool i_dense = !ACROSS && inner.neighbours(3);
+        [[maybe_unused]] const bool j_dense = !ACROSS && inner.neighbours(4);
+        [[maybe_unused]] const bool at_dense = !ACROSS && inner.neighbours(5);
+        [[maybe_unused]] const bool least_dense = !ACROSS && inner.neighbours(6);
+        [[maybe_unused]] const bool most_dense = !ACROSS && inner.neighbours(7);
+        [[maybe_unused]] const bool deep_dense = !ACROSS && inner.neighbours(8);
+        [[maybe_unused]] const bool every_dense = !ACROSS && inner.neighbours(9);
+        [[maybe_unused]] const bool some_dense = !ACROSS && inner.neighbours(10);
+        [[maybe_unused]] const bool total_dense = !ACROSS && inner.neighbours(11);
+        [[maybe_unused]] const bool times_dense = !ACROSS && inner.neighbours(12);
+        [[maybe_unused]] const bool product_dense = !ACROSS && inner.neighbours(13);
+        [[maybe_unused]] const bool spread_dense = !ACROSS && inner.neighbours(14);
         const auto i_combine = [](Found<F> first, Found<F> next) { return better<false>(first, next); };
         const auto j_combine = [](Found<int16_t> first, Found<int16_t> next) { return better<true>(first, next); };
         const auto at_combine = [](Found<int64_t> first, Found<int64_t> next) { return better<false>(first, next); };
-        const auto least_combine = [](int16_t first, int16_t next) { return int16_t(minimum(first, next)); };
-        const auto most_combine = [](uint8_t first, uint8_t next) { return uint8_t(maximum(first, next)); };
-        const auto deep_combine = [](int64_t first, int64_t next) { return int64_t(maximum(first, next)); };
-        const auto every_combine = [](bool first, bool next) { return bool(first && next); };
-        const auto some_combine = [](bool first, bool next) { return bool(first || next); };
+        const auto least_combine = [](int16_t first, int16_t next) { return int16_t(minimum(next, first)); };
+        const auto most_combine = [](uint8_t first, uint8_t next) { return uint8_t(maximum(next, first)); };
+        const auto deep_combine = [](int64_t first, int64_t next) { return int64_t(maximum(next, first)); };
+        const auto every_combine = [](bool first, bool next) { return bool(next && first); };
+        const auto some_combine = [](bool first, bool next) { return bool(next || first); };
         const auto total_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         const auto times_combine = [](int64_t first, int64_t next) { return int64_t(first * next); };
         const auto product_combine = [](float first, float next) { return float(first * next); };
-        const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
+        const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
         const auto spread_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -409,20 +443,26 @@ void places_i_run(
                 Pairwise<int64_t, ACROSS ? WIDTH : GROUP, decltype(times_combine)> times_part(int64_t(1), padded, times_combine);
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(product_combine)> product_part(1.0f, padded, product_combine);
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
                     int16_t k_buffer[LANES];
                     const int16_t* k_tile =
+                        k_dense && count == filled ? k_row + i :
                         lanes.load(0, ACROSS ? k + inner.offset(0, i) : k_row, first, count, k_buffer, filled);
                     uint8_t h_buffer[LANES];
                     const uint8_t* h_tile =
+                        h_dense && count == filled ? h_row + i :
                         lanes.load(1, ACROSS ? h + inner.offset(1, i) : h_row, first, count, h_buffer, filled);
                     bool flag_buffer[LANES];
                     const bool* flag_tile =
+                        flag_dense && count == filled ? flag_row + i :
                         lanes.load(2, ACROSS ? flag + inner.offset(2, i) : flag_row, first, count, flag_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(15, i) : 0;
                     [[maybe_unused]] int16_t least_held[GROUP];  // in registers, along a tile of one row
@@ -647,11 +687,14 @@ void places_i_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(spread_combine)> spread_part(F(0), padded, spread_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] F spread_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(spread_part.now, GROUP, spread_held);
@@ -725,18 +768,30 @@ void places_i_run(
                     spread_held[j + l] = spread;
                 }
             }
-            rows.store(3, i_, row, width, i_held);
-            rows.store(4, j_, row, width, j_held);
-            rows.store(5, at, row, width, at_held);
-            rows.store(6, least, row, width, least_held);
-            rows.store(7, most, row, width, most_held);
-            rows.store(8, deep, row, width, deep_held);
-            rows.store(9, every, row, width, every_held);
-            rows.store(10, some, row, width, some_held);
-            rows.store(11, total, row, width, total_held);
-            rows.store(12, times, row, width, times_held);
-            rows.store(13, product, row, width, product_held);
-            rows.store(14, spread, row, width, spread_held);
+            if constexpr (ACROSS) rows.store(3, i_, row, width, i_held);
+            else *i_row = i_held[0];
+            if constexpr (ACROSS) rows.store(4, j_, row, width, j_held);
+            else *j_row = j_held[0];
+            if constexpr (ACROSS) rows.store(5, at, row, width, at_held);
+            else *at_row = at_held[0];
+            if constexpr (ACROSS) rows.store(6, least, row, width, least_held);
+            else *least_row = least_held[0];
+            if constexpr (ACROSS) rows.store(7, most, row, width, most_held);
+            else *most_row = most_held[0];
+            if constexpr (ACROSS) rows.store(8, deep, row, width, deep_held);
+            else *deep_row = deep_held[0];
+            if constexpr (ACROSS) rows.store(9, every, row, width, every_held);
+            else *every_row = every_held[0];
+            if constexpr (ACROSS) rows.store(10, some, row, width, some_held);
+            else *some_row = some_held[0];
+            if constexpr (ACROSS) rows.store(11, total, row, width, total_held);
+            else *total_row = total_held[0];
+            if constexpr (ACROSS) rows.store(12, times, row, width, times_held);
+            else *times_row = times_held[0];
+            if constexpr (ACROSS) rows.store(13, product, row, width, product_held);
+            else *product_row = product_held[0];
+            if constexpr (ACROSS) rows.store(14, spread, row, width, spread_held);
+            else *spread_row = spread_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -761,9 +816,11 @@ void places_first_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
+        [[maybe_unused]] const bool first_dense = !ACROSS && inner.neighbours(0);
         const auto first_combine = [](Found<F> first, Found<F> next) { return better<true>(first, next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -776,11 +833,14 @@ void places_first_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 const int64_t N = N_given;
                 Finder<F, ACROSS ? WIDTH : 1, true> first_part(F(INFINITY), ACROSS ? padded : 1);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] const int64_t index_N__at = ACROSS ? inner.offset(1, i) : 0;
                     [[maybe_unused]] const int64_t index_all_at = ACROSS ? inner.offset(2, i) : 0;
@@ -832,7 +892,8 @@ void places_first_run(
                     first_held[j + l] = first_;
                 }
             }
-            rows.store(0, first_, row, width, first_held);
+            if constexpr (ACROSS) rows.store(0, first_, row, width, first_held);
+            else *first_row = first_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.

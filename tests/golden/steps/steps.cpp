@@ -80,8 +80,11 @@ template <typename T> inline T to(int64_t x) {
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
-// The greater of two; NaN if either is.
-template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+template <typename T> inline T maximum(T a, T b) {
+    const T greater = a > b ? a : b;
+    return a != a ? a : greater;
+}
 
 constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
@@ -159,11 +162,13 @@ template <int K> struct Loop {
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
+    // Whether an operand's elements lie side by side.
+    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span() const {
-        int64_t span = TILE;
+    int64_t span(int64_t most) const {
+        int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : TILE;
+        return span >= 64 ? span : most;
     }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
@@ -202,6 +207,16 @@ template <int K> struct Loop {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -218,9 +233,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
+    int64_t width() const { return LARGE ? used : W; }
     void restart() {
         steps = 0;
-        for (int64_t l = 0; l < used; l++) now[l] = identity;
+        for (int64_t l = 0; l < width(); l++) now[l] = identity;
     }
     void next(int64_t count, int64_t limit) {
         steps += count;
@@ -229,8 +245,8 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     void push() {
         int d = 0;
         for (; parts >> d & 1; d++)
-            for (int64_t l = 0; l < used; l++) now[l] = combine(waiting(d)[l], now[l]);
-        for (int64_t l = 0; l < used; l++) waiting(d)[l] = now[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = combine(waiting(d)[l], now[l]);
+        for (int64_t l = 0; l < width(); l++) waiting(d)[l] = now[l];
         parts++;
         restart();
     }
@@ -240,11 +256,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         bool any = false;
         for (int d = 0; parts >> d; d++) {
             if (!(parts >> d & 1)) continue;
-            for (int64_t l = 0; l < used; l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
             any = true;
         }
-        for (int64_t half = FOLD ? used / 2 : 0; half > 0; half /= 2)
-            for (int64_t l = 0; l < half; l++) now[l] = combine(now[l], now[l + half]);
+        if constexpr (FOLD) folded<W>(now, combine);
         return now;
     }
 };
@@ -291,9 +306,14 @@ void steps_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<7>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool p_dense = !ACROSS && inner.neighbours(6);
+        [[maybe_unused]] const bool g_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool s_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool seen_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool n_dense = !ACROSS && inner.neighbours(3);
         const auto sum_N_combine = [](G first, G next) { return G(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -326,10 +346,10 @@ void steps_run(
                     const F seen = F(seen_here[j + l]);
                     const int64_t index_M = index_M_here[j + l];
                     // step = lr / (1 + s)
-                    const float step = lr / (1.0f + s_);
+                    const float step_ = lr / (1.0f + s_);
                     cast_row_rows[j + l] = G(s_ * 0.9f);
                     sub_row_rows[j + l] = F(1) - F(lr_f32) * decay;
-                    cast_row__rows[j + l] = G(step);
+                    cast_row__rows[j + l] = G(step_);
                     cast_row_2_rows[j + l] = G(index_M);
                     cast_row_3_rows[j + l] = H(seen * F(float(decay_f16)));
                 }
@@ -338,11 +358,14 @@ void steps_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<G, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(G(0), padded, sum_N_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     U g_buffer[LANES];
                     const U* g_tile =
+                        g_dense && count == filled ? g_row + i :
                         lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
                     [[maybe_unused]] G sum_N_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(sum_N_part.now, GROUP, sum_N_held);
@@ -399,30 +422,39 @@ void steps_run(
                     seen_next_held[j + l] = seen_next;
                 }
             }
-            rows.store(1, s_, row, width, s_next_held);
-            rows.store(3, n_, row, width, n_held);
-            rows.store(2, seen, row, width, seen_next_held);
+            if constexpr (ACROSS) rows.store(1, s_, row, width, s_next_held);
+            else *s_row = s_next_held[0];
+            if constexpr (ACROSS) rows.store(3, n_, row, width, n_held);
+            else *n_row = n_held[0];
+            if constexpr (ACROSS) rows.store(2, seen, row, width, seen_next_held);
+            else *seen_row = seen_next_held[0];
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F sub_row_now_row = sub_row_rows[0];
                 [[maybe_unused]] const G cast_row__now_row = cast_row__rows[0];
                 [[maybe_unused]] const G norm_now_row = norm_rows[0];
                 [[maybe_unused]] const H cast_row_4_now_row = cast_row_4_rows[0];
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T p_buffer[LANES];
                     const T* p_tile =
+                        p_dense && count == filled ? p_row + i :
                         lanes.load(6, ACROSS ? p + inner.offset(6, i) : p_row, first, count, p_buffer, filled);
                     U g_buffer[LANES];
                     const U* g_tile =
+                        g_dense && count == filled ? g_row + i :
                         lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(4, i) : 0;
-                    [[maybe_unused]] int64_t index_N_tile[TILE];
+                    [[maybe_unused]] int64_t index_N_tile[LANES];
                     if (!ACROSS) lanes.positions(4, first, count, index_N_tile, filled);
                     T p_next_buffer[LANES];
                     T* p_next_from = ACROSS ? p + inner.offset(6, i) : p_row;
-                    T* p_next_place = lanes.dense(6, p_next_from, first, count, filled);
+                    T* p_next_place =
+                        p_dense && count == filled ? p_row + i :
+                        lanes.dense(6, p_next_from, first, count, filled);
                     T* p_next_tile = p_next_place ? p_next_place : p_next_buffer;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);

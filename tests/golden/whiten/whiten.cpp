@@ -25,8 +25,11 @@
 
 namespace {
 
-// The greater of two; NaN if either is.
-template <typename T> inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
+// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+template <typename T> inline T maximum(T a, T b) {
+    const T greater = a > b ? a : b;
+    return a != a ? a : greater;
+}
 
 template <typename F> inline F squared(F x) { return x * x; }
 
@@ -114,8 +117,10 @@ template <int K> struct Loop {
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
+    // Whether an operand's elements lie side by side.
+    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span(int64_t most = TILE) const {
+    int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
@@ -149,6 +154,16 @@ template <int K> struct Loop {
     }
 };
 
+// What N lanes have, combined pairwise.
+template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
+    if constexpr (N > 1) {
+#pragma omp simd
+        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
+        return folded<N / 2>(lanes, combine);
+    }
+    return lanes[0];
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -165,9 +180,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
+    int64_t width() const { return LARGE ? used : W; }
     void restart() {
         steps = 0;
-        for (int64_t l = 0; l < used; l++) now[l] = identity;
+        for (int64_t l = 0; l < width(); l++) now[l] = identity;
     }
     void next(int64_t count, int64_t limit) {
         steps += count;
@@ -176,8 +192,8 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     void push() {
         int d = 0;
         for (; parts >> d & 1; d++)
-            for (int64_t l = 0; l < used; l++) now[l] = combine(waiting(d)[l], now[l]);
-        for (int64_t l = 0; l < used; l++) waiting(d)[l] = now[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = combine(waiting(d)[l], now[l]);
+        for (int64_t l = 0; l < width(); l++) waiting(d)[l] = now[l];
         parts++;
         restart();
     }
@@ -187,11 +203,10 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         bool any = false;
         for (int d = 0; parts >> d; d++) {
             if (!(parts >> d & 1)) continue;
-            for (int64_t l = 0; l < used; l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
+            for (int64_t l = 0; l < width(); l++) now[l] = any ? combine(waiting(d)[l], now[l]) : waiting(d)[l];
             any = true;
         }
-        for (int64_t half = FOLD ? used / 2 : 0; half > 0; half /= 2)
-            for (int64_t l = 0; l < half; l++) now[l] = combine(now[l], now[l + half]);
+        if constexpr (FOLD) folded<W>(now, combine);
         return now;
     }
 };
@@ -218,16 +233,6 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
-// What N lanes have, combined pairwise.
-template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Combine combine) {
-    if constexpr (N > 1) {
-#pragma omp simd
-        for (int64_t l = 0; l < N / 2; l++) lanes[l] = combine(lanes[l], lanes[l + N / 2]);
-        return folded<N / 2>(lanes, combine);
-    }
-    return lanes[0];
-}
-
 void whiten_y_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
     float* run_, const int64_t* run_stride, const float* scale, const int64_t* scale_stride,
@@ -240,11 +245,17 @@ void whiten_y_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : ONCE ? 4 * TILE : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(5);
+        [[maybe_unused]] const bool run_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool scale_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool mu_kept_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool inv_kept_dense = !ACROSS && inner.neighbours(3);
+        [[maybe_unused]] const bool y_dense = !ACROSS && inner.neighbours(4);
         const auto sum_B_S_combine = [](float first, float next) { return float(first + next); };
         const auto sum_B_S__combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
@@ -280,11 +291,14 @@ void whiten_y_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along a tile of one row
                         if (!ACROSS) std::copy_n(sum_B_S_part.now, GROUP, sum_B_S_held);
@@ -334,11 +348,14 @@ void whiten_y_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         [[maybe_unused]] float sum_B_S__held[GROUP];  // in registers, along a tile of one row
                         if (!ACROSS) std::copy_n(sum_B_S__part.now, GROUP, sum_B_S__held);
@@ -389,23 +406,31 @@ void whiten_y_run(
                         inv_kept_held[j + l] = inv;
                     }
                 }
-                rows.store(0, run_, row, width, run_next_held);
-                rows.store(2, mu_kept, row, width, mu_kept_held);
-                rows.store(3, inv_kept, row, width, inv_kept_held);
+                if constexpr (ACROSS) rows.store(0, run_, row, width, run_next_held);
+                else *run_row = run_next_held[0];
+                if constexpr (ACROSS) rows.store(2, mu_kept, row, width, mu_kept_held);
+                else *mu_kept_row = mu_kept_held[0];
+                if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
+                else *inv_kept_row = inv_kept_held[0];
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float y_buffer[LANES];
                         float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
-                        float* y_place = lanes.dense(4, y_from, first, count, filled);
+                        float* y_place =
+                            y_dense && count == filled ? y_row + i :
+                            lanes.dense(4, y_from, first, count, filled);
                         float* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
@@ -466,11 +491,14 @@ void whiten_y_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_B_S_partial, 1, decltype(sum_B_S_join)> sum_B_S_part({}, 1, sum_B_S_join);
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float sum_B_S_held[GROUP];
                         std::fill_n(sum_B_S_held, GROUP, 0.0f);
@@ -541,23 +569,31 @@ void whiten_y_run(
                         inv_kept_held[j + l] = inv;
                     }
                 }
-                rows.store(0, run_, row, width, run_next_held);
-                rows.store(2, mu_kept, row, width, mu_kept_held);
-                rows.store(3, inv_kept, row, width, inv_kept_held);
+                if constexpr (ACROSS) rows.store(0, run_, row, width, run_next_held);
+                else *run_row = run_next_held[0];
+                if constexpr (ACROSS) rows.store(2, mu_kept, row, width, mu_kept_held);
+                else *mu_kept_row = mu_kept_held[0];
+                if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
+                else *inv_kept_row = inv_kept_held[0];
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
-                    for (int64_t i = s * SEGMENT; i < end; i += span) {
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                    for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                        const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
+                            x_dense && count == filled ? x_row + i :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float y_buffer[LANES];
                         float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
-                        float* y_place = lanes.dense(4, y_from, first, count, filled);
+                        float* y_place =
+                            y_dense && count == filled ? y_row + i :
+                            lanes.dense(4, y_from, first, count, filled);
                         float* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
@@ -601,11 +637,15 @@ void whiten_sum_S_kept_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
+        [[maybe_unused]] const bool mu_kept_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool inv_kept_dense = !ACROSS && inner.neighbours(1);
+        [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
         const auto sum_S_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -635,11 +675,14 @@ void whiten_sum_S_kept_run(
                 [[maybe_unused]] const float mu_kept_now_row = mu_kept_rows[0];
                 [[maybe_unused]] const float inv_kept_now_row = inv_kept_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_S_combine)> sum_S_part(0.0f, padded, sum_S_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] float sum_S_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(sum_S_part.now, GROUP, sum_S_held);
@@ -681,7 +724,8 @@ void whiten_sum_S_kept_run(
                     sum_S_kept_held[j + l] = sum_S;
                 }
             }
-            rows.store(2, sum_S_kept, row, width, sum_S_kept_held);
+            if constexpr (ACROSS) rows.store(2, sum_S_kept, row, width, sum_S_kept_held);
+            else *sum_S_kept_row = sum_S_kept_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -698,12 +742,15 @@ void whiten_far_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
-        const auto far_combine = [](float first, float next) { return float(maximum(first, next)); };
+        [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool far_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(1);
+        const auto far_combine = [](float first, float next) { return float(maximum(next, first)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -714,11 +761,14 @@ void whiten_far_run(
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(far_combine)> far_part(float(-INFINITY), padded, far_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float sum_S_kept_buffer[LANES];
                     const float* sum_S_kept_tile =
+                        sum_S_kept_dense && count == filled ? sum_S_kept_row + i :
                         lanes.load(2, ACROSS ? sum_S_kept + inner.offset(2, i) : sum_S_kept_row, first, count, sum_S_kept_buffer, filled);
                     [[maybe_unused]] float far_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(far_part.now, GROUP, far_held);
@@ -759,8 +809,10 @@ void whiten_far_run(
                     far_kept_held[j + l] = far_;
                 }
             }
-            rows.store(0, far_, row, width, far_held);
-            rows.store(1, far_kept, row, width, far_kept_held);
+            if constexpr (ACROSS) rows.store(0, far_, row, width, far_held);
+            else *far_row = far_held[0];
+            if constexpr (ACROSS) rows.store(1, far_kept, row, width, far_kept_held);
+            else *far_kept_row = far_kept_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
@@ -777,11 +829,14 @@ void whiten_kinds_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
-        constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
+        constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(2);
+        [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(0);
+        [[maybe_unused]] const bool kinds_dense = !ACROSS && inner.neighbours(1);
         const auto kinds_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
@@ -804,11 +859,14 @@ void whiten_kinds_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float far_kept_now_row = far_kept_rows[0];
                 Pairwise<int64_t, ACROSS ? WIDTH : GROUP, decltype(kinds_combine)> kinds_part(int64_t(0), padded, kinds_combine);
-                for (int64_t i = s * SEGMENT; i < end; i += span) {
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : end - i < span ? end - i : span;
+                for (int64_t i = s * SEGMENT, step; i < end; i += step) {
+                    const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
+                        x_dense && count == filled ? x_row + i :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] int64_t kinds_held[GROUP];  // in registers, along a tile of one row
                     if (!ACROSS) std::copy_n(kinds_part.now, GROUP, kinds_held);
@@ -848,7 +906,8 @@ void whiten_kinds_run(
                     kinds_held[j + l] = kinds;
                 }
             }
-            rows.store(1, kinds, row, width, kinds_held);
+            if constexpr (ACROSS) rows.store(1, kinds, row, width, kinds_held);
+            else *kinds_row = kinds_held[0];
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
