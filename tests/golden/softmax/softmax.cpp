@@ -117,20 +117,20 @@ struct bf16 {
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
-// exp(x) without branches or calls: 2^k times a polynomial in what is left of x, |r| <= log(2)/2, k rounded by adding 1.5 * 2^23.
-// Two factors make 2^k, so that denormals are rounded once. NaN goes through.
+// exp(x) without branches or calls: 4^k times a polynomial in what is left of x, |r| <= log(2), k rounded by adding 1.5 * 2^23.
+// Two factors make 4^k, so that denormals are rounded once. NaN goes through.
 [[maybe_unused]] inline float exponential(float x) {
     const float most = x > 89.0f ? 89.0f : x, within = most < -104.0f ? -104.0f : most;  // beyond: 0 and infinity
-    const float shifted = std::fma(within, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
-    const float r = std::fma(k, -1.42860677e-6f, std::fma(k, -0.693145752f, within));  // log(2) in two parts
-    float p = std::fma(r, 1.98756915e-4f, 1.39819995e-3f);
-    p = std::fma(r, p, 8.33345191e-3f);
-    p = std::fma(r, p, 4.16657959e-2f);
-    p = std::fma(r, p, 0.166666655f);
-    p = std::fma(r, p, 0.500000012f);
+    const float shifted = std::fma(within, 0.72134752f, 12582912.0f), k = shifted - 12582912.0f;
+    const float r = std::fma(k, -2.85721354e-6f, std::fma(k, -1.3862915f, within));  // log(4) in two parts
+    float p = std::fma(r, 1.96108376e-4f, 1.41050923e-3f);
+    p = std::fma(r, p, 8.33612029e-3f);
+    p = std::fma(r, p, 4.16612364e-2f);
+    p = std::fma(r, p, 0.166666135f);
+    p = std::fma(r, p, 0.500000358f);
     p = std::fma(r * r, p, r) + 1.0f;
-    const int32_t n = __builtin_bit_cast(int32_t, shifted) - 0x4b400000, half = n >> 1;
-    return p * __builtin_bit_cast(float, (half + 127) << 23) * __builtin_bit_cast(float, (n - half + 127) << 23);
+    const float power = __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, shifted) << 23) + 0x3f800000);  // 2^k
+    return p * power * power;
 }
 [[maybe_unused]] inline double exponential(double x) { return std::exp(x); }
 
@@ -370,6 +370,7 @@ void softmax_run(
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
+        constexpr int64_t SHORT = 4 * TILE;  // elements up to which these values lie on the stack
         const Loop<2>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
@@ -426,12 +427,13 @@ void softmax_run(
                     else max_N_parts.put(s, max_N_part.finish(max_N_held));
                 });
                 [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
-                const std::unique_ptr<F[]> e_all(KEEP ? new F[size_t(n + GROUP)] : nullptr);
+                [[maybe_unused]] F e_short[KEEP ? SHORT + GROUP : 1];
+                const std::unique_ptr<F[]> e_long(KEEP && n > SHORT ? new F[size_t(n + GROUP)] : nullptr);
                 Parts<F, WIDTH> sum_N_parts(segments, width);
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
-                    [[maybe_unused]] F* const e_line = e_all.get();
+                    [[maybe_unused]] F* const e_line = n > SHORT ? e_long.get() : e_short;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, F(0));
@@ -479,7 +481,7 @@ void softmax_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
-                    [[maybe_unused]] F* const e_line = e_all.get();
+                    [[maybe_unused]] F* const e_line = n > SHORT ? e_long.get() : e_short;
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
