@@ -45,12 +45,11 @@ def test_erfc_is_within_its_bound_down_to_denormals() -> None:
 
 
 def test_greatest_of_a_row_has_its_nan() -> None:
-    most = kgen.loads("m(x: f32[..., N]) -> (a: f32[...], b: f32[...])\n\na = max[N](x)\nb = min[N](x)\n", "most.k")
+    most = kgen.loads("m(x: f32[..., N]) -> y: f32[...]\n\ny = max[N](x)\n", "most.k")
     x = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
     x[torch.arange(299), torch.arange(299)] = float("nan")
     for y in (x, x.T):
-        for found, wanted in zip(most(y), (y.amax(-1), y.amin(-1)), strict=True):
-            torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(most(y), y.amax(-1), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 13), (2, 64, 64), (1, 3, 100), (2, 96, 1000), (1, 1, 70_000), (5, 3, 65)])
