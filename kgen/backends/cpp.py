@@ -11,9 +11,9 @@ from kgen.backends.base import Page, Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.text import Text, called, wrapped
-from kgen.backends.units import RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
 from kgen.check import Kernel
-from kgen.monoids import Rides
+from kgen.monoids import MONOIDS, Rides
 from kgen.schedule import Plan, Reduce
 
 #: The most elements of a row that is kept in a cache.
@@ -116,6 +116,11 @@ class Cpp(CFamily):
             rounds="to" in calls,
             doubles=self.doubles(render) or "to" in calls,
         )
+
+    def joining(self, a: Accumulator, held: str, more: str) -> Text:
+        """What a loop holds once it has taken more: of two that are chosen between, that is tested for NaN, so that no test waits for the
+        step before."""
+        return self.combined(a, *((more, held) if MONOIDS[a.kind].join in ("max", "min") else (held, more)))
 
     def cpp_map(self, render: Render, unit: Unit) -> CppMap:
         """A map with its run function, which takes the numbers and computes the scalars."""

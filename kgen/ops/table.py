@@ -268,7 +268,7 @@ _ROWS = (
        triton=Spell("libdevice.erf({0})", ulp=(2.5, 2.5)),
        host=math.erf, errors=Errors(slopes=intervals.smooth(lambda t, x, y: intervals.gauss(t, x), 0.484))),
     Op("erfc", ("x",), "float", "erfc", ("-dy * (2 / sqrt(pi)) * exp(-x^2)",), "erfc(x)", (26, 2),
-       cpp=Spell("std::erfc({0})", ulp=(4, 4)),
+       cpp=Spell("error_complement({0})", ulp=(6, 4)),
        cuda=Spell("error_complement({0})", ulp=(6, 5.5)),
        triton=Spell("error_complement({0})", ulp=(6, 5.5)), brief=Brief((14, 2), near=(17, 2)),
        host=math.erfc, sign=POSITIVE, errors=Errors(slopes=intervals.smooth(lambda t, x, y: -intervals.gauss(t, x), 0.484))),

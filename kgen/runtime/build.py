@@ -18,10 +18,11 @@ from pathlib import Path
 from kgen.errors import KgenError, printed
 from kgen.runtime import cache as disk
 
-#: Without -ftree-pre: g++ would share tests for NaN among branches, and no longer see a loop that it can vectorise.
+#: Without -ftree-pre and -fthread-jumps: g++ would share tests for NaN among branches, and no longer see a loop that it can vectorise, or
+#: spend most of it on the branches' masks.
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fno-tree-pre",
-    "-fPIC", "-shared",
+    "-fno-thread-jumps", "-fPIC", "-shared",
 )  # fmt: skip
 #: What to try, in this order, until a compiler takes it.
 CHOICES = (("-fopenmp", "-lmvec"), ("-fopenmp",), ("-fopenmp-simd", "-lmvec"), ("-fopenmp-simd",), ())

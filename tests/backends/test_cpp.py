@@ -29,6 +29,29 @@ def test_exp_of_what_is_not_finite() -> None:
     torch.testing.assert_close(exp(x), x.double().exp().float(), rtol=3e-7, atol=0, equal_nan=True)
 
 
+def test_nan_of_any_bits_goes_through() -> None:
+    own = kgen.loads("f(x: f32[...]) -> (a: f32[...], b: f32[...])\n\na = exp(x)\nb = erfc(x)\n", "own.k")
+    bits = torch.arange(1, 1 << 22, 4099, dtype=torch.int32)
+    x = torch.cat([sign | 0x7F800000 | bits for sign in (0, -(1 << 31))]).view(torch.float32)
+    assert all(y.isnan().all() for y in own(x))
+
+
+def test_erfc_is_within_its_bound_down_to_denormals() -> None:
+    erfc = kgen.loads("e(x: f32[...]) -> y: f32[...]\n\ny = erfc(x)\n", "erfc.k")
+    x = torch.cat([torch.linspace(-5, 11, 400_000), torch.tensor([float("inf"), -float("inf"), 3e38, -3e38, 0.0, -0.0])])
+    exact, y = torch.erfc(x.double()), erfc(x)
+    unit = 2.0 ** (torch.frexp(exact.float()).exponent - 24).clamp(min=-149).double()
+    assert ((y.double() - exact).abs() / unit).max() <= 6
+
+
+def test_greatest_of_a_row_has_its_nan() -> None:
+    most = kgen.loads("m(x: f32[..., N]) -> y: f32[...]\n\ny = max[N](x)\n", "most.k")
+    x = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
+    x[torch.arange(299), torch.arange(299)] = float("nan")
+    for y in (x, x.T):
+        torch.testing.assert_close(most(y), y.amax(-1), rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("shape", [(3, 5, 13), (2, 64, 64), (1, 3, 100), (2, 96, 1000), (1, 1, 70_000), (5, 3, 65)])
 def test_argmax_over_two_dims_in_any_layout(shape: tuple[int, int, int]) -> None:
     text = "found(x: T[..., M, N]) -> (i: i64[...], j: i64[...])\n\ni = argmax[M, N](x)\nj = argmin[M, N](x)\n"

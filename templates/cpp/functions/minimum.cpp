@@ -1,2 +1,5 @@
-// The lesser of two; NaN if either is.  Not written as `maximum` is: where both meet, g++ would share their tests and vectorise neither.
-template <typename T> inline T minimum(T a, T b) { return a < b ? a : a == a ? b : a; }
+// The lesser of two; NaN if either is.
+template <typename T> inline T minimum(T a, T b) {
+    const T lesser = a < b ? a : b;
+    return a != a ? a : lesser;
+}
