@@ -20,8 +20,9 @@ from kgen.backends.shared import MAX_STATIC, declared
 ANY = 2**62
 #: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
 MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
-#: With fewer rows than this, several blocks share a long row.
-FEW_ROWS = 528
+#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many segments, of which the last that
+#: blocks take alone leave most of the device idle for long, beside which two more launches are little.
+FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
 SECTOR = 32
 #: Vectors of a row up to which the threads of a warp have one at most, and a ladder says nothing.

@@ -6,7 +6,6 @@ is interrupted keeps what it has.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from kgen.bench.timing import has_rows
+from kgen.bench.timing import free, has_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
 
@@ -211,10 +210,12 @@ def kernelbench(tasks: str, targets: list[str], peers: Sequence[str], scale: Fra
             out.add(bench.line(task, found.rows, targets), [r.json() for r in found.rows])
 
 
-def free(device: str) -> None:
-    """Give the memory of one size back before the next."""
-    gc.collect()
-    if device == "cuda":
-        import torch
+def block(text: str, peers: Sequence[str], device: str, out: Out) -> None:
+    """Steps of training, by each way; `text` is LAYERSxBATCH, or nothing for GPT-2 small's (a tiny one on a CPU)."""
+    from kgen.bench import block as bench
+    from kgen.bench.gpt2 import TINY, Sizes, sizes_of
 
-        torch.cuda.empty_cache()
+    sizes = sizes_of(text, device) if text else Sizes() if device == "cuda" else TINY
+    with out.busy(f"{sizes.layers} layers, {sizes.batch} x {sizes.length} tokens"):
+        for r in bench.time_block(sizes, peers, device, out.warn):
+            out.add(r.row(), [r.json()])

@@ -1,4 +1,4 @@
-"""Bandwidth over size as a picture."""
+"""Figures as pictures: bandwidth over size, and ways of training."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from kgen.errors import KgenError, printed
 
 #: A colour for each target and peer, the same in every picture; kgen's lines are thick.
 COLOURS = {"cuda": "#1b7837", "triton": "#5aae61", "cpp": "#1b7837", "eager": "#8c8c8c", "formula": "#bdbdbd", "torch": "#d6604d",
-           "compile": "#f4a582", "liger": "#4393c3", "quack": "#7b3294", "helion": "#c2a5cf"}  # fmt: skip
+           "compile": "#f4a582", "liger": "#4393c3", "quack": "#7b3294", "helion": "#c2a5cf",
+           "kgen": "#1b7837", "kgen compiled": "#5aae61"}  # fmt: skip
 OURS = ("cuda", "triton", "cpp")
 LABELS = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "eager": "eager", "formula": "written out",
-          "compile": "torch.compile", "liger": "Liger", "quack": "QuACK", "helion": "Helion"}  # fmt: skip
+          "compile": "torch.compile", "liger": "Liger", "quack": "QuACK", "helion": "Helion",
+          "kgen compiled": "kgen under\ntorch.compile"}  # fmt: skip
 ACROSS = 4  # panels in a line
 
 
@@ -77,6 +79,47 @@ def draw(rows: Sequence[dict[str, Any]], path: str) -> None:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     figure.tight_layout(rect=(0, 0.35 / (0.7 + 3.3 * down), 1, 1))
     figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=min(len(handles), 3 * across), frameon=False)
+    _save(figure, path)
+
+
+def draw_block(rows: Sequence[dict[str, Any]], path: str) -> None:
+    """Draw ways of training to a PNG or SVG file: bars of the time of a step and of the memory at its peak, and how far the first losses
+    lie from float64's.  `rows` are what `--block --json` keeps.
+
+    Raises `KgenError` where matplotlib is missing or the file cannot be written.
+    """
+    needs_matplotlib()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from kgen.bench.block import distances
+
+    figure, (times, memory, losses) = pyplot.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
+    names = [r["what"] for r in rows]
+    colours = [COLOURS.get(name, "#1b7837") for name in names]
+    labels = [LABELS.get(name, name) for name in names]
+    for axis, figures, title, form in ((times, [r["ms"] for r in rows], "ms a step", "{:.1f}"),
+                                       (memory, [r["memory"] * 1e-3 for r in rows], "GB at the peak", "{:.2f}")):  # fmt: skip
+        bars = axis.barh(labels, figures, color=colours)
+        axis.bar_label(bars, [form.format(x) for x in figures], color="white", label_type="center")
+        axis.invert_yaxis()
+        axis.set_title(title)
+        axis.spines[["top", "right"]].set_visible(False)
+    memory.set_yticklabels([])
+    for r, colour, label in zip(rows, colours, labels, strict=True):
+        apart = [max(x, 1e-9) for x in distances(r["losses"], r["exact"])]
+        losses.semilogy(range(1, len(apart) + 1), apart, color=colour, label=label, marker="o", markersize=3)
+    losses.set(title="loss, relative distance to float64", xlabel="step")
+    losses.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: str) -> None:
+    """Write a figure, the file whole or not at all.  Raises `KgenError` where it cannot be written."""
+    from matplotlib import pyplot
+
     place = Path(path)
     temporary = place.with_name(f".{place.name[:50]}-{os.getpid()}{place.suffix}")
     try:

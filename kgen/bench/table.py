@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kgen.bench.block import distances
 from kgen.bench.kernelbench import summary
 from kgen.bench.timing import ABOVE, WIDE, above
 from kgen.errors import KgenError
 
 COLUMNS = ("cuda", "triton", "cpp", "eager", "torch", "formula", "compile", "liger", "quack", "helion")
 TITLES = {"cuda": "kgen CUDA", "triton": "kgen Triton", "cpp": "kgen C++", "torch": "torch", "eager": "eager", "formula": "written out",
-          "compile": "torch.compile", "liger": "Liger", "quack": "QuACK", "helion": "Helion", "kgen": "kgen"}  # fmt: skip
+          "compile": "torch.compile", "liger": "Liger", "quack": "QuACK", "helion": "Helion", "kgen": "kgen",
+          "kgen compiled": "kgen under torch.compile"}  # fmt: skip
 
 FIRST = {"cold": "cold s", "warm": "warm s", "of_compile": "of torch.compile", "warm_of_compile": "warm, of its cold"}
 CALL = {"us": "us a call", "ratio": "of F.gelu"}
@@ -30,6 +32,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
             _plain([r for r in rows if "cold" in r], FIRST, "{:.3g}"),
             _plain([r for r in rows if "us" in r and "ratio" in r], CALL, "{:.2f}"),
             _lists([r for r in rows if "tensors" in r]),
+            _blocks([r for r in rows if "exact" in r]),
         ]
     except (KeyError, TypeError, AttributeError) as error:
         raise KgenError(f"these are no figures of `kgen bench --json` ({type(error).__name__}: {error})") from None
@@ -72,6 +75,21 @@ def _lists(rows: Sequence[dict[str, Any]]) -> str:
         counts = f"{r['tensors']:,}", f"{r['elements']:,}"
         lines.append((f"{r['kernel']} {r['dtype']}", *counts, r["what"], f"{r['ms']:.3g}", fraction(r["copy"] / r["ms"]), host))
     return _table(("kernel", "tensors", "elements", "", "ms", "of a copy", "host us"), lines) if lines else ""
+
+
+def _blocks(rows: Sequence[dict[str, Any]]) -> str:
+    """Steps of training: a line for each way."""
+    kept = {(r["layers"], r["batch"], r["width"], r["what"]): r for r in rows}
+    base = {key[:3]: r["ms"] for key, r in kept.items() if key[3] == "compile"}
+    lines = []
+    for key, r in kept.items():
+        host, memory = (f"{x:{form}}" if x else "-" for x, form in ((r["host"], ".1f"), (r["memory"], ",.0f")))
+        ratio = fraction(base[key[:3]] / r["ms"]) if key[:3] in base else "-"
+        apart = [f"{x:.1e}" for x in (max(distances(r["losses"], r["exact"])),)]
+        what = TITLES.get(r["what"], r["what"])
+        lines.append((what, f"{r['layers']}", f"{r['batch']} x {r['length']:,}", f"{r['ms']:.4g}", ratio, memory, host, *apart))
+    heads = ("", "layers", "tokens", "ms a step", "torch.compile / it", "peak MB", "host ms", "losses off float64")
+    return _table(heads, lines) if lines else ""
 
 
 def _kernelbench(rows: Sequence[dict[str, Any]]) -> str:

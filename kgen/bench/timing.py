@@ -6,6 +6,7 @@ other row that was asked for.  As in triton.testing, `ms` is a median that has t
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -97,7 +98,7 @@ def spreads_ms(runs: dict[str, Callable[[], Any]], device: str) -> dict[str, Spr
         for _ in range(TURNS):
             for name, run in runs.items():
                 times[name] += _on_cpu(run)
-    return {name: _spread(sorted(found)) for name, found in times.items()}
+    return {name: spread(found) for name, found in times.items()}
 
 
 def _on_gpu(run: Callable[[], Any]) -> list[float]:
@@ -139,8 +140,19 @@ def _on_cpu(run: Callable[[], Any]) -> list[float]:
     return times
 
 
-def _spread(times: list[float]) -> Spread:
+def spread(times: Sequence[float]) -> Spread:
+    """The median of times, their 20th and their 80th percentile."""
+    times = sorted(times)
     return times[len(times) // 2], times[len(times) // 5], times[-1 - len(times) // 5]
+
+
+def free(device: str) -> None:
+    """Give the memory of one size back before the next."""
+    gc.collect()
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
 
 
 def copying(moved: int, device: str) -> Callable[[], Any]:

@@ -333,7 +333,7 @@ def tune(
 ) -> list[Cell]:  # fmt: skip
     """Every kernel's passes on every dtype and row; `add` hears each cell as it is done, `tell` (how many are done, of how many, what
     comes now).  Raises `KgenError` where a kernel has nothing to tune, and `Broken` where the device goes no further."""
-    from kgen.bench.command import free
+    from kgen.bench.timing import free
 
     found: list[Cell] = []
     work = []

@@ -45,11 +45,20 @@ from kgen.errors import KgenError, printed
     metavar="[TASKS]",
     help="Time KernelBench level 1's tasks instead: 23,33-36, or all of them.",
 )
+@click.option(
+    "--block",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[LAYERSxBATCH]",
+    help="Train GPT-2 small's layers with kgen's kernels instead, beside eager and torch.compile: 12x8.",
+)
 @click.option("--scale", default="1", metavar="FRACTION", help="Of KernelBench's and the model's sizes, on a small machine: 1/16.")
 @click.option("--table", is_flag=True, help="Of files that --json wrote (and of the kernels named beside them): Markdown.")
 def bench(
     specs: tuple[str, ...], against: str | None, target: str | None, dtypes: str, elements: str, row: str, plot: str | None,
-    json_file: str | None, backward: bool, profile: bool, call: bool, first: bool, foreach: bool, kernelbench: str | None, scale: str,
+    json_file: str | None, backward: bool, profile: bool, call: bool, first: bool, foreach: bool, kernelbench: str | None,
+    block: str | None, scale: str,
     table: bool,
 ) -> None:  # fmt: skip
     """Time a spec's kernels beside eager PyTorch, torch.compile, other libraries and a copy, in one run; results are compared first.
@@ -58,14 +67,15 @@ def bench(
     torch.compile of that function, else of the formula; liger, quack and helion are packages.  With --table, --plot draws the kept figures.
     """
     modes = {"--backward": backward, "--profile": profile, "--call": call, "--first": first, "--foreach": foreach, "--table": table,
-             "--kernelbench": kernelbench}  # fmt: skip
+             "--kernelbench": kernelbench, "--block": block is not None}  # fmt: skip
     chosen = [name for name, on in modes.items() if on]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0]} does not go with {chosen[1]}")
-    if bool(specs) == bool(kernelbench):
-        what = "--kernelbench takes no specs: write --kernelbench 23,24" if specs else "name one or more specs, or --kernelbench"
-        raise click.UsageError(what)
-    if plot and chosen and chosen[0] not in ("--backward", "--table"):
+    whole = {"--kernelbench": "23,24", "--block": "12x8"}
+    if bool(specs) == (chosen[:1] != [] and chosen[0] in whole):
+        takes = f"{chosen[0]} takes no specs: write {chosen[0]} {whole[chosen[0]]}" if specs else ""
+        raise click.UsageError(takes or f"name one or more specs, or {' or '.join(whole)}")
+    if plot and chosen and chosen[0] not in ("--backward", "--block", "--table"):
         raise click.UsageError(f"{chosen[0]} has no sizes to plot over")
     from kgen.bench import command
 
@@ -129,6 +139,12 @@ def bench(
                 if kept.rows:
                     click.echo(tasks.summary(kept.rows))
             return
+        if block is not None:
+            from kgen.bench import block as blocks
+
+            with failing():
+                command.block(block, tuple(p for p in peers if p in ("eager", "compile")), device, out(blocks.HEADS, 3))
+            return
         kernels = [kernel for _, _, kernel in loaded]
         if call:
             from kgen.bench import calls
@@ -170,7 +186,7 @@ def bench(
         interrupted = True
     if plot and kept.rows:
         with failing():
-            picture.draw(kept.rows, plot)
+            (picture.draw if block is None else picture.draw_block)(kept.rows, plot)
     if interrupted:
         files = " and ".join(file for file in (json_file, plot) if file) if kept.rows else ""
         figures = f"{len(kept.rows)} figures were measured" + (f" and are in {printed(files, '')}" if files else "")
@@ -201,7 +217,8 @@ def _show_kept(given: tuple[str, ...], plot: str | None) -> None:
             rows += [r for r in found if not names or isinstance(r, dict) and r.get("kernel") in names]
         click.echo(table.markdown(rows))
         if plot:
-            picture.draw([r for r in rows if "copy" in r and "tensors" not in r], plot)
+            blocks = [r for r in rows if "exact" in r]
+            picture.draw_block(blocks, plot) if blocks else picture.draw([r for r in rows if "copy" in r and "tensors" not in r], plot)
 
 
 class _Kept:

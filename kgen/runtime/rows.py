@@ -17,7 +17,7 @@ from math import prod
 from typing import NamedTuple
 
 from kgen.backends import launches
-from kgen.backends.launches import FEW_ROWS, MAX_SHARED, SECTOR, Limits, Rule, Step
+from kgen.backends.launches import FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, SECTOR, Limits, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
@@ -200,7 +200,7 @@ def plan(
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < FEW_ROWS and reductions and splits:
+    elif segments > 1 and groups < (FEW_ROWS if segments < LONG_ROW else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
     made = RowPlan(
@@ -386,6 +386,6 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
 
 
 __all__ = [
-    "FEW_ROWS", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type", "merged",
-    "plan",
+    "FEW_LONG_ROWS", "FEW_ROWS", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type",
+    "merged", "plan",
 ]  # fmt: skip

@@ -388,7 +388,7 @@ def test_times_are_taken_in_turns_and_summed_up_by_percentiles(monkeypatch: pyte
     found = SPREADS({name: lambda name=name: seen.append(name) for name in "ab"}, "cpu")  # type: ignore[misc]
     assert "".join(seen) == "ab" + "aabb" * timing.TURNS
     assert all(0 <= low <= middle <= high for middle, low, high in found.values())
-    assert timing._spread([float(k) for k in range(10)]) == (5.0, 2.0, 7.0)
+    assert timing.spread([float(k) for k in range(10)]) == (5.0, 2.0, 7.0)
 
 
 # ------------------------------------------------------------------------------------------------ tables and pictures

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from kgen import check, pipeline, schedule, syntax  # noqa: E402
+from kgen.backends import launches  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
 from kgen.runtime import rows  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
@@ -73,6 +74,22 @@ def test_rows_are_reduced_whoever_takes_them(tmp_path):
             same(out[3], x.amin(-1))
             for whole in (y, s, i, least):
                 assert (whole[:16] == 77).all() and (whole[-16:] == 77).all(), "something else was written"
+
+
+def test_blocks_go_through_a_row_side_by_side_where_they_store_it(tmp_path, monkeypatch):
+    """Whatever segments they had of it before: here three, in pieces of which the row has 17, the last not whole."""
+    monkeypatch.setattr(launches, "MANY_SEGMENTS", 4)
+    rows.cached.cache_clear()
+    x = integers(2, 66001)
+    kernel = Emulated(FOUND, tmp_path, (x,))
+    assert [e.split("<")[2].split(", ")[12] for e in kernel.expressions] == ["0", "1", "2"]
+    y = torch.full((x.numel() + 32,), 77.0)
+    out = y[16:-16].view(x.shape), torch.zeros(2), torch.zeros(2, dtype=torch.int64), torch.zeros(2)
+    kernel(x, out=out)
+    same(out[0], x - x.amax(-1, keepdim=True))
+    same(out[1], x.sum(-1))
+    assert (y[:16] == 77).all() and (y[-16:] == 77).all(), "something else was written"
+    rows.cached.cache_clear()
 
 
 def test_what_is_picked_counted_and_shifted(tmp_path):

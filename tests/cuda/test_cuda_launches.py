@@ -41,7 +41,7 @@ HEAD = r"""
 #define __noinline__
 #define __grid_constant__
 #include <string>
-extern dim3 blockIdx, threadIdx, blockDim;
+extern dim3 blockIdx, threadIdx, blockDim, gridDim;
 static int arch;
 static int allowed_shared, allowed_cluster;
 static std::string noted;

@@ -236,7 +236,8 @@ def test_few_additions_lead_to_a_result():
 
 def test_schedules():
     def way(count, n, itemsize, **kwargs):
-        plan = planned([count], [n], place([n], [1], itemsize), **kwargs)
+        kept = kwargs.pop("kept", True)
+        plan = planned([count], [n], place([n], [1], itemsize, kept=kept), **kwargs)
         walk = plan.steps[0][0]
         return walk.team or plan.threads, walk.keep, walk.cluster, len(plan.steps)
 
@@ -245,6 +246,8 @@ def test_schedules():
     assert way(10, 65536, 2)[1:] == (2, True, 1)
     assert way(10, 2**21, 2) == (256, 0, False, 5)
     assert way(100_000, 2**21, 2) == (256, 0, False, 1)
+    assert way(900, 2**21, 4, reductions=1) == (256, 0, False, 3), "of so many blocks the last would be alone for long"
+    assert way(600, 160_000, 4, kept=False) == (256, 0, False, 1), "and for shorter rows launches would be"
     assert way(10, 2**21, 2, splits=False) == (256, 0, False, 1)
     assert rows.plan((0, 3), (5,), (place([15, 5], [1]),), 0, 1, False, 2, H200, True) is None
     wide = planned([3], [2**32 + 8], place([2**32 + 8], [1], 2)).steps[0][0]

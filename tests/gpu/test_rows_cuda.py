@@ -84,7 +84,8 @@ def test_blocks_that_share_a_row_give_the_bits_of_one(n: int, monkeypatch: pytes
         split = kernel(x, target="cuda")
         for _ in range(20):
             assert same(kernel(x, target="cuda"), split)
-        monkeypatch.setattr(schedules, "FEW_ROWS", 0)
+        for few in ("FEW_ROWS", "FEW_LONG_ROWS"):
+            monkeypatch.setattr(schedules, few, 0)
         schedules.cached.cache_clear()
         assert same(kernel._bound((x,), {}, None, "cuda"), split)  # planned anew, as a call like the others would not be
         monkeypatch.undo()

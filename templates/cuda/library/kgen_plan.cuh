@@ -433,7 +433,7 @@ template <int K> struct RowPlan : RowDims<K> {
         groups = up(rows, first.threads / (team.team > 0 ? team.team : first.threads));
         first.blocks = groups * first.cluster;
         launches = 1;
-        if (team.cluster == 0 && segments > 1 && groups < FEW_ROWS && f.readings > 0 && f.splits) {
+        if (team.cluster == 0 && segments > 1 && groups < (segments < LONG_ROW ? FEW_ROWS : FEW_LONG_ROWS) && f.readings > 0 && f.splits) {
             launches = steps(f);
             work = 4 * i64(f.words) * rows * (segments + f.long_readings);
         }

@@ -44,6 +44,7 @@ struct Walk {
         lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / teams() : threadIdx.x % TEAM;
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
+        if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             segment = block % rows.segments;
             block /= rows.segments;
@@ -390,17 +391,26 @@ struct Walk {
             return segment_part(0);
         }
     }
-    // The last reading: f, which stores.
+    // The last reading: f, which stores. Where blocks share a row they go through it side by side, not each through a segment: who
+    // stores an element does not change it, and what is moved at one time lies together.
     template <typename F, typename... In> __device__ void each(F f, In&... in) {
-        const Index last = SEGMENTS && STEP < 0 ? rows.segments : segment + 1;
-        for (Index s = segment; s < last; s++) {
-            const Index end = end_of(s);
-            Index base = s * rows.span;
-            do {
-                if (full(base, end)) store(base, end, true, f, in...);
-                else store(base, end, false, f, in...);
-                base += size * VECTORS;
-            } while (SEGMENTS && base < end);
+        if constexpr (KEEP == 0 && SEGMENTS && STEP >= 0 && !(adds<In>(0) || ...)) {
+            const Index piece = size * VECTORS, pieces = vectors / piece + (vectors % piece != 0);
+            for (Index s = segment; s < pieces; s += rows.segments) {
+                if (full(s * piece, vectors)) store(s * piece, vectors, true, f, in...);
+                else store(s * piece, vectors, false, f, in...);
+            }
+        } else {
+            const Index last = SEGMENTS && STEP < 0 ? rows.segments : segment + 1;
+            for (Index s = segment; s < last; s++) {
+                const Index end = end_of(s);
+                Index base = s * rows.span;
+                do {
+                    if (full(base, end)) store(base, end, true, f, in...);
+                    else store(base, end, false, f, in...);
+                    base += size * VECTORS;
+                } while (SEGMENTS && base < end);
+            }
         }
         #pragma unroll
         for (int j = 0; j < LOOSE; j++) {
