@@ -151,7 +151,7 @@ class FusedLayer(Layer):
         super().__init__(sizes)
         self.use = kernels()
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor, behind: nn.LayerNorm) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+    def fused(self, x: torch.Tensor, y: torch.Tensor, behind: nn.LayerNorm) -> tuple[torch.Tensor, torch.Tensor]:
         use = self.use
         h = F.linear(self.attend(y), self.out.weight)
         x, y = use.add_layernorm(x, h, self.out.bias, self.norm2.weight, self.norm2.bias)
@@ -181,7 +181,7 @@ class FusedModel(Model):
         first, *others = [layer.norm1 for layer in layers]
         y = self.use.layernorm(x, first.weight, first.bias)
         for layer, behind in zip(layers, [*others, self.norm], strict=True):
-            x, y = layer(x, y, behind)
+            x, y = layer.fused(x, y, behind)
         return LinearLoss.apply(y.flatten(0, 1), self.embed.weight, wanted.flatten(), self.use.cross_entropy_dx)
 
 
