@@ -7,20 +7,12 @@ their groups, schedules and state dicts; what differs is the step, and that mome
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
 
 from kgen.errors import KgenError
-from kgen.runtime.kernel import Kernel, load
-
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-@cache
-def _kernel(spec: str) -> Kernel:
-    return load(spec)
+from kgen.torch_op.layers import FLOATS, bundled
 
 
 class _Optimizer(torch.optim.Optimizer):
@@ -46,23 +38,25 @@ class _Optimizer(torch.optim.Optimizer):
             if group.get(option):
                 raise KgenError(f"{name}: {option}={group[option]} is not supported: {why}", help="torch's own optimiser has it")
         for p in group["params"]:
-            if p.dtype not in _FLOATS:
+            if p.dtype not in FLOATS:
                 raise KgenError(f"{name}: a parameter is {p.dtype}", help="it takes float16, bfloat16, float32 and float64")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's; but moments keep the precision that they have, where torch would round them to their parameter's dtype.
 
-        What the dict says of torch's ways to launch (`foreach`, `fused`) is left out.  Raises `KgenError`, and loads nothing, for options that
-        the optimiser lacks."""
+        What the dict says of torch's ways to launch (`foreach`, `fused`) is left out.  Raises `KgenError`, and loads nothing, for options
+        that the optimiser lacks."""
         groups = [{k: (None if k in ("foreach", "fused") else v) for k, v in g.items()} for g in state_dict["param_groups"]]
         for group in groups:
             self._check({**group, "params": []})
         given = {**state_dict, "param_groups": groups}
         super().load_state_dict(given)
         params = [p for group in self.param_groups for p in group["params"]]
-        keys = [k for group in groups for k in group["params"]]
+        keys = [k for group in state_dict["param_groups"] for k in group["params"]]
         for key, p in zip(keys, params, strict=True):
             own = given["state"].get(key, {})
+            if isinstance(own.get("step"), torch.Tensor):
+                self.state[p]["step"] = own["step"].clone()  # torch's loading keeps it one with the dict's
             for name in self.moments:
                 if isinstance(own.get(name), torch.Tensor):
                     self.state[p][name] = own[name].to(p.device, _wide(p), copy=True)
@@ -112,11 +106,6 @@ def _wide(p: torch.Tensor) -> torch.dtype:
     return torch.float64 if p.dtype == torch.float64 else torch.float32
 
 
-def _number(x: Any) -> float:
-    """A setting that may be a tensor of one element."""
-    return float(x)
-
-
 def _shared(values: Sequence[Any]) -> Any:
     """One number where all are the same, else a list."""
     return values[0] if all(v == values[0] for v in values) else list(values)
@@ -152,9 +141,9 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             steps.append(step)
         torch._foreach_add_(steps, 1)
         b1, b2 = group["betas"]
-        _kernel("adamw").foreach(
-            params, grads, ms, vs, t=_shared([int(t) for t in torch.stack(steps).tolist()]), lr=_number(group["lr"]), b1=_number(b1),
-            b2=_number(b2), eps=group["eps"], wd=_number(group["weight_decay"]),
+        bundled("adamw").foreach(
+            params, grads, ms, vs, t=_shared([int(t) for t in torch.stack(steps).tolist()]), lr=float(group["lr"]), b1=float(b1),
+            b2=float(b2), eps=group["eps"], wd=float(group["weight_decay"]),
         )  # fmt: skip
 
 
@@ -171,23 +160,25 @@ class SGD(_Optimizer, torch.optim.SGD):
     moments = ("momentum_buffer",)
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any]) -> None:
-        lr, wd = _number(group["lr"]), _number(group["weight_decay"])
+        lr, wd = float(group["lr"]), float(group["weight_decay"])
         if not group["momentum"]:
-            _kernel("sgd").foreach(params, grads, lr=lr, wd=wd)
+            bundled("sgd").foreach(params, grads, lr=lr, wd=wd)
             return
         first = [self.state[p].get("momentum_buffer") is None for p in params]
         dampening = _shared([0.0 if new else float(group["dampening"]) for new in first])
         ms = self._moments(params, "momentum_buffer")
-        _kernel("sgd_momentum").foreach(
-            params, grads, ms, lr=lr, momentum=_number(group["momentum"]), dampening=dampening, wd=wd, nesterov=int(group["nesterov"])
+        bundled("sgd_momentum").foreach(
+            params, grads, ms, lr=lr, momentum=float(group["momentum"]), dampening=dampening, wd=wd, nesterov=int(group["nesterov"])
         )
 
 
 class Lion(_Optimizer):
     """Lion (Chen et al. 2023): the sign of momentum and gradient mixed.  A step is one launch for all parameters of a device and dtype.
 
-    `params` are parameters or groups, `lr` a number or a tensor, `betas` how much of the moment goes into the step and into the next moment,
-    `weight_decay` is decoupled, `maximize` goes up.  The state has `exp_avg`.  Raises `KgenError` for settings out of their ranges."""
+    `params` are parameters or groups, `lr` a number or a tensor, `betas` how much of the moment goes into the step and into the next
+    moment, `weight_decay` is decoupled, `maximize` goes up.  The state has `exp_avg`.  Raises `KgenError` for settings out of their
+    ranges.
+    """
 
     moments = ("exp_avg",)
 
@@ -208,7 +199,7 @@ class Lion(_Optimizer):
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any]) -> None:
         b1, b2 = group["betas"]
         ms = self._moments(params, "exp_avg")
-        _kernel("lion").foreach(params, grads, ms, lr=_number(group["lr"]), b1=b1, b2=b2, wd=_number(group["weight_decay"]))
+        bundled("lion").foreach(params, grads, ms, lr=float(group["lr"]), b1=b1, b2=b2, wd=float(group["weight_decay"]))
 
 
 __all__ = ["SGD", "AdamW", "Lion"]

@@ -52,7 +52,7 @@ class Layer:
     def kernel(self, m: nn.Module, kernel: Kernel | None = None) -> Kernel:
         """The kernel for a layer, which lacks the parameters that the layer lacks; `kernel` stands for the bundled spec."""
         absent = tuple(row for name, row in self.own.items() if getattr(m, name, None) is None)
-        made = _bundled(self.spec) if kernel is None else kernel
+        made = bundled(self.spec) if kernel is None else kernel
         return _without(made, absent) if absent else made
 
     def __call__(self, kernel: Kernel, m: nn.Module, inputs: Sequence[Any]) -> Any:
@@ -85,7 +85,8 @@ def _widened(tensors: Sequence[Any]) -> list[Any]:
 
 
 @cache
-def _bundled(spec: str) -> Kernel:
+def bundled(spec: str) -> Kernel:
+    """The kernel of a bundled spec, one for the process."""
     return load(spec)
 
 
@@ -212,4 +213,4 @@ def rms_norm(eps: str) -> Layer:
     return Layer("rmsnorm", ("x", "w", "eps"), partial(_row_norm, eps=eps), {"weight": _SCALE})
 
 
-__all__ = ["DEVICES", "FLOATS", "LAYERS", "Layer", "chosen", "computed_eps", "rms_norm"]
+__all__ = ["DEVICES", "FLOATS", "LAYERS", "Layer", "bundled", "chosen", "computed_eps", "rms_norm"]

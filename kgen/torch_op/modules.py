@@ -97,16 +97,17 @@ class KernelModule(torch.nn.Module):
 class LayerModule(KernelModule):
     """A kernel in the place of one of torch's layers, whose parameters it shares and whose settings it copies."""
 
-    def __init__(self, kernel: Kernel, layer: Layer, like: torch.nn.Module):
-        """`layer` is the row that says how the kernel computes `like`."""
+    def __init__(self, kernel: Kernel, layer: Layer, like: torch.nn.Module, device: Any = None, dtype: torch.dtype | None = None):
+        """`layer` is the row that says how the kernel computes `like`; a device or a dtype moves the tensors."""
         torch.nn.Module.__init__(self)
         for name, value in vars(like).items():
             if not name.startswith("_") and name not in ("training", "forward"):
                 setattr(self, name, value)
         for name, p in like._parameters.items():
-            self.register_parameter(name, p)
+            self.register_parameter(name, None if p is None else _moved(p, device, dtype))
         for name, b in like._buffers.items():
-            self.register_buffer(name, b, persistent=name not in like._non_persistent_buffers_set)
+            moved = None if b is None else _moved(b, device, dtype)
+            self.register_buffer(name, moved, persistent=name not in like._non_persistent_buffers_set)
         self.kernel, self.layer, self._shown = kernel, layer, like.extra_repr()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +126,7 @@ def _described_argument(x: Any) -> str:
     return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)} on {x.device}"
 
 
-def _of_torch(kernel: Kernel, like: torch.nn.Module) -> LayerModule | None:
+def _of_torch(kernel: Kernel, like: torch.nn.Module, device: Any, dtype: torch.dtype | None) -> LayerModule | None:
     """The module like one of torch's layers, whose row takes the kernel's parameters; None where there is no such row.
 
     Raises `KgenError` where the layer has settings that the kernel has not."""
@@ -136,7 +137,7 @@ def _of_torch(kernel: Kernel, like: torch.nn.Module) -> LayerModule | None:
     row = chosen(like, [row for row in rows if row.spec == kernel.name] or rows)
     if isinstance(row, str):
         raise KgenError(f"{kernel.name}: it does not compute this {type(like).__name__}: {row}")
-    return LayerModule(row.kernel(like, kernel), row, like)
+    return LayerModule(row.kernel(like, kernel), row, like, device, dtype)
 
 
 def module(
@@ -152,9 +153,7 @@ def module(
     for name in (*values, *(names or {})):
         if name not in known:
             raise KgenError(f"{kernel.name}: there is no parameter {name}", help=kernel.signature)
-    if like is not None and not values and not names and (layer := _of_torch(kernel, like)) is not None:
-        for own in (layer._parameters, layer._buffers):
-            own.update({name: _moved(x, device, dtype) for name, x in own.items() if x is not None})
+    if like is not None and not values and not names and (layer := _of_torch(kernel, like, device, dtype)) is not None:
         return layer.train(like.training)
     found: dict[str, Any] = {}
     called = dict(names or {})
@@ -176,7 +175,7 @@ def module(
     return made if like is None else made.train(like.training)
 
 
-def _moved(x: torch.Tensor, device: Any, dtype: torch.dtype | None) -> torch.Tensor:
+def _moved(x: Any, device: Any, dtype: torch.dtype | None) -> Any:
     """A tensor on a device and, if it is a float, in a dtype: itself where neither is named, else a new one."""
     if device is None and dtype is None:
         return x

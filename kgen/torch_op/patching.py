@@ -85,9 +85,10 @@ class Patched:
 def patch(model: nn.Module, skip: Iterable[type | str] = ()) -> Patched:
     """Have a model's layers computed by kgen's kernels; returns what was swapped and what not, and undoes it.
 
-    Layers are swapped by their exact class of torch's (`kgen.torch_op.layers.LAYERS`), or, for RMSNorms of other libraries, by their values:
-    a module with a `weight` of one dim and an eps, whose forward is tried on random rows.  Subclasses with a forward of their own are left
-    alone.  `skip` has classes, and paths in the model, that are left alone with what is below them.  Raises `KgenError` for what is no module.
+    Layers are swapped by their class of torch's (`kgen.torch_op.layers.LAYERS`), or, for RMSNorms of other libraries, by their values:
+    a module with a `weight` of one dim and an eps, whose forward is tried on random rows.  Subclasses with a forward of their own are
+    left alone.  `skip` has classes, and paths in the model, that are left alone with what is below them.  Raises `KgenError` for what is
+    no module.
     """
     if not isinstance(model, nn.Module):
         raise KgenError(f"patch takes an nn.Module, not {type(model).__name__}")
