@@ -129,6 +129,7 @@ class AdamW(_Optimizer, torch.optim.AdamW):
     moments = ("exp_avg", "exp_avg_sq")
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any]) -> None:
+        """Step the parameters of a group, and count that in their states.  Raises `KgenError` while a CUDA graph is captured."""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise KgenError("AdamW: a CUDA graph would repeat one step's bias corrections", help="capture the model alone, or SGD or Lion")
         ms, vs = self._moments(params, "exp_avg"), self._moments(params, "exp_avg_sq")
