@@ -1,10 +1,12 @@
 """kgen turns a formula into a fused kernel that people can read, trust and ship.
 
-`load`, `loads` and the decorator `kernel` give a `Kernel`: call it with torch tensors, or read its `source`.
+`load`, `loads` and the decorator `kernel` give a `Kernel`: call it with torch tensors, or read its `source`.  `patch` has a model's layers
+computed by kernels; `optim` has optimisers.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kgen import hooks
@@ -12,17 +14,25 @@ from kgen.errors import KgenError
 from kgen.version import __version__
 
 if TYPE_CHECKING:
+    from kgen import optim
     from kgen.runtime.kernel import Kernel, kernel, load, loads
+    from kgen.torch_op.patching import patch
 
-__all__ = ["Kernel", "KgenError", "__version__", "kernel", "load", "loads"]
+__all__ = ["Kernel", "KgenError", "__version__", "kernel", "load", "loads", "optim", "patch"]
 
 
 def __getattr__(name: str) -> Any:
-    """`load`, `loads`, `kernel` and `Kernel` are imported when first used, so that `import kgen` costs nothing."""
+    """What runs kernels is imported when it is first used, so that `import kgen` costs nothing."""
     if name in ("Kernel", "kernel", "load", "loads"):
         from kgen.runtime import kernel
 
         return getattr(kernel, name)
+    if name == "patch":
+        from kgen.torch_op.patching import patch
+
+        return patch
+    if name == "optim":
+        return importlib.import_module("kgen.optim")
     raise AttributeError(f"module 'kgen' has no attribute {name!r}")
 
 

@@ -66,6 +66,22 @@ def bound(kernel: Kernel, dtypes: Mapping[str, str]) -> Kernel:
     return checker.check(syntax.parse(text, kernel.file.source.name))
 
 
+def fixed(kernel: Kernel, numbers: Mapping[str, str]) -> str:
+    """The text of `kernel` with literals in place of some of its tensor parameters, by name: an equation for each.
+
+    Calls of the kernel that it makes take the parameters that are left.
+    """
+    statements: list[syntax.Statement] = []
+    for s in kernel.file.statements:
+        if isinstance(s, Header):
+            statements.append(replace(s, params=tuple(p for p in s.params if p.name.name not in numbers)))
+            gone = [p for p in s.params if p.name.name in numbers]
+            statements += [Equation(p.name, syntax.Num(numbers[p.name.name], p.span), p.span) for p in gone]
+        else:
+            statements.append(s)
+    return typeset.format_file(replace(kernel.file, statements=tuple(statements), comments=()))
+
+
 def reduces_leading(kernel: Kernel) -> bool:
     """Whether `...` stands in square brackets of an equation or a helper (`mean[...](x)`)."""
     return any(d.name == ELLIPSIS for node in _calls(kernel) for d in node.dims or ())

@@ -16,6 +16,7 @@ from kgen.errors import KgenError
 from kgen.expressions import Parameter
 from kgen.runtime.arguments import number
 from kgen.runtime.kernel import Kernel
+from kgen.torch_op.layers import LAYERS, Layer, chosen
 from kgen.torch_op.traits import traits
 from kgen.types import ELLIPSIS
 
@@ -93,6 +94,52 @@ class KernelModule(torch.nn.Module):
         return self.kernel.name
 
 
+class LayerModule(KernelModule):
+    """A kernel in the place of one of torch's layers, whose parameters it shares and whose settings it copies."""
+
+    def __init__(self, kernel: Kernel, layer: Layer, like: torch.nn.Module, device: Any = None, dtype: torch.dtype | None = None):
+        """`layer` is the row that says how the kernel computes `like`; a device or a dtype moves the tensors."""
+        torch.nn.Module.__init__(self)
+        for name, value in vars(like).items():
+            if not name.startswith("_") and name not in ("training", "forward"):
+                setattr(self, name, value)
+        for name, p in like._parameters.items():
+            self.register_parameter(name, None if p is None else _moved(p, device, dtype))
+        for name, b in like._buffers.items():
+            moved = None if b is None else _moved(b, device, dtype)
+            self.register_buffer(name, moved, persistent=name not in like._non_persistent_buffers_set)
+        self.kernel, self.layer, self._shown = kernel, layer, like.extra_repr()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's result.  Raises `KgenError` for arguments that the kernel does not take."""
+        result = NotImplemented if kwargs else self.layer(self.kernel, self, args)
+        if result is NotImplemented:
+            given = ", ".join(_described_argument(x) for x in (*args, *kwargs.values()))
+            raise KgenError(f"{self.kernel.name}: this layer does not take {given or 'nothing'}", help=f"it is {self}")
+        return result
+
+
+def _described_argument(x: Any) -> str:
+    """An argument in words: a tensor's dtype, shape and device, else its type."""
+    if not isinstance(x, torch.Tensor):
+        return type(x).__name__
+    return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)} on {x.device}"
+
+
+def _of_torch(kernel: Kernel, like: torch.nn.Module, device: Any, dtype: torch.dtype | None) -> LayerModule | None:
+    """The module like one of torch's layers, whose row takes the kernel's parameters; None where there is no such row.
+
+    Raises `KgenError` where the layer has settings that the kernel has not."""
+    names = tuple(p.name for p in kernel.kernel.params)
+    rows = [row for row in LAYERS.get(type(like), ()) if row.takes == names]
+    if not rows:
+        return None
+    row = chosen(like, [row for row in rows if row.spec == kernel.name] or rows)
+    if isinstance(row, str):
+        raise KgenError(f"{kernel.name}: it does not compute this {type(like).__name__}: {row}")
+    return LayerModule(row.kernel(like, kernel), row, like, device, dtype)
+
+
 def module(
     kernel: Kernel,
     values: Mapping[str, Any],
@@ -106,6 +153,8 @@ def module(
     for name in (*values, *(names or {})):
         if name not in known:
             raise KgenError(f"{kernel.name}: there is no parameter {name}", help=kernel.signature)
+    if like is not None and not values and not names and (layer := _of_torch(kernel, like, device, dtype)) is not None:
+        return layer.train(like.training)
     found: dict[str, Any] = {}
     called = dict(names or {})
     if like is not None:
@@ -117,16 +166,21 @@ def module(
                 f"{kernel.name}: no parameter of {type(like).__name__} matches one of the kernel's", help="say which with `names`"
             )
     found.update({name: _tensor(kernel, known[name], x) if known[name].is_tensor else x for name, x in values.items()})
-    for name, x in found.items():
-        if known[name].is_tensor and (device is not None or dtype is not None):
-            moved = x.detach().to(device=device, dtype=dtype if x.is_floating_point() else None)
-            found[name] = torch.nn.Parameter(moved, x.requires_grad) if isinstance(x, torch.nn.Parameter) else moved
+    found = {name: _moved(x, device, dtype) if known[name].is_tensor else x for name, x in found.items()}
     states = {r.state for r in kernel.kernel.results}
     for name, x in found.items():
         if name in states and known[name].is_tensor and x.is_floating_point():
             raise KgenError(f"{kernel.name}: {name} is written in place, which a module's parameter cannot be")
     made = KernelModule(kernel, found, called, None if like is None else like.extra_repr())
     return made if like is None else made.train(like.training)
+
+
+def _moved(x: Any, device: Any, dtype: torch.dtype | None) -> Any:
+    """A tensor on a device and, if it is a float, in a dtype: itself where neither is named, else a new one."""
+    if device is None and dtype is None:
+        return x
+    moved = x.detach().to(device=device, dtype=dtype if x.is_floating_point() else None)
+    return torch.nn.Parameter(moved, x.requires_grad) if isinstance(x, torch.nn.Parameter) else moved
 
 
 def _take(kernel: Kernel, p: Parameter, like: torch.nn.Module, called: dict[str, str], found: dict[str, Any]) -> None:
@@ -160,4 +214,4 @@ def _tensor(kernel: Kernel, p: Parameter, x: Any) -> torch.Tensor:
     raise KgenError(f"{kernel.name}: {p.name} is a {type(x).__name__}, not a tensor")
 
 
-__all__ = ["KernelModule", "module"]
+__all__ = ["KernelModule", "LayerModule", "module"]

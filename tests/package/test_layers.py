@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("plans", "phases schedule columns hoist precision cost pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
-    ("PyTorch's side", "torch_op"),
+    ("PyTorch's side", "torch_op optim"),
     ("looking", "show testing"),
     ("the library", "kgen"),
     ("measuring", "bench"),

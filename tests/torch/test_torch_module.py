@@ -34,6 +34,14 @@ def test_a_layer_like_another_takes_its_place(spec: str, like: nn.Module) -> Non
     assert_same(found, torch.autograd.grad(scalar(like(X)), list(like.parameters())))
 
 
+def test_a_layer_like_another_moves_and_copies_without_it() -> None:
+    like = nn.LayerNorm((1, 5), bias=False)
+    layer = kgen.load("layernorm").module(like=like, dtype=torch.float64)
+    assert layer.weight.dtype == torch.float64 and like.weight.dtype == torch.float32
+    for again in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        assert_same(again(X[:, None]), layer(X[:, None]), ulps=0)
+
+
 def test_state_dicts_go_both_ways() -> None:
     layer = kgen.load("layernorm").module(w=torch.ones(5), b=torch.zeros(5), names={"w": "weight", "b": "bias"}, eps=1e-5)
     like = nn.LayerNorm(5)
@@ -111,11 +119,14 @@ def test_copies_of_a_layer_share_one_graph() -> None:
         (lambda: kgen.load("layernorm").module(w=1.0), "w is a float, not a tensor"),
         (lambda: kgen.load("layernorm").module(eps="small"), "eps is a str"),
         (lambda: kgen.load("layernorm").module(w=W, names={"w": "forward"}), "cannot have a parameter named forward"),
-        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5, bias=False)), "LayerNorm has no bias for b"),
-        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5, elementwise_affine=False)), "LayerNorm has no weight for w"),
-        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm((3, 5))), "w has 2 dims"),
-        (lambda: kgen.load("rmsnorm").module(like=nn.RMSNorm(5)), "RMSNorm has no eps of its own"),
+        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5, bias=False), eps=1e-3), "LayerNorm has no bias for b"),
+        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5, elementwise_affine=False), eps=1e-3), "LayerNorm has no weight for w"),
+        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm((3, 5)), eps=1e-3), "w has 2 dims"),
+        (lambda: kgen.load("rmsnorm").module(like=nn.RMSNorm(5), names={"w": "weight"}), "RMSNorm has no eps of its own"),
         (lambda: kgen.load("gelu").module(like=nn.LayerNorm(5)), "no parameter of LayerNorm matches"),
+        (lambda: kgen.load("gelu").module(like=nn.GELU("tanh")), "does not compute this GELU: it is an approximation"),
+        (lambda: kgen.load("silu").module(like=nn.SiLU(inplace=True)), "does not compute this SiLU: it works in place"),
+        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5))(X.float()[:, :4]), r"this layer does not take float32\[3, 4\] on cpu"),
         (lambda: kgen.load("lerp_ema").module(ema=W), "ema is written in place"),
     ],
 )  # fmt: skip

@@ -64,9 +64,9 @@ def cross_entropy(x: "T[..., V]", t: "i64[...]", ignore: int = -100, smoothing: 
     return 0.0 if t == ignore else smooth + penalty
 ''',
     "adamw": '''
-def adamw(p: "T[...]", g: "T[...]", m: "f32[...]", v: "f32[...]", t: int, lr: float,
+def adamw(p: "T[...]", g: "T[...]", m: "T32[...]", v: "T32[...]", t: int, lr: float,
           b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2
-          ) -> "(p': T[...], m': f32[...], v': f32[...])":
+          ) -> "(p': T[...], m': T32[...], v': T32[...])":
     m = b1 * m + (1 - b1) * g
     v = b2 * v + (1 - b2) * g**2
     u = (m / (1 - b1**t)) / (sqrt(v / (1 - b2**t)) + eps)

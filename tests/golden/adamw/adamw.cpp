@@ -1,8 +1,8 @@
 // One step of AdamW: Adam with decoupled weight decay (Loshchilov and Hutter 2017; torch.optim.AdamW).
-// t counts the steps from 1; the moments m and v are kept in f32, whatever the parameter's dtype.
+// t counts the steps from 1; the moments m and v are kept in the dtype that is computed in, f32 for 16-bit parameters.
 //
-//     adamw(p: T[...], g: T[...], m: f32[...], v: f32[...], t: int, lr: float, b1: float = 0.9,
-//           b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2) -> (p': T[...], m': f32[...], v': f32[...])
+//     adamw(p: T[...], g: T[...], m: T32[...], v: T32[...], t: int, lr: float, b1: float = 0.9,
+//           b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2) -> (p': T[...], m': T32[...], v': T32[...])
 //
 //     m' = b1 * m + (1 - b1) * g
 //     v' = b2 * v + (1 - b2) * g^2
@@ -127,12 +127,11 @@ template <typename F> inline F power(F x, F y) {
 
 template <typename F>
 inline void adamw_element(
-    F p, F g, float m, float v, float b1, F s0, float b2, F s1, F s2, F s3, F eps, F wd, F lr, F& p_next, F& m_next,
-    F& v_next) {
+    F p, F g, F m, F v, F b1, F s0, F b2, F s1, F s2, F s3, F eps, F wd, F lr, F& p_next, F& m_next, F& v_next) {
     // m' = b1 * m + (1 - b1) * g
-    m_next = F(b1 * m) + s0 * g;
+    m_next = b1 * m + s0 * g;
     // v' = b2 * v + (1 - b2) * g^2
-    v_next = F(b2 * v) + s1 * (g * g);
+    v_next = b2 * v + s1 * (g * g);
     // u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
     const F u = m_next / s2 / (std::sqrt(v_next / s3) + eps);
     // p' = p - lr * (u + wd * p)
@@ -235,8 +234,8 @@ template <int K> struct Loop {
 template <typename T>
 void adamw_run(
     int rank, const int64_t* size, T* p, const int64_t* p_stride, const T* g, const int64_t* g_stride,
-    float* m, const int64_t* m_stride, float* v, const int64_t* v_stride, int64_t t, double lr, double b1, double b2,
-    double eps, double wd) {
+    compute<T>* m, const int64_t* m_stride, compute<T>* v, const int64_t* v_stride, int64_t t, double lr, double b1,
+    double b2, double eps, double wd) {
     using F = compute<T>;
     const F s0 = F(1.0 - b1);
     const F s1 = F(1.0 - b2);
@@ -250,27 +249,27 @@ void adamw_run(
         const T* p_tile = loop.load(1, p, begin, n, p_buffer);
         T g_buffer[TILE];
         const T* g_tile = loop.load(0, g, begin, n, g_buffer);
-        float m_buffer[TILE];
-        const float* m_tile = loop.load(2, m, begin, n, m_buffer);
-        float v_buffer[TILE];
-        const float* v_tile = loop.load(3, v, begin, n, v_buffer);
+        F m_buffer[TILE];
+        const F* m_tile = loop.load(2, m, begin, n, m_buffer);
+        F v_buffer[TILE];
+        const F* v_tile = loop.load(3, v, begin, n, v_buffer);
         T p_next_buffer[TILE];
         T* p_next_place = loop.dense(1, p, begin, n);
         T* p_next_tile = p_next_place ? p_next_place : p_next_buffer;
-        float m_next_buffer[TILE];
-        float* m_next_place = loop.dense(2, m, begin, n);
-        float* m_next_tile = m_next_place ? m_next_place : m_next_buffer;
-        float v_next_buffer[TILE];
-        float* v_next_place = loop.dense(3, v, begin, n);
-        float* v_next_tile = v_next_place ? v_next_place : v_next_buffer;
+        F m_next_buffer[TILE];
+        F* m_next_place = loop.dense(2, m, begin, n);
+        F* m_next_tile = m_next_place ? m_next_place : m_next_buffer;
+        F v_next_buffer[TILE];
+        F* v_next_place = loop.dense(3, v, begin, n);
+        F* v_next_tile = v_next_place ? v_next_place : v_next_buffer;
 #pragma omp simd
         for (int64_t i = 0; i < TILE; i++) {
             F p_next_i;
             F m_next_i;
             F v_next_i;
             adamw_element<F>(
-                F(p_tile[i]), F(g_tile[i]), float(m_tile[i]), float(v_tile[i]), float(b1), s0, float(b2), s1,
-                s2, s3, F(eps), F(wd), F(lr), p_next_i, m_next_i, v_next_i);
+                F(p_tile[i]), F(g_tile[i]), F(m_tile[i]), F(v_tile[i]), F(b1), s0, F(b2), s1, s2, s3, F(eps),
+                F(wd), F(lr), p_next_i, m_next_i, v_next_i);
             p_next_tile[i] = p_next_i;
             m_next_tile[i] = m_next_i;
             v_next_tile[i] = v_next_i;
@@ -303,7 +302,7 @@ extern "C" void adamw_bf16(
 }
 extern "C" void adamw_f64(
     int rank, const int64_t* size, double* p, const int64_t* p_stride, const double* g, const int64_t* g_stride,
-    float* m, const int64_t* m_stride, float* v, const int64_t* v_stride, int64_t t, double lr, double b1, double b2,
+    double* m, const int64_t* m_stride, double* v, const int64_t* v_stride, int64_t t, double lr, double b1, double b2,
     double eps, double wd) {
     adamw_run<double>(rank, size, p, p_stride, g, g_stride, m, m_stride, v, v_stride, t, lr, b1, b2, eps, wd);
 }

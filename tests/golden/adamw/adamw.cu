@@ -1,8 +1,8 @@
 // One step of AdamW: Adam with decoupled weight decay (Loshchilov and Hutter 2017; torch.optim.AdamW).
-// t counts the steps from 1; the moments m and v are kept in f32, whatever the parameter's dtype.
+// t counts the steps from 1; the moments m and v are kept in the dtype that is computed in, f32 for 16-bit parameters.
 //
-//     adamw(p: T[...], g: T[...], m: f32[...], v: f32[...], t: int, lr: float, b1: float = 0.9,
-//           b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2) -> (p': T[...], m': f32[...], v': f32[...])
+//     adamw(p: T[...], g: T[...], m: T32[...], v: T32[...], t: int, lr: float, b1: float = 0.9,
+//           b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2) -> (p': T[...], m': T32[...], v': T32[...])
 //
 //     m' = b1 * m + (1 - b1) * g
 //     v' = b2 * v + (1 - b2) * g^2
@@ -18,12 +18,11 @@
 
 template <typename T, typename F>
 __device__ inline void adamw_element(
-    F p, F g, float m, float v, float b1, F s0, float b2, F s1, F s2, F s3, F eps, F wd, F lr, F& p_next, F& m_next,
-    F& v_next) {
+    F p, F g, F m, F v, F b1, F s0, F b2, F s1, F s2, F s3, F eps, F wd, F lr, F& p_next, F& m_next, F& v_next) {
     // m' = b1 * m + (1 - b1) * g
-    m_next = F(b1 * m) + s0 * g;
+    m_next = b1 * m + s0 * g;
     // v' = b2 * v + (1 - b2) * g^2
-    v_next = F(b2 * v) + s1 * (g * g);
+    v_next = b2 * v + s1 * (g * g);
     // u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
     const F u = brief_div<T>(brief_div<T>(m_next, s2), sqrt(v_next / s3) + eps);
     // p' = p - lr * (u + wd * p)
@@ -34,8 +33,9 @@ __device__ inline void adamw_element(
 // Operands: g, p, m, v.
 template <typename T, int LANES, u64 SPLAT, int RANK, typename Index>
 __device__ inline void adamw_vector(
-    Index i, const Layout<RANK, 4, Index>& layout, const T* g, T* p, float* m, float* v, float b1, compute<T> s0,
-    float b2, compute<T> s1, compute<T> s2, compute<T> s3, compute<T> eps, compute<T> wd, compute<T> lr) {
+    Index i, const Layout<RANK, 4, Index>& layout, const T* g, T* p, compute<T>* m, compute<T>* v, compute<T> b1,
+    compute<T> s0, compute<T> b2, compute<T> s1, compute<T> s2, compute<T> s3, compute<T> eps, compute<T> wd,
+    compute<T> lr) {
     using F = compute<T>;
     Index at[4];
     layout.locate(i, at);
@@ -44,19 +44,19 @@ __device__ inline void adamw_vector(
     const auto ms = load<LANES, SPLAT, 2>(layout, m + at[2]);
     const auto vs = load<LANES, SPLAT, 3>(layout, v + at[3]);
     Vector<T, LANES> p_nexts;
-    Vector<float, LANES> m_nexts;
-    Vector<float, LANES> v_nexts;
+    Vector<F, LANES> m_nexts;
+    Vector<F, LANES> v_nexts;
     #pragma unroll
     for (int k = 0; k < LANES; k++) {
         F p_next_k;
         F m_next_k;
         F v_next_k;
         adamw_element<T, F>(
-            F(element(ps, k)), F(element(gs, k)), float(element(ms, k)), float(element(vs, k)), b1, s0, b2,
-            s1, s2, s3, eps, wd, lr, p_next_k, m_next_k, v_next_k);
+            F(element(ps, k)), F(element(gs, k)), F(element(ms, k)), F(element(vs, k)), b1, s0, b2, s1, s2,
+            s3, eps, wd, lr, p_next_k, m_next_k, v_next_k);
         p_nexts.at[k] = T(p_next_k);
-        m_nexts.at[k] = float(m_next_k);
-        v_nexts.at[k] = float(v_next_k);
+        m_nexts.at[k] = m_next_k;
+        v_nexts.at[k] = v_next_k;
     }
     store(p + at[1], p_nexts);
     store(m + at[2], m_nexts);
@@ -67,8 +67,8 @@ __device__ inline void adamw_vector(
 template <typename T, int RANK, int VEC, typename Index, u64 SPLAT>
 __global__ void __launch_bounds__(128)
 adamw_kernel(
-    Layout<RANK, 4, Index> layout, const T* g, T* p, float* m, float* v, float b1, compute<T> s0, float b2,
-    compute<T> s1, compute<T> s2, compute<T> s3, compute<T> eps, compute<T> wd, compute<T> lr) {
+    Layout<RANK, 4, Index> layout, const T* g, T* p, compute<T>* m, compute<T>* v, compute<T> b1, compute<T> s0,
+    compute<T> b2, compute<T> s1, compute<T> s2, compute<T> s3, compute<T> eps, compute<T> wd, compute<T> lr) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
@@ -93,8 +93,8 @@ template <typename F> inline F power(F x, F y) {
 template <typename T>
 cudaError_t adamw_run(
     int rank, const i64* size, T* p, const i64* p_stride, const T* g, const i64* g_stride,
-    float* m, const i64* m_stride, float* v, const i64* v_stride, i64 t, double lr, double b1, double b2, double eps,
-    double wd, cudaStream_t stream) {
+    compute<T>* m, const i64* m_stride, compute<T>* v, const i64* v_stride, i64 t, double lr, double b1, double b2,
+    double eps, double wd, cudaStream_t stream) {
     using F = compute<T>;
     const F s0 = F(1.0 - b1);
     const F s1 = F(1.0 - b2);
@@ -103,15 +103,15 @@ cudaError_t adamw_run(
     const Operand operands[] = {
         {g, g_stride, int(sizeof(T))},
         {p, p_stride, int(sizeof(T)), true},
-        {m, m_stride, int(sizeof(float)), true},
-        {v, v_stride, int(sizeof(float)), true},
+        {m, m_stride, int(sizeof(F)), true},
+        {v, v_stride, int(sizeof(F)), true},
     };
     const auto kernel = [](auto variant) {
         using V = decltype(variant);
         return adamw_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
     };
-    return run_map<16 / wider(int(sizeof(T)), 4), 16 / wider(int(sizeof(T)), 4), 0>(
-        rank, size, operands, stream, kernel, g, p, m, v, float(b1), s0, float(b2), s1, s2, s3, F(eps), F(wd), F(lr));
+    return run_map<16 / wider(int(sizeof(T)), int(sizeof(F))), 16 / wider(int(sizeof(T)), int(sizeof(F))), 0>(
+        rank, size, operands, stream, kernel, g, p, m, v, F(b1), s0, F(b2), s1, s2, s3, F(eps), F(wd), F(lr));
 }
 
 }  // namespace host
@@ -120,29 +120,29 @@ cudaError_t adamw_run(
 // These return cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
 extern "C" cudaError_t adamw_f32(
     int rank, const i64* size, float* p, const i64* p_stride, const float* g, const i64* g_stride,
-    float* m, const i64* m_stride, float* v, const i64* v_stride, i64 t, double lr, double b1, double b2, double eps,
-    double wd, cudaStream_t stream) {
+    compute<float>* m, const i64* m_stride, compute<float>* v, const i64* v_stride, i64 t, double lr, double b1,
+    double b2, double eps, double wd, cudaStream_t stream) {
     return host::adamw_run<float>(
         rank, size, p, p_stride, g, g_stride, m, m_stride, v, v_stride, t, lr, b1, b2, eps, wd, stream);
 }
 extern "C" cudaError_t adamw_f16(
     int rank, const i64* size, f16* p, const i64* p_stride, const f16* g, const i64* g_stride,
-    float* m, const i64* m_stride, float* v, const i64* v_stride, i64 t, double lr, double b1, double b2, double eps,
-    double wd, cudaStream_t stream) {
+    compute<f16>* m, const i64* m_stride, compute<f16>* v, const i64* v_stride, i64 t, double lr, double b1, double b2,
+    double eps, double wd, cudaStream_t stream) {
     return host::adamw_run<f16>(
         rank, size, p, p_stride, g, g_stride, m, m_stride, v, v_stride, t, lr, b1, b2, eps, wd, stream);
 }
 extern "C" cudaError_t adamw_bf16(
     int rank, const i64* size, bf16* p, const i64* p_stride, const bf16* g, const i64* g_stride,
-    float* m, const i64* m_stride, float* v, const i64* v_stride, i64 t, double lr, double b1, double b2, double eps,
-    double wd, cudaStream_t stream) {
+    compute<bf16>* m, const i64* m_stride, compute<bf16>* v, const i64* v_stride, i64 t, double lr, double b1,
+    double b2, double eps, double wd, cudaStream_t stream) {
     return host::adamw_run<bf16>(
         rank, size, p, p_stride, g, g_stride, m, m_stride, v, v_stride, t, lr, b1, b2, eps, wd, stream);
 }
 extern "C" cudaError_t adamw_f64(
     int rank, const i64* size, double* p, const i64* p_stride, const double* g, const i64* g_stride,
-    float* m, const i64* m_stride, float* v, const i64* v_stride, i64 t, double lr, double b1, double b2, double eps,
-    double wd, cudaStream_t stream) {
+    compute<double>* m, const i64* m_stride, compute<double>* v, const i64* v_stride, i64 t, double lr, double b1,
+    double b2, double eps, double wd, cudaStream_t stream) {
     return host::adamw_run<double>(
         rank, size, p, p_stride, g, g_stride, m, m_stride, v, v_stride, t, lr, b1, b2, eps, wd, stream);
 }

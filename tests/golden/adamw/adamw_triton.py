@@ -1,8 +1,8 @@
 # One step of AdamW: Adam with decoupled weight decay (Loshchilov and Hutter 2017; torch.optim.AdamW).
-# t counts the steps from 1; the moments m and v are kept in f32, whatever the parameter's dtype.
+# t counts the steps from 1; the moments m and v are kept in the dtype that is computed in, f32 for 16-bit parameters.
 #
-#     adamw(p: T[...], g: T[...], m: f32[...], v: f32[...], t: int, lr: float, b1: float = 0.9,
-#           b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2) -> (p': T[...], m': f32[...], v': f32[...])
+#     adamw(p: T[...], g: T[...], m: T32[...], v: T32[...], t: int, lr: float, b1: float = 0.9,
+#           b2: float = 0.999, eps: float = 1e-8, wd: float = 1e-2) -> (p': T[...], m': T32[...], v': T32[...])
 #
 #     m' = b1 * m + (1 - b1) * g
 #     v' = b2 * v + (1 - b2) * g^2
@@ -24,12 +24,13 @@ if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
 ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
+# T32 is float64 where T is, else float32
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
     "p": ("T", "..."),
     "g": ("T", "..."),
-    "m": (torch.float32, "..."),
-    "v": (torch.float32, "..."),
+    "m": ("T32", "..."),
+    "v": ("T32", "..."),
 }
 
 
@@ -132,11 +133,11 @@ def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.const
 
 
 @triton.jit
-def adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T: tl.constexpr, F: tl.constexpr):
+def adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T: tl.constexpr):
     # m' = b1 * m + (1 - b1) * g
-    m_next = (b1 * m).to(F) + s0 * g
+    m_next = b1 * m + s0 * g
     # v' = b2 * v + (1 - b2) * g^2
-    v_next = (b2 * v).to(F) + s1 * (g * g)
+    v_next = b2 * v + s1 * (g * g)
     # u = (m' / (1 - b1^t)) / (sqrt(v' / (1 - b2^t)) + eps)
     u = brief_div(brief_div(m_next, s2, T), square_root(divide(v_next, s3)) + eps, T)
     # p' = p - lr * (u + wd * p)
@@ -152,9 +153,9 @@ def adamw_block(
     """Load, compute and store one block."""
     T: tl.constexpr = p_ptr.dtype.element_ty
     F: tl.constexpr = tl.float64 if T == tl.float64 else tl.float32
-    b1 = tl.full([], b1, tl.float32)
+    b1 = tl.full([], b1, F)
     s0 = tl.full([], s0, F)
-    b2 = tl.full([], b2, tl.float32)
+    b2 = tl.full([], b2, F)
     s1 = tl.full([], s1, F)
     s2 = tl.full([], s2, F)
     s3 = tl.full([], s3, F)
@@ -173,7 +174,7 @@ def adamw_block(
     g = tl.load(g_at, mask).to(F)
     m = tl.load(m_at, mask)
     v = tl.load(v_at, mask)
-    p_next, m_next, v_next = adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T, F)
+    p_next, m_next, v_next = adamw_element(p, g, m, v, b1, s0, b2, s1, s2, s3, eps, wd, lr, T)
     tl.store(p_at, p_next, mask)
     tl.store(m_at, m_next, mask)
     tl.store(v_at, v_next, mask)
@@ -239,6 +240,9 @@ def check(given):
         if any(a != b and 1 not in (a, b) for a, b in pairs):
             raise ValueError(f"the leading dims {tuple(x.shape[:lead])} of {name} do not broadcast to {sizes['...']}")
         sizes["..."] = tuple(b if a == 1 else a for a, b in reversed(pairs))
+    wide = torch.float64 if dtypes["T"] == torch.float64 else torch.float32
+    if dtypes.setdefault("T32", wide) != wide:
+        raise TypeError(f"T32 is {dtypes['T32']}, not {wide}, where T is {dtypes['T']}")
     return sizes, dtypes
 
 
