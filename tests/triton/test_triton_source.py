@@ -196,6 +196,8 @@ def test_everything_compiles_everywhere(name, target, tmp_path):
         for types in choices(module, [k for k in POINTERS if "float" in k]):
             for kind, rank, wide in (("flat", 1, False), ("rows", 2, False), ("any", 4, True)):
                 build(module, kernel, types, target, kind, rank, wide)
+            if "ROWS" in kernel.arg_names:
+                build(module, kernel, types, target, "along", 0, block=128, warps=2)
 
 
 @pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float32"])
