@@ -12,9 +12,11 @@ from fractions import Fraction
 
 from kgen import host
 from kgen.backends.base import Backend, Only, Page, Render
+from kgen.backends.launches import TILES, Tiles
 from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
 from kgen.backends.text import Text, decimal, fill, named, numeral, single_precision, source
+from kgen.backends.triton_held import rides_at_once
 from kgen.backends.triton_maps import MapPrinter, TritonUnit
 from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_rows import RowPrinter
@@ -26,9 +28,8 @@ from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.schedule import Reduce
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, DType, Number, variable_of
 
-#: The elements of 4 bytes in a tile that holds whole rows.
-RESIDENT = 32768
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
+
 
 @dataclass(frozen=True)
 class TritonView:
@@ -40,7 +41,7 @@ class TritonView:
     function_sources: list[Text]
     math: bool
     assembly: bool
-    resident: int
+    tiles: Tiles
     fractions: bool
     libdevice: bool
     indices: bool
@@ -82,9 +83,12 @@ class Triton(Backend):
     mixes = False
 
     def stays(self, p: Reduce, elements: int, dense: bool) -> bool:
-        """As the skeleton's `tiles` has it, of what is computed in 8 bytes; where elements lie apart a tile has up to 64 rows."""
+        """As the skeleton's `tiles` has it, of what is computed in 8 bytes; where elements lie apart a tile has up to 64 rows.  Where such
+        rows have the code of the others, none counts as one that stays."""
+        if rides_at_once(p):
+            return False
         held = sum(1 for t in p.loads if set(t.dims) & set(p.inner))
-        return (1 if dense else 64) << max(0, elements - 1).bit_length() <= RESIDENT // (2 * max(1, held))
+        return (1 if dense else 64) << max(0, elements - 1).bit_length() <= TILES.resident // (2 * max(1, held))
 
     def render(self, kernel: Kernel, only: Only | None = None) -> str:
         mine = copy(self)
@@ -252,7 +256,7 @@ class Triton(Backend):
             function_sources=list(known.values()),
             math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
             assembly="ASSEMBLY" in words,
-            resident=RESIDENT,
+            tiles=TILES,
             fractions="Fraction" in words,
             libdevice=any(w.startswith("libdevice.") for w in words),
             indices=any(u.indices for u in units),

@@ -39,6 +39,10 @@ class TritonUnit:
     long: bool = False
     apart: bool = False
     bare: bool = False
+    hold: bool = False
+    finds: bool = False
+    spreads: bool = False
+    peak: bool = False
     generics: frozenset[str] = frozenset()
 
 
@@ -132,7 +136,8 @@ class MapPrinter:
         for k, o in enumerate(self.operands.values()):
             made.append(Statement((o.kind,), CONSTEXPR, source(f"KINDS[{k}]")))
             where = joined(["first", "lane", "sizes", o.steps, o.kind, "RANK", "INDEX"])
-            value = source("place({0}, {1})", o.pointer, where) if o.pointer else source("offset({0}, 1)", where)
+            function = "within" if self.spreads() else "offset"
+            value = source("place({0}, {1})", o.pointer, where) if o.pointer else source(f"{function}({{0}}, 1)", where)
             made.append(Statement((o.at,), "", value))
         for t in self.inputs:
             read = source("tl.load({0}, mask)", self.operands[t.spec_name].at)
@@ -145,6 +150,10 @@ class MapPrinter:
         pairs = zip(self.outputs, self.storage, strict=True)
         return [Statement(value=source("tl.store({0}, {1}, mask)", self.operands[o.spec_name].at, text)) for o, text in pairs]
 
+    def spreads(self) -> bool:
+        """Whether operands lie along some of its dims alone: a tile of several rows then loads them once."""
+        return any(set(t.dims) != set(self.unit.dims) for t in (*self.inputs, *self.unit.indices))
+
     def view(self) -> MapView:
         """What the templates take."""
         u, b = self.unit, self.backend
@@ -155,6 +164,7 @@ class MapPrinter:
         values = [*(t.name for t in self.inputs), *(i.name for i in u.indices), *(s.name for s in u.scalars)]
         pointers = [o.pointer for o in self.operands.values() if o.pointer]
         kernel, fixed = f"{u.name}_kernel", len(pointers)
+        mask = "mask" if self.spreads() else "lane[0] + lane[1] < numel - first"
         return MapView(
             kernels={"map": kernel},
             heads={"map": self.kernel_lines(pointers, scalars)},
@@ -171,9 +181,10 @@ class MapPrinter:
             loads=loads,
             call=wrapped(f"    {', '.join(o.name for o in self.outputs)} = {u.element}", [*values, *self.constants], ""),
             stores=stores,
+            spreads=self.spreads(),
             steps=[Statement((o.steps,), "", source("({0})", joined(o.strides))) for o in self.operands.values()],
             full=wrapped(f"        {self.block}", self.block_items("None"), ""),
-            partial=wrapped(f"        {self.block}", self.block_items("lane[0] + lane[1] < numel - first"), ""),
+            partial=wrapped(f"        {self.block}", self.block_items(mask), ""),
         )
 
     def block_items(self, mask: str, constexpr: str = "") -> list[str]:
@@ -187,7 +198,8 @@ class MapPrinter:
         lines = [", ".join(pointers), *chunks(scalars, 6), ", ".join(f"{n}: tl.int64" for n in ("numel", "n1", "n2", "n3"))]
         lines += [", ".join(f"{s}: tl.int64" for s in o.strides) for o in self.operands.values()]
         lines += [", ".join(f"{s}: tl.int64" for s in self.starts.values())] if self.starts else []
-        return [*lines, ", ".join(f"{c}: {CONSTEXPR}" for c in ("KINDS", "RANK", "INDEX", "BLOCK", *self.passed))]
+        rows = ["ROWS"] if self.spreads() else []
+        return [*lines, ", ".join(f"{c}: {CONSTEXPR}" for c in ("KINDS", "RANK", "INDEX", "BLOCK", *rows, *self.passed))]
 
     def launch(self, kernel: str) -> str:
         """The host function's call of `launch`."""
@@ -198,6 +210,7 @@ class MapPrinter:
                  f"[{', '.join(passing(self.unit.scalars))}]", "sizes"]  # fmt: skip
         passed = self.backend.spec_variables(self.render, self.passed)
         items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in passed) + ")"] if passed else []
+        items += ["spreads=True"] if self.spreads() else []
         return wrapped("    launch", items, "")
 
 

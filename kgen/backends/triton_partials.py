@@ -72,16 +72,25 @@ class Partial:
             return source("tl.minimum(length - start, BLOCK).to({0})", p.of.type)
         return self.reduced(p, source("tl.where(inside, {0}, {1})", element, self.backend.identity(p.of)))
 
-    def tile(self) -> list[Node]:
-        """The lines that add a tile's partial to that of the segment so far."""
-        at = self.at(own="tile", top="tile", part="share")
-        made: list[Node] = []
+    def shares(self, whose: str, of: Iterable[Part]) -> list[Statement]:
+        """The lines that make some fields of a tile's partial, about the tile's own peak."""
+        at = self.at(own=whose, top=whose, part="share")
+        made = []
         for p in self.parts:
             value = share(self.a, p, at)
             if any(f"{{part.{p.field.name}}}" in q.field.share for q in self.parts if q.of is p.of):
                 made.append(Statement((self.name(p.name, "share"),), "", value))
                 value = named(self.name(p.name, "share"))
-            made.append(Statement((self.name(p.name, "tile"),), "", self.gathered(value, p)))
+            made += [Statement((self.name(p.name, whose),), "", self.gathered(value, p))] if p in of else []
+        return made
+
+    def row(self) -> list[Statement]:
+        """The lines that make the row's values of a tile that holds it: no field but these is asked for again."""
+        return self.shares("", [p for p in self.parts if p.name == p.of.name])
+
+    def tile(self) -> list[Node]:
+        """The lines that add a tile's partial to that of the segment so far."""
+        made: list[Node] = [*self.shares("tile", self.parts)]
         return [*made, self.joined(*([self.name(p.name, end) for p in self.parts] for end in ("", "tile")))]
 
     def joined(self, own: Iterable[str], more: Iterable[str]) -> Invocation:

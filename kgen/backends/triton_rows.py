@@ -16,6 +16,7 @@ from kgen.backends.moving import Peak, grouped
 from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Call, Text, joined, named, source
+from kgen.backends.triton_held import Held
 from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
 from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading, Slot
 from kgen.backends.triton_partials import Join, Partial
@@ -54,7 +55,9 @@ def rank(dims: Dims) -> int:
 
 
 class RowPrinter:
-    """One unit; `view` is what the templates take."""
+    """One unit; `view` is what the templates take.  `keeps`: whether what a tile holds may stay in 16 bits."""
+
+    keeps = True
 
     def __init__(self, backend: Triton, render: Render, unit: RowUnit, p: Reduce):
         self.backend, self.render, self.unit, self.p = backend, render, unit, p
@@ -70,6 +73,7 @@ class RowPrinter:
         self.looped = tuple(self._typed(c) for c in unit.long) or self.codes  # of rows that no tile holds
         self.outputs = [o for c in self.codes for o in c.outputs]
         self.partials = {a.name: Partial(self, a) for c in self.looped for a in c.accumulators if isinstance(a, Peak)}
+        self.resident = Held(self)
 
     # ------------------------------------------------------------------ operands
 
@@ -183,15 +187,18 @@ class RowPrinter:
         return Statement(tuple(s.name for s in self.slots(a)), "", value)
 
     def reduced_whole(self, a: Accumulator) -> list[Statement]:
-        """A whole row's reduction; of argmax first the value, then the least place that has it, which costs less than both at once."""
+        """A whole row's reduction; of argmax first the value, then the least place that has it, which costs less than both at once: a
+        column, of 32 bits, where those are the places."""
         if not a.place:
             return [self.reduced(a, self.masked(a))]
         best, place = self.slots(a)
         extreme = "greatest" if MONOIDS[a.kind].fields[0].identity == "least" else "least"
-        places = source("tl.where(inside & alike({0}, {1}), {2}, {3})", a.value, best.name, place.value, place.identity)
+        own = (source("column"), source("length")) if self.counts(place.value) else (place.value, place.identity)
+        places = source("tl.where(inside & alike({0}, {1}), {2}, {3})", a.value, best.name, *own)
+        cast = ".to(tl.int64)" if self.counts(place.value) else ""
         return [
             Statement((best.name,), "", source(f"tl.reduce({{0}}, 1, {extreme}, keep_dims=True)", self.masked(a)[0])),
-            Statement((place.name,), "", source("tl.reduce({0}, 1, least, keep_dims=True)", places)),
+            Statement((place.name,), "", source(f"tl.reduce({{0}}, 1, least, keep_dims=True){cast}", places)),
         ]
 
     def masked(self, a: Accumulator) -> list[Text]:
@@ -222,14 +229,25 @@ class RowPrinter:
     def element_place(self, o: Operand) -> Text:
         return source("{0} + {1}", o.base, self.walk(o, "along")) if o.inner else named(o.base)
 
-    def load(self, t: Tensor) -> Statement:
-        """A tensor's element, or that of a row."""
+    def read(self, t: Tensor) -> Text:
+        """A tensor's element, or that of a row, as it is in memory."""
         o = self.operands[self.key(t)]
         if self.unit.is_row(t):
-            read = source("tl.load({0}, present)" if o.rows else "tl.load({0})", o.base)
-        else:
-            read = source("tl.load({0}, inside)" if o.rows else "tl.load({0}, column < length)", self.element_place(o))
-        return Statement((t.name,), "", self.backend.widen(read, t))
+            return source("tl.load({0}, present)" if o.rows else "tl.load({0})", o.base)
+        return source("tl.load({0}, inside)" if o.rows else "tl.load({0}, column < length)", self.element_place(o))
+
+    def load(self, t: Tensor) -> Statement:
+        return Statement((t.name,), "", self.backend.widen(self.read(t), t))
+
+    def held(self) -> list[Tensor]:
+        """What has elements of its own for each row."""
+        u = self.unit
+        return [t for t in u.inputs if not u.is_row(t) and set(t.dims) & set(u.rows) or t.dims == u.inner and not u.rows]
+
+    def counts(self, place: Text) -> bool:
+        """Whether a place is the number of an element in its row."""
+        indices = [self.operands[i.name] for i in self.unit.indices if place == i.name]
+        return any(len(o.inner) == 1 and not o.rows for o in indices)
 
     def index(self, t: Tensor) -> Statement:
         o = self.operands[t.name]
@@ -260,13 +278,13 @@ class RowPrinter:
         operands = list(self.operands.values())
         if any(o.inner for o in operands):
             made.append(Statement(("length",), "", source("length.to(INDEX) // EVEN[1] * EVEN[1]")))
-            made += [Statement(("inside",), "", source("present & (column < length)"))] if whole else []
+            made += [Statement(("inside",), "", source(self.resident.inside))] if whole else []
             if self.sizes:
                 made.append(Statement(("sizes",), "", backwards(self.sizes)))
             made += [Statement((o.steps,), "", backwards(o.inner)) for o in operands if o.inner]
         places = [(o, source("{0} + {1}", o.pointer, self.walk(o, "across"))) for o in operands if o.pointer and o.rows]
         made += [Statement((o.base,), "", place) for o, place in places]
-        read = {t.name for c in (self.codes if whole else self.looped) for t in c.inputs}
+        read = {t.name for c in (self.resident.codes if whole else self.looped) for t in c.inputs}
         made += [self.load(t) for t in self.unit.inputs if t.name in read and self.unit.is_row(t)]
         return made + [self.index(i) for i in self.unit.indices if i.name in self.starts]
 
@@ -290,37 +308,6 @@ class RowPrinter:
         """What an element phase loads, but what is one a row."""
         loads = [self.load(t) for t in c.inputs if not self.unit.is_row(t)]
         return loads + [self.index(i) for i in c.indices if i.name not in self.starts]
-
-    def resident(self) -> list[Node]:
-        """The body of the kernel that holds whole rows: what an earlier phase loaded or computed is still there."""
-        made: list[Node] = []
-        known: set[str] = set()
-
-        def say(notes: list[str]) -> None:
-            made.extend(Statement(note=note) for note in notes if note not in {s.note for s in made if isinstance(s, Statement)})
-
-        def add(new: list[Statement]) -> None:
-            notes: list[str] = []
-            for s in new:
-                notes += [s.note] if s.note else []
-                if not s.value:
-                    continue
-                if len(s.names) != 1 or s.names[0] not in known:
-                    say(notes)
-                    made.append(replace(s, note=""))
-                notes = []
-                known.update(s.names)
-            say(notes)  # of a reduction, which follows
-
-        for c in self.codes:
-            if not c.element:
-                add(self.row_phase(c))
-                continue
-            add(self.elements(c))
-            add(list(c.lines))
-            made += [s for a in c.accumulators for s in self.reduced_whole(a)]
-            self.put(made, c.outputs)
-        return self.ends(self.codes, made)
 
     def readings(self) -> list[Reading]:
         """A function for each reading: the shares of a segment in its reductions, or its elements stored."""
@@ -438,6 +425,12 @@ class RowPrinter:
                 return True
         return False
 
+    def kinds(self) -> dict[str, bool]:
+        """What else the launch of a pass over long rows goes by: whether its one held operand may stay in 16 bits, whether whole tiles need
+        no masks, and whether its one reading of a long row reduces every tile."""
+        long, peak = bool(self.unit.inner), bool(self.partials) and self.p.long_readings == 1
+        return {"hold": long and self.resident.held is not None, "finds": long and self.resident.finds, "peak": peak}
+
     def view(self) -> RowsView:
         """What the templates take."""
         u, b = self.unit, self.backend
@@ -445,7 +438,7 @@ class RowPrinter:
         readings = self.readings() if long else []
         slots = [s for r in readings for s in r.slots]
         self.parts |= {s.name: self.names.fresh(f"{s.name}_parts") for s in slots}
-        bodies: dict[str, list[Node]] = {"row": [*self.setup(long), *self.resident()]}
+        bodies: dict[str, list[Node]] = {"row": [*self.setup(long), *self.resident.body()]}
         if long:
             bodies |= {"loop": [*self.setup(), *self.loop(readings)], "split": [*self.setup(), *self.split(readings)]}
         rounded = [b.rounded(s) for s in u.scalars]
@@ -472,6 +465,7 @@ class RowPrinter:
             calls=(*calls, *(["greatest", "least"] if any(a.place for c in self.codes for a in c.accumulators) else [])),
             long=long,
             bare=long and self.bare(),
+            **self.kinds(),
             apart=any(" at " in o.key for o in self.operands.values()),
             generics=frozenset(s.type for s in slots) & self.render.computed_of.keys(),
             bodies=bodies,
@@ -515,7 +509,8 @@ class RowPrinter:
             tail = chunks([f"{n}: {CONSTEXPR}" for n in [*constants, *more, *passed]], 5)
             return [", ".join(o.pointer for o in operands if o.pointer), *([", ".join(parts)] if parts else []), *middle, *tail]
 
-        heads = {"row": signature([], [])}
+        kinds = self.kinds()
+        heads = {"row": signature(["HOLD"] * kinds["hold"] + ["FULL"] * kinds["finds"], [])}
         if parts is not None:
             heads |= {"loop": signature(["SEGMENT"], []), "split": signature(["SEGMENT", "PARTS", "READING"], parts)}
         return heads
@@ -534,12 +529,12 @@ class RowPrinter:
                 f"[{', '.join(f'({len(o.rows)}, {len(o.inner)})' for o in operands)}]"]  # fmt: skip
         constants = [f'{self.render.variables[v]}=FLOATS[dtypes["{v}"]]' for v in self.backend.spec_variables(self.render, passed)]
         if u.inner:
-            held = sum(1 for t in u.inputs if not u.is_row(t) and set(t.dims) & set(u.rows) or t.dims == u.inner and not u.rows)
-            host += [str(max(1, held)), f"[{', '.join(s.dtype for s in slots)}]", str(self.steps())]
+            host += [str(max(1, len(self.held()))), f"[{', '.join(s.dtype for s in slots)}]", str(self.steps())]
             if any(let.dtype is f64 and not let.generic for phase in self.p.phases if phase.element for let in phase.lets):
                 constants.append("word=8")  # f64 by name, whatever comes from memory
             if self.bare():
                 constants.append("bare=True")
+            constants += [f"{name}=True" for name, holds in self.kinds().items() if holds]
         return wrapped("    launch_rows", host + constants, "")
 
 

@@ -72,6 +72,8 @@ class TritonStatic:
 class StaticRows(RowPrinter):
     """One pass over rows, in its frame: "whole", "loop" or "across"."""
 
+    keeps = False
+
     def __init__(self, backend: Triton, render: StaticRender, unit: RowUnit, p: Reduce):
         self.static = render
         self.n = render.size(unit.inner)
@@ -249,7 +251,7 @@ class StaticRows(RowPrinter):
     def body(self) -> list[Node]:
         """The statements of the kernel."""
         if not self.loops:
-            return [*self.opening(), *self.resident()]
+            return [*self.opening(), *self.resident.body()]
         made: list[Node] = [*self.opening()]
         for c in self.codes:
             made += self.long(c) if c.element else self.row_phase(c)

@@ -79,6 +79,15 @@ refused(lambda: affine(x, torch.randn(8).double()), "b is torch.float64")
 refused(lambda: affine(x, torch.randn(2, 8)), "b has shape")
 refused(lambda: affine(x, torch.randn(8), out=torch.empty(8)), "out for y")
 
+for module in map(load, ("affine", "middle")):  # in tiles
+    module.WIDTHS = ((64, 2), (32, 1))
+    own = getattr(module, module.__name__)
+    for rows, columns in ((4, 16), (9, 24), (3, 16)):
+        x, step = torch.randn(rows, 2 * columns), 1 if module.__name__ == "affine" else 0
+        w = torch.randn(2 * (columns if step else rows))
+        for a, b in ((x[:, :columns].contiguous(), w[::2].contiguous()), (x[:, :columns], w[::2]), (x[:, ::2], w[::2])):
+            close(own(a, b), a * 2 + b if step else a * b[:, None])
+
 adam = load("adamish").adamish
 for x in views(torch.float32):
     p = x.clone() if 0 not in x.stride() else x.contiguous()

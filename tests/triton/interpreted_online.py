@@ -58,9 +58,11 @@ def hold(kernel, results, arguments: list[torch.Tensor], what: object) -> None:
 
 
 torch.manual_seed(0)
-for name in ("weighted", "spread"):
+LONG = (("loop", 21, torch.float32), ("split", 37, torch.float32), ("split", 1, torch.float16), ("row", 9, torch.float64))
+HELD = (("row", 9, torch.float32),)
+for name, forms in (("weighted", LONG), ("spread", LONG), ("peaks", HELD)):
     module, kernel = load(name), kgen.loads((folder / f"{name}.k").read_text()).kernel
-    for chosen, length, dtype in (("loop", 21, torch.float32), ("split", 37, torch.float32), ("split", 1, torch.float16), ("row", 9, torch.float64)):
+    for chosen, length, dtype in forms:
         form(module, chosen)
         arguments = given(length, dtype)
         if dtype == torch.float16:

@@ -99,8 +99,11 @@ def rows(*shape: int, dtype=torch.bfloat16):
     [
         ("softmax", [rows(8, 4096)], ["softmax_row"]),
         ("softmax", [rows(8, 32768)], ["softmax_row"]),
-        ("softmax", [rows(1000, 65536)], ["softmax_loop"]),
-        ("softmax", [rows(8, 65536)], ["softmax_split"] * 2),
+        ("softmax", [rows(8, 65536)], ["softmax_row"]),
+        ("softmax", [rows(8, 65536, dtype=torch.float32)], ["softmax_split"] * 2),
+        ("softmax", [rows(1000, 65537)], ["softmax_loop"]),
+        ("softmax", [rows(8, 65537)], ["softmax_split"] * 2),
+        ("cross_entropy", [rows(1000, 65536), torch.zeros(1000, dtype=torch.int64)], ["cross_entropy_loop"]),
         ("softmax", [rows(0, 8)], []),
         ("softmax", [rows(8, 0)], ["softmax_row"]),
         ("frobenius", [rows(1 << 20)], ["frobenius_split"] * 2),
@@ -127,14 +130,34 @@ def test_the_tile_does_not_depend_on_the_number_of_rows(length, tmp_path):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_whole_rows_are_loaded_once_by_16_bytes(dtype, tmp_path):
+@pytest.mark.parametrize(("dtype", "length"), [(torch.bfloat16, 4096), (torch.float32, 4096), (torch.bfloat16, 65536)])
+def test_whole_rows_are_loaded_once_by_16_bytes(dtype, length, tmp_path):
     module = emit(spec("softmax"), tmp_path, "softmax")
-    (entry,) = record(module, "softmax", [rows(8, 4096, dtype=dtype)])
+    (entry,) = record(module, "softmax", [rows(8, length, dtype=dtype)])
     ptx = build(entry).asm["ptx"]
-    each = 4096 // (32 * entry[3]["num_warps"]) * dtype.itemsize // 16
+    each = length // (32 * entry[3]["num_warps"]) * dtype.itemsize // 16
     assert len(re.findall(r"ld\.global[a-z0-9.:]*\.v4\.b32", ptx)) == len(re.findall(r"ld\.global", ptx)) == each
     assert len(re.findall(r"st\.global[a-z0-9.:]*\.v4\.b32", ptx)) == each
+
+
+def test_a_place_is_looked_for_in_32_bits_and_without_masks(tmp_path):
+    """Of 64 bits, and with masks, it took twice as long as the row's loads."""
+    module = emit(spec("argmax"), tmp_path, "argmax")
+    (entry,) = record(module, "argmax", [rows(8, 1024)])
+    assert entry[3]["FULL"]
+    ptx = build(entry).asm["ptx"]
+    assert not re.findall(r"\b(?:min|selp)\.[a-z]64", ptx) and len(re.findall(r"\b(?:and|or)\.pred", ptx)) < 64
+
+
+@pytest.mark.parametrize("length, segment", [(65536, 8192), (262144, 16384), (1 << 20, 32768)])
+def test_what_a_warp_reads_of_a_long_row_is_combined_in_one_order(length, segment, tmp_path):
+    """Loops combine one segment after the other, and so do launches for few rows up to 16 of them; of more there are launches alone."""
+    module = emit(spec("logsumexp"), tmp_path, "logsumexp")
+    for count in (1, 1000):
+        x = torch.empty(length, dtype=torch.bfloat16).expand(count, length)
+        function, _, _, options = record(module, "logsumexp", [x])[0]
+        assert (options["SEGMENT"], options["num_warps"]) == (segment, 1)
+        assert function.__name__ == ("logsumexp_loop" if count == 1000 and length <= 16 * segment else "logsumexp_split")
 
 
 def test_columns_are_read_by_16_bytes(tmp_path):

@@ -116,7 +116,8 @@ def kernels(module):
     return [f for n, f in vars(module).items() if n.endswith("_kernel") and hasattr(f, "params")]
 
 
-def build(module, kernel, types: dict[str, str], target: str, kind: str = "rows", rank: int = 2, wide: bool = False, block: int = 1024):
+def build(module, kernel, types: dict[str, str], target: str, kind: str = "rows", rank: int = 2, wide: bool = False, block: int = 1024,
+          kinds: tuple[str, ...] = (), warps: int = 4):  # fmt: skip
     """One variant compiled; `types` gives each dtype variable."""
     source = Path(module.__file__).read_text()
     call = re.search(rf"launch\(\s*{kernel.__name__},.*?\n    (?=launch|return|\w+ =|$)", source + "\n    return", re.S).group()
@@ -126,12 +127,12 @@ def build(module, kernel, types: dict[str, str], target: str, kind: str = "rows"
     written = [n.strip().strip('"') for n in groups[1].split(",") if n.strip()]
     signature, constants = {}, {}
     pointers = iter(tensors)
-    kinds = tuple("flat" if n in written or kind == "flat" else "any" if n.startswith("index[") else kind for n in names)
-    given = {"KINDS": kinds, "RANK": rank, "INDEX": tl.uint64 if wide else tl.uint32, "BLOCK": block}
+    kinds = kinds or tuple("flat" if n in written or kind == "flat" else "any" if n.startswith("index[") else kind for n in names)
+    given = {"KINDS": kinds, "RANK": rank, "INDEX": tl.uint64 if wide else tl.uint32, "BLOCK": block, "ROWS": 4}
     for p in kernel.params:
         if p.is_constexpr:
             signature[p.name] = "constexpr"
-            constants[p.name] = given.get(p.name) or module.FLOATS[_torch(types[p.name])]
+            constants[p.name] = given[p.name] if p.name in given else module.FLOATS[_torch(types[p.name])]
         elif p.num < len(tensors):
             dtype = module.TENSORS[next(pointers)][0]
             wide = {f"{v}32": d if d == "torch.float64" else "torch.float32" for v, d in types.items()}
@@ -139,7 +140,7 @@ def build(module, kernel, types: dict[str, str], target: str, kind: str = "rows"
         else:
             signature[p.name] = p.annotation_type
     attrs = {(k,): [["tt.divisibility", 16]] for k in range(len(tensors))}
-    options = {"num_warps": 4, "enable_fp_fusion": False} | ({} if target.startswith("gfx") else {"enable_reflect_ftz": False})
+    options = {"num_warps": warps, "enable_fp_fusion": False} | ({} if target.startswith("gfx") else {"enable_reflect_ftz": False})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made = triton.compile(ASTSource(kernel, signature, constants, attrs), target=TARGETS[target], options=options)
@@ -195,6 +196,8 @@ def test_everything_compiles_everywhere(name, target, tmp_path):
         for types in choices(module, [k for k in POINTERS if "float" in k]):
             for kind, rank, wide in (("flat", 1, False), ("rows", 2, False), ("any", 4, True)):
                 build(module, kernel, types, target, kind, rank, wide)
+            if "ROWS" in kernel.arg_names:
+                build(module, kernel, types, target, "along", 0, block=128, warps=2)
 
 
 @pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float32"])
@@ -206,6 +209,16 @@ def test_full_blocks_use_16_byte_accesses(dtype, kind, rank, tmp_path):
     assert len(re.findall(r"ld\.global[a-z0-9.:]*\.v4\.b32", ptx)) >= 2 * full
     assert len(re.findall(r"st\.global[a-z0-9.:]*\.v4\.b32", ptx)) >= full
     assert len(re.findall(r"\b(?:div|rem)\.[us]\d+", ptx)) <= 2 * full + 2 * 8  # one a vector in full blocks, one an element in the tail
+
+
+@pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float32"])
+def test_a_tile_of_rows_loads_what_they_share_once_by_16_bytes(dtype, tmp_path):
+    module = emit(TRICKY["affine"], tmp_path, "affine")
+    columns = 512 if dtype == "torch.bfloat16" else 256
+    made = build(module, module.affine_kernel, {"T": dtype}, "sm_90", "rows", 0, block=columns, kinds=("rows", "along", "rows"), warps=2)
+    whole, last = 4 + 1, 4 + 4  # 4 rows of 1,024 bytes, 64 threads; with a mask of rows there is one for each
+    ptx = made.asm["ptx"]
+    assert len(re.findall(r"ld\.global[a-z0-9.:]*\.v4\.b32", ptx)) == len(re.findall(r"ld\.global", ptx)) == whole + last
 
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 710.0, 1e308, -1e308, 1e-320, math.inf, -math.inf, math.nan]

@@ -114,7 +114,8 @@ def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, IN
         head, tail = head + tail, 0
     if RANK == 1:
         return head * s3 + tail
-    row, column = head // n3, head % n3
+    row = head // n3
+    column = head - row * n3  # of which Triton knows what it is a multiple of, as not of a remainder
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
         return row * s2 + at + tail

@@ -17,12 +17,15 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+WARPS = 32 if torch.version.hip is None else 16  # of a program: AMD's may have 64 threads
 RESIDENT = 32768  # elements of a tile that holds whole rows
+HELD = 65536  # those of a tile that holds one operand in 16 bits
 FEW = 256  # programs: fewer blocks of long rows are split
 STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
+ASSEMBLY = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)  # NVIDIA's instructions
 # dtype and dims of each tensor; a letter is any of FLOATS, the same wherever it stands
 FLOATS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float64: tl.float64}
 TENSORS = {
@@ -59,6 +62,15 @@ def divide(x, y):
         return x / y
     else:
         return tl.div_rn(x, y)
+
+
+@triton.jit
+def again(x, HOLD: tl.constexpr):
+    """x as it is in memory; HOLD: the compiler forgets what it has computed of 16 bits, and so keeps these alone."""
+    if ASSEMBLY and HOLD and x.dtype.primitive_bitwidth == 16:
+        return tl.inline_asm_elementwise("", "=r,0", [x], x.dtype, False, 2)
+    else:
+        return x
 
 
 @triton.jit
@@ -102,7 +114,7 @@ def layernorm_row(
     b_n0: tl.int64,
     y_r0: tl.int64, y_r1: tl.int64, y_r2: tl.int64, y_r3: tl.int64, y_n0: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, HOLD: tl.constexpr,
 ):  # fmt: skip
     """Whole rows, ROWS a program: every element is loaded once."""
     T: tl.constexpr = x_ptr.dtype.element_ty
@@ -120,16 +132,22 @@ def layernorm_row(
     y_steps = (y_n0,)
     x_row = x_ptr + walk(row, (r3, r2, r1), (x_r3, x_r2, x_r1, x_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
     y_row = y_ptr + walk(row, (r3, r2, r1), (y_r3, y_r2, y_r1, y_r0), ROW_RANK, KINDS[3] == "across", VECTORS[3])
-    x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
+    x_held = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside)
+    x = x_held.to(F)
     sum_N = tl.reduce(tl.where(inside, x, 0.0), 1, plus, keep_dims=True)
     # mu = mean[N](x)
     mu = divide(sum_N, N)
+    x_held = again(x_held, HOLD)
+    x = x_held.to(F)
     # c = x - mu
     c = x - mu
     sum_N_ = tl.reduce(tl.where(inside, c * c, 0.0), 1, plus, keep_dims=True)
     rsqrt_row = libdevice.rsqrt(divide(sum_N_, N) + eps)
+    x_held = again(x_held, HOLD)
+    x = x_held.to(F)
     w = tl.load(w_ptr + walk(column, (), w_steps, 1, KINDS[1] == "along", VECTORS[1]), column < length).to(F)
     b = tl.load(b_ptr + walk(column, (), b_steps, 1, KINDS[2] == "along", VECTORS[2]), column < length).to(F)
+    c = x - mu
     # y = c * rsqrt(mean[N](c^2) + eps) * w + b
     y = fused(c * rsqrt_row, w, b, T)
     tl.store(y_row + walk(column, (), y_steps, 1, KINDS[3] == "along", VECTORS[3]), y, inside)
@@ -390,7 +408,7 @@ def separate(tensors, writes, shape, steps):
                 raise ValueError(f"{name} overlaps {other}")
 
 
-def tiles(length, step, item, across, load):
+def tiles(length, step, item, across, load, hold):
     """(ROWS, BLOCK, SEGMENT, warps) for rows of a length whose elements lie `step` apart, SEGMENT 0 where a tile holds whole rows.
     Nothing else but bytes counts, `item` kept and `load` under way of each element: the order of accumulation follows from these."""
     block, room = triton.next_power_of_2(max(length, 1)), RESIDENT // max(1, item // 4)
@@ -402,9 +420,9 @@ def tiles(length, step, item, across, load):
             return held, block, 0, max(1, held * block // 1024)
         most = min(4096, most)
         return min(rows, 64), most // min(rows, 64), 8 * most // min(rows, 64), max(1, most // 512)
-    if block <= room:
+    if block <= (HELD if hold and item == 2 else room):
         rows = max(1, 1024 // block)
-        return rows, block, 0, rows * block // 1024
+        return rows, block, 0, rows * block // (1024 if block <= 8192 or item > 2 else 2048)
     return 1, most, min(32768, 16 * most), max(1, most // 512)
 
 
@@ -421,7 +439,7 @@ def whole(name, x, sizes):
     return x.expand(*sizes["..."], *x.shape[x.dim() - len(dims) + 1 :]) if "..." in dims else x
 
 
-def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, **constants):
+def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, hold=False, **constants):
     """Launch a pass over rows on the tensors of these names. It writes `elements` and `ends`, one a row.
     `walks` tells how many strides of each a kernel takes, along the rows and along a row.
     The first kernel holds whole rows; of long ones the second takes many, the third a few, in `steps` launches."""
@@ -449,7 +467,7 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             name: torch.empty_like(x, memory_format=torch.contiguous_format) if name in fresh else whole(name, x, sizes).contiguous()
             for name, x in tensors.items()
         }
-        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, **constants)
+        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, hold, **constants)
         for name in (*elements, *ends):
             tensors[name].copy_(copies[name])
         return
@@ -463,14 +481,16 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
     far = max(length, *(sum((n - 1) * steps[k] for n, *steps in inner) + 1 for k in some))
     load = sum(x.element_size() for x, w in zip(operands, walks) if x is not None and w[1]) or 1
     word = max(word, item, 8 * any(x is not None and x.dtype == torch.float64 for x in operands))  # bytes of what is computed
-    ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load)
-    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": warps}
+    ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load, hold)
+    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": min(warps, WARPS)}
     options |= {name: min(len(dim), rank) for name, rank, dim in zip(("ROW_RANK", "RANK"), ranks, (outer, inner)) if rank > 1}
     count = math.prod(dim[0] for dim in dims[0])
     blocks = triton.cdiv(count, ROWS)
     segments, few = 1, False
     if len(kernels) > 1:
         options["BLOCK"] = BLOCK
+    if hold and not SEGMENT:
+        options["HOLD"] = held * word == 2 and BLOCK > 8192
     if SEGMENT:
         options["SEGMENT"], segments = SEGMENT, triton.cdiv(length, SEGMENT)
         few = segments > 16 or blocks < FEW
@@ -509,6 +529,6 @@ def layernorm(x, w, b, eps=1e-5, *, out=None):
     dtypes["F"] = torch.float64 if dtypes["T"] == torch.float64 else torch.float32
     launch_rows(
         (layernorm_row, layernorm_loop, layernorm_split), "...", "N", tensors, ("x", "w", "b", "y"), ("y",), (), [N, eps], sizes,
-        [(4, 1), (0, 1), (0, 1), (4, 1)], 1, [dtypes["F"], dtypes["F"], dtypes["F"]], 2
+        [(4, 1), (0, 1), (0, 1), (4, 1)], 1, [dtypes["F"], dtypes["F"], dtypes["F"]], 2, hold=True
     )
     return tensors["y"]

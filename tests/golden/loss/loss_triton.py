@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+WARPS = 32 if torch.version.hip is None else 16  # of a program: AMD's may have 64 threads
 RESIDENT = 32768  # elements of a tile that holds whole rows
 FEW = 256  # programs: fewer blocks of long rows are split
 STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
@@ -90,11 +91,6 @@ def gather(at, size, stride, present, D: tl.constexpr, index):
 
 
 @triton.jit
-def is_finite(x):
-    return tl.abs(x) < float("inf")
-
-
-@triton.jit
 def power_of_two(x):
     """2^x by the hardware; below 2^-126 it is 0."""
     return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
@@ -107,15 +103,20 @@ def exp_below(x):
 
 
 @triton.jit
-def fall(a, b):
-    """exp(a - b) for a maximum a that rises to b; 1 also where both are infinite."""
-    return tl.where(a == b, 1.0, exp_below(a - b))
+def is_finite(x):
+    return tl.abs(x) < float("inf")
 
 
 @triton.jit
 def finite_or_zero(x):
     """x where it is finite, else 0."""
     return tl.where(is_finite(x), x, 0.0)
+
+
+@triton.jit
+def fall(a, b):
+    """exp(a - b) for a maximum a that rises to b; 1 also where both are infinite."""
+    return tl.where(a == b, 1.0, exp_below(a - b))
 
 
 @triton.jit
@@ -248,10 +249,12 @@ def loss_l_row(
     x = widened(tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside), F)
     tl.store(of_row, of, present)
     max_V = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
-    where_row = tl.where(is_finite(max_V), max_V, 0.0)
-    sum_V = tl.reduce(tl.where(inside, libdevice.exp(x - where_row), 0.0), 1, plus, keep_dims=True)
+    expsum_V = tl.reduce(tl.where(inside, exp_below(x - finite_or_zero(max_V)), 0.0), 1, plus, keep_dims=True)
     # l = logsumexp[V](x) - picked if t != ignore else 0
-    l = tl.where(ne_row, libdevice.log(sum_V) + where_row - picked, 0.0)
+    t1 = is_finite(max_V)
+    t2 = tl.where(t1, max_V, 0.0)
+    t3 = libdevice.log(expsum_V * libdevice.exp(tl.where(t1, max_V, 0.0) - t2)) + t2
+    l = tl.where(ne_row, t3 - picked, 0.0)
     tl.store(l_row, l, present)
     tl.store(l_kept_row, l, present)
 
@@ -948,7 +951,7 @@ def separate(tensors, writes, shape, steps):
                 raise ValueError(f"{name} overlaps {other}")
 
 
-def tiles(length, step, item, across, load):
+def tiles(length, step, item, across, load, peak):
     """(ROWS, BLOCK, SEGMENT, warps) for rows of a length whose elements lie `step` apart, SEGMENT 0 where a tile holds whole rows.
     Nothing else but bytes counts, `item` kept and `load` under way of each element: the order of accumulation follows from these."""
     block, room = triton.next_power_of_2(max(length, 1)), RESIDENT // max(1, item // 4)
@@ -962,7 +965,9 @@ def tiles(length, step, item, across, load):
         return min(rows, 64), most // min(rows, 64), 8 * most // min(rows, 64), max(1, most // 512)
     if block <= room:
         rows = max(1, 1024 // block)
-        return rows, block, 0, rows * block // 1024
+        return rows, block, 0, rows * block // (1024 if block <= 8192 or item > 2 else 2048)
+    if peak:  # what the lanes of one warp reduce waits for no other warp
+        return 1, triton.next_power_of_2(4096 // load + 1) // 2, min(32768, max(8192, triton.next_power_of_2(length) // 16)), 1
     return 1, most, min(32768, 16 * most), max(1, most // 512)
 
 
@@ -979,7 +984,7 @@ def whole(name, x, sizes):
     return x.expand(*sizes["..."], *x.shape[x.dim() - len(dims) + 1 :]) if "..." in dims else x
 
 
-def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, **constants):
+def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, peak=False, **constants):
     """Launch a pass over rows on the tensors of these names; "index[N]" has no tensor; "w at V" is w walked without V. It writes `elements` and `ends`, one a row.
     `walks` tells how many strides of each a kernel takes, along the rows and along a row.
     The first kernel holds whole rows; of long ones the second takes many, the third a few, in `steps` launches."""
@@ -1010,7 +1015,7 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             name: torch.empty_like(x, memory_format=torch.contiguous_format) if name in fresh else whole(name, x, sizes).contiguous()
             for name, x in tensors.items()
         }
-        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, **constants)
+        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, peak, **constants)
         for name in (*elements, *ends):
             tensors[name].copy_(copies[name])
         return
@@ -1024,8 +1029,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
     far = max(length, *(sum((n - 1) * steps[k] for n, *steps in inner) + 1 for k in some))
     load = sum(x.element_size() for x, w in zip(operands, walks) if x is not None and w[1]) or 1
     word = max(word, item, 8 * any(x is not None and x.dtype == torch.float64 for x in operands))  # bytes of what is computed
-    ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load)
-    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": warps}
+    ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load, peak)
+    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": min(warps, WARPS)}
     options |= {name: min(len(dim), rank) for name, rank, dim in zip(("ROW_RANK", "RANK"), ranks, (outer, inner)) if rank > 1}
     count = math.prod(dim[0] for dim in dims[0])
     blocks = triton.cdiv(count, ROWS)
@@ -1090,7 +1095,7 @@ def loss(x, t, table, weight, class_, other_, best, ignore=-100, *, out=None):
         (loss_l_row, loss_l_loop, loss_l_split), "...", "V", tensors, ("x", "t", "weight", "class", "l", "of", "l_kept"), (),
         ("l", "of", "l_kept"),
         [V, ignore, sizes["V"], *strides("x", tensors["x"], "V", sizes), sizes["V"], *strides("weight", tensors["weight"], "V", sizes), sizes["V"], *strides("class", tensors["class"], "V", sizes)],
-        sizes, [(4, 1), (4, 0), (0, 0), (0, 0), (4, 0), (4, 0), (4, 0)], 1, [dtypes["F"], dtypes["F"]], 2
+        sizes, [(4, 1), (4, 0), (0, 0), (0, 0), (4, 0), (4, 0), (4, 0)], 1, [dtypes["F"], dtypes["F"]], 2, peak=True
     )
     launch_rows(
         (loss_scaled_row, loss_scaled_loop, loss_scaled_split), "", "V", tensors,

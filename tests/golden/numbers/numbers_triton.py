@@ -31,6 +31,7 @@ import triton
 import triton.language as tl
 
 BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
+WIDTHS = ((1024, 2), (512, 1))  # bytes of a tile's row, and warps, where operands lie along rows alone
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
@@ -196,7 +197,8 @@ def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, IN
         head, tail = head + tail, 0
     if RANK == 1:
         return head * s3 + tail
-    row, column = head // n3, head % n3
+    row = head // n3
+    column = head - row * n3  # of which Triton knows what it is a multiple of, as not of a remainder
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
         return row * s2 + at + tail
@@ -208,11 +210,27 @@ def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, IN
 
 
 @triton.jit
+def within(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
+    """As `offset`; of RANK 0, a tile of rows and columns, "along" is an operand of the columns alone, "down" one of the rows alone."""
+    if RANK > 0:
+        at = offset(first, lane, sizes, steps, KIND, RANK, INDEX, VECTOR)
+    elif KIND == "along":
+        at = lane[1]
+    elif KIND == "down":
+        at = lane[0] * steps[2].to(INDEX)
+    elif KIND == "rows":
+        at = lane[0] * (steps[2].to(INDEX) // VECTOR * VECTOR) + lane[1]
+    else:
+        at = lane[0] * steps[2].to(INDEX) + lane[1] * steps[3].to(INDEX)
+    return at
+
+
+@triton.jit
 def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr):
     """Pointers to the elements from number `first` on; see `offset`."""
     bits: tl.constexpr = pointer.dtype.element_ty.primitive_bitwidth
     VECTOR: tl.constexpr = 16 if bits == 1 else 128 // bits
-    return pointer + offset(first, lane, sizes, steps, KIND, RANK, INDEX, VECTOR)
+    return pointer + within(first, lane, sizes, steps, KIND, RANK, INDEX, VECTOR)
 
 
 @triton.jit
@@ -284,7 +302,7 @@ def numbers_y_block(
     double_kind: tl.constexpr = KINDS[5]
     double_at = place(double_ptr, first, lane, sizes, double_steps, double_kind, RANK, INDEX)
     index_N_kind: tl.constexpr = KINDS[6]
-    index_N_at = offset(first, lane, sizes, index_N_steps, index_N_kind, RANK, INDEX, 1)
+    index_N_at = within(first, lane, sizes, index_N_steps, index_N_kind, RANK, INDEX, 1)
     y_kind: tl.constexpr = KINDS[7]
     y_at = place(y_ptr, first, lane, sizes, y_steps, y_kind, RANK, INDEX)
     z_kind: tl.constexpr = KINDS[8]
@@ -344,11 +362,19 @@ def numbers_y_kernel(
     wide_0: tl.int64, wide_1: tl.int64, wide_2: tl.int64, wide_3: tl.int64,
     mask_0: tl.int64, mask_1: tl.int64, mask_2: tl.int64, mask_3: tl.int64,
     index_N_first: tl.int64,
-    KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
+    KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
-    first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
+    if RANK == 0:  # ROWS rows of BLOCK columns
+        parts = n3.to(INDEX) // BLOCK
+        first = tl.program_id(0).to(INDEX) // parts
+        begin = (tl.program_id(0).to(INDEX) - first * parts) * BLOCK
+        lane = ((first * ROWS + tl.arange(0, ROWS))[:, None].to(INDEX), (begin + tl.arange(0, BLOCK))[None, :].to(INDEX))
+        full, mask = (first + 1) * ROWS <= n2, lane[0] < n2
+    else:
+        first = tl.program_id(0).to(tl.int64) * BLOCK
+        lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
+        full, mask = first + BLOCK <= numel, lane[0] + lane[1] < numel - first
     sizes = (n1, n2, n3)
     x_steps = (x_0, x_1, x_2, x_3)
     k_steps = (k_0, k_1, k_2, k_3)
@@ -365,7 +391,7 @@ def numbers_y_kernel(
     d_steps = (d_0, d_1, d_2, d_3)
     wide_steps = (wide_0, wide_1, wide_2, wide_3)
     mask_steps = (mask_0, mask_1, mask_2, mask_3)
-    if first + BLOCK <= numel:
+    if full:
         numbers_y_block(
             x_ptr, k_ptr, b_ptr, s_ptr, x_stride_ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask_ptr,
             c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, None, sizes, x_steps, k_steps, b_steps,
@@ -375,9 +401,9 @@ def numbers_y_kernel(
     else:
         numbers_y_block(
             x_ptr, k_ptr, b_ptr, s_ptr, x_stride_ptr, double_ptr, y_ptr, z_ptr, w_ptr, u_ptr, half_ptr, d_ptr, wide_ptr, mask_ptr,
-            c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, lane[0] + lane[1] < numel - first,
-            sizes, x_steps, k_steps, b_steps, s_steps, x_stride_steps, double_steps, index_N_steps, y_steps, z_steps, w_steps,
-            u_steps, half_steps, d_steps, wide_steps, mask_steps, index_N_first, KINDS, RANK, INDEX
+            c, bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even, first, lane, mask, sizes, x_steps, k_steps, b_steps,
+            s_steps, x_stride_steps, double_steps, index_N_steps, y_steps, z_steps, w_steps, u_steps, half_steps, d_steps,
+            wide_steps, mask_steps, index_N_first, KINDS, RANK, INDEX
         )
 
 
@@ -546,6 +572,18 @@ def kind(dims, k, x):
     return "rows" if x.data_ptr() % 16 == 0 and all(jump % vector == 0 for jump in jumps) else "any"
 
 
+def tiling(dims, kinds, size):
+    """(Columns of a tile, warps, how operands lie in it), of elements of `size` bytes: none where all lie along both of two dims."""
+    if len(dims) != 2:
+        return 0, 4, kinds
+    (n2, *down), (n3, *along) = dims
+    found = [(width // size, warps) for width, warps in WIDTHS if n3 % (width // size) == 0]
+    if n2 < 4 or not found or all((a == 0) == (b == 0) for a, b in zip(down, along)):
+        return 0, 4, kinds
+    own = ["down" if b == 0 and a else "along" if a == 0 and b == 1 else "rows" if kind == "flat" else kind for a, b, kind in zip(down, along, kinds)]
+    return *found[0], tuple(own)
+
+
 def overlap(x, y):
     """Whether the memory from x's first element to its last meets that of y."""
     (x0, x1), (y0, y1) = ((t.data_ptr(), sum((n - 1) * s for n, s in zip(t.shape, t.stride())) * t.element_size()) for t in (x, y))
@@ -567,7 +605,7 @@ def separate(tensors, writes, shape, steps):
                 raise ValueError(f"{name} overlaps {other}")
 
 
-def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
+def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=(), spreads=False):
     """Launch `kernel` for each element of `dims` on the tensors of these names, the last of them a result; "index[N]" has no tensor."""
     shape = [n for dim in dims.split() for n in (sizes[dim] if dim == "..." else (sizes[dim],))]
     if 0 in shape:
@@ -590,9 +628,14 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
             steps += [start for x, start in zip(operands, starts) if x is None]
-            kernel[(triton.cdiv(numel, block),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
-            )
+            grid, shape, options = triton.cdiv(numel, block), (block, 1)[: 1 + spreads], OPTIONS
+            rank, columns = min(len(dims), 4), 0
+            if spreads:
+                columns, warps, kinds = tiling(dims, kinds, BYTES // block)
+            if columns:
+                rank, shape, options = 0, (columns, 4), OPTIONS | {"num_warps": warps}
+                grid = n3 // columns * triton.cdiv(n2, 4)
+            kernel[(grid,)](*pointers, *numbers, numel, n1, n2, n3, *steps, kinds, rank, index, *shape, *constants, **options)
 
 
 def numbers(x, k, b, s, x_stride, double, a=0.5, n=3, *, m, low=-1.5, out=None):
@@ -630,7 +673,8 @@ def numbers(x, k, b, s, x_stride, double, a=0.5, n=3, *, m, low=-1.5, out=None):
     launch(
         numbers_y_kernel, "... N", tensors,
         ("x", "k", "b", "s", "x_stride", "double", "index[N]", "y", "z", "w", "u", "half", "d", "wide", "mask"),
-        ("y", "z", "w", "u", "half", "d", "wide", "mask"), [c, bound, N, a, big, odd, n, m, N, s5, s6, a, s8, s9, even], sizes
+        ("y", "z", "w", "u", "half", "d", "wide", "mask"), [c, bound, N, a, big, odd, n, m, N, s5, s6, a, s8, s9, even], sizes,
+        spreads=True
     )
     launch(
         numbers_v_kernel, "N", tensors, ("s", "x_stride", "double", "v", "brain", "fixed"), ("v", "brain", "fixed"), [n], sizes

@@ -25,6 +25,7 @@ import torch
 import triton
 import triton.language as tl
 
+WARPS = 32 if torch.version.hip is None else 16  # of a program: AMD's may have 64 threads
 RESIDENT = 32768  # elements of a tile that holds whole rows
 FEW = 256  # programs: fewer blocks of long rows are split
 STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
@@ -151,7 +152,7 @@ def places_i_row(
     product_r0: tl.int64, product_r1: tl.int64, product_r2: tl.int64, product_r3: tl.int64,
     spread_r0: tl.int64, spread_r1: tl.int64, spread_r2: tl.int64, spread_r3: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, ROW_RANK: tl.constexpr, INDEX: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     """Whole rows, ROWS a program: every element is loaded once."""
     T: tl.constexpr = x_ptr.dtype.element_ty
@@ -160,7 +161,7 @@ def places_i_row(
     present = row < rows // EVEN[0] * EVEN[0]
     column = tl.arange(0, BLOCK)[None, :].to(INDEX)
     length = length.to(INDEX) // EVEN[1] * EVEN[1]
-    inside = present & (column < length)
+    inside = tl.full([ROWS, BLOCK], True, tl.int1) if FULL else present & (column < length)
     x_steps = (x_n0,)
     k_steps = (k_n0,)
     h_steps = (h_n0,)
@@ -200,13 +201,13 @@ def places_i_row(
     # times = prod[N](i32(h))
     # product = prod[N](f32(x))
     i_best = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
-    i = tl.reduce(tl.where(inside & alike(x, i_best), index_N, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    i = tl.reduce(tl.where(inside & alike(x, i_best), column, length), 1, least, keep_dims=True).to(tl.int64)
     tl.store(i_row, i, present)
     j_best = tl.reduce(tl.where(inside, k, tl.full([], 32767, tl.int16)), 1, least, keep_dims=True)
-    j = tl.reduce(tl.where(inside & alike(k, j_best), index_N, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    j = tl.reduce(tl.where(inside & alike(k, j_best), column, length), 1, least, keep_dims=True).to(tl.int64)
     tl.store(j_row, j, present)
     at_best = tl.reduce(tl.where(inside, t0 * t0, tl.full([], -9223372036854775808, tl.int64)), 1, greatest, keep_dims=True)
-    at = tl.reduce(tl.where(inside & alike(t0 * t0, at_best), index_N, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    at = tl.reduce(tl.where(inside & alike(t0 * t0, at_best), column, length), 1, least, keep_dims=True).to(tl.int64)
     tl.store(at_row, at, present)
     least_ = tl.reduce(tl.where(inside, k, tl.full([], 32767, tl.int16)), 1, least, keep_dims=True)
     tl.store(least_row, least_, present)
@@ -573,7 +574,7 @@ def places_first_row(
     index_N__n0: tl.int64, index_N__n1: tl.int64, index_N__n2: tl.int64, index_N__n3: tl.int64, index_N__n4: tl.int64,
     index_all_n0: tl.int64, index_all_n1: tl.int64, index_all_n2: tl.int64, index_all_n3: tl.int64, index_all_n4: tl.int64,
     KINDS: tl.constexpr, VECTORS: tl.constexpr, EVEN: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     """Whole rows, ROWS a program: every element is loaded once."""
     T: tl.constexpr = x_ptr.dtype.element_ty
@@ -583,7 +584,7 @@ def places_first_row(
     present = row < rows // EVEN[0] * EVEN[0]
     column = tl.arange(0, BLOCK)[None, :].to(INDEX)
     length = length.to(INDEX) // EVEN[1] * EVEN[1]
-    inside = present & (column < length)
+    inside = tl.full([ROWS, BLOCK], True, tl.int1) if FULL else present & (column < length)
     sizes = (n4, n3_, n2_, n1_)
     x_steps = (x_n4, x_n3, x_n2, x_n1, x_n0)
     index_N__steps = (index_N__n4, index_N__n3, index_N__n2, index_N__n1, index_N__n0)
@@ -808,7 +809,7 @@ def tiles(length, step, item, across, load):
         return min(rows, 64), most // min(rows, 64), 8 * most // min(rows, 64), max(1, most // 512)
     if block <= room:
         rows = max(1, 1024 // block)
-        return rows, block, 0, rows * block // 1024
+        return rows, block, 0, rows * block // (1024 if block <= 8192 or item > 2 else 2048)
     return 1, most, min(32768, 16 * most), max(1, most // 512)
 
 
@@ -825,7 +826,7 @@ def whole(name, x, sizes):
     return x.expand(*sizes["..."], *x.shape[x.dim() - len(dims) + 1 :]) if "..." in dims else x
 
 
-def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, **constants):
+def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, sizes, walks, held=1, parts=(), steps=0, dense=False, word=0, finds=False, **constants):
     """Launch a pass over rows on the tensors of these names; "index[N]" has no tensor. It writes `elements` and `ends`, one a row.
     `walks` tells how many strides of each a kernel takes, along the rows and along a row.
     The first kernel holds whole rows; of long ones the second takes many, the third a few, in `steps` launches."""
@@ -853,7 +854,7 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
             name: torch.empty_like(x, memory_format=torch.contiguous_format) if name in fresh else whole(name, x, sizes).contiguous()
             for name, x in tensors.items()
         }
-        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, **constants)
+        launch_rows(kernels, rows, inner, copies, names, elements, ends, numbers, sizes, walks, held, parts, steps, True, word, finds, **constants)
         for name in (*elements, *ends):
             tensors[name].copy_(copies[name])
         return
@@ -868,13 +869,15 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
     load = sum(x.element_size() for x, w in zip(operands, walks) if x is not None and w[1]) or 1
     word = max(word, item, 8 * any(x is not None and x.dtype == torch.float64 for x in operands))  # bytes of what is computed
     ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load)
-    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": warps}
+    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": min(warps, WARPS)}
     options |= {name: min(len(dim), rank) for name, rank, dim in zip(("ROW_RANK", "RANK"), ranks, (outer, inner)) if rank > 1}
     count = math.prod(dim[0] for dim in dims[0])
     blocks = triton.cdiv(count, ROWS)
     segments, few = 1, False
     if len(kernels) > 1:
         options["BLOCK"] = BLOCK
+    if finds and not SEGMENT:
+        options["FULL"] = ROWS == 1 and length == BLOCK
     if SEGMENT:
         options["SEGMENT"], segments = SEGMENT, triton.cdiv(length, SEGMENT)
         few = segments > 16 or blocks < FEW
@@ -938,10 +941,10 @@ def places(x, k, h, flag, *, out=None):
         [(4, 1), (4, 1), (4, 1), (4, 1), (0, 1), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0), (4, 0)],
         4,
         [dtypes["F"], torch.int64, torch.int16, torch.int64, torch.int64, torch.int64, torch.int16, torch.uint8, torch.int64, torch.bool, torch.bool, torch.int64, torch.int64, torch.float32, dtypes["F"], dtypes["F"]],
-        3
+        3, finds=True
     )
     launch_rows(
         (places_first_row, places_first_loop, places_first_split), "", "... N", tensors, ("x", "index[N]", "index[...]", "first"),
-        (), ("first",), [N], sizes, [(0, 5), (0, 5), (0, 5), (0, 0)], 1, [dtypes["F"], torch.int64], 2
+        (), ("first",), [N], sizes, [(0, 5), (0, 5), (0, 5), (0, 0)], 1, [dtypes["F"], torch.int64], 2, finds=True
     )
     return tensors["i"], tensors["j"], tensors["at"], tensors["first"], tensors["least"], tensors["most"], tensors["deep"], tensors["every"], tensors["some"], tensors["total"], tensors["times"], tensors["product"], tensors["spread"]

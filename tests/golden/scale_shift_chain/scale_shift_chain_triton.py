@@ -20,6 +20,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 BYTES = 2048  # of the widest operand, a program: 16 for each of 128 threads
+WIDTHS = ((1024, 2), (512, 1))  # bytes of a tile's row, and warps, where operands lie along rows alone
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 if torch.version.hip is None:
     OPTIONS["enable_reflect_ftz"] = False  # denormals are kept; AMD keeps them anyway
@@ -177,7 +178,8 @@ def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, IN
         head, tail = head + tail, 0
     if RANK == 1:
         return head * s3 + tail
-    row, column = head // n3, head % n3
+    row = head // n3
+    column = head - row * n3  # of which Triton knows what it is a multiple of, as not of a remainder
     at = column if KIND == "rows" else column * s3
     if RANK == 2:
         return row * s2 + at + tail
@@ -189,11 +191,27 @@ def offset(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, IN
 
 
 @triton.jit
+def within(first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, VECTOR: tl.constexpr):
+    """As `offset`; of RANK 0, a tile of rows and columns, "along" is an operand of the columns alone, "down" one of the rows alone."""
+    if RANK > 0:
+        at = offset(first, lane, sizes, steps, KIND, RANK, INDEX, VECTOR)
+    elif KIND == "along":
+        at = lane[1]
+    elif KIND == "down":
+        at = lane[0] * steps[2].to(INDEX)
+    elif KIND == "rows":
+        at = lane[0] * (steps[2].to(INDEX) // VECTOR * VECTOR) + lane[1]
+    else:
+        at = lane[0] * steps[2].to(INDEX) + lane[1] * steps[3].to(INDEX)
+    return at
+
+
+@triton.jit
 def place(pointer, first, lane, sizes, steps, KIND: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr):
     """Pointers to the elements from number `first` on; see `offset`."""
     bits: tl.constexpr = pointer.dtype.element_ty.primitive_bitwidth
     VECTOR: tl.constexpr = 16 if bits == 1 else 128 // bits
-    return pointer + offset(first, lane, sizes, steps, KIND, RANK, INDEX, VECTOR)
+    return pointer + within(first, lane, sizes, steps, KIND, RANK, INDEX, VECTOR)
 
 
 @triton.jit
@@ -252,11 +270,19 @@ def scale_shift_chain_kernel(
     s2_0: tl.int64, s2_1: tl.int64, s2_2: tl.int64, s2_3: tl.int64,
     b2_0: tl.int64, b2_1: tl.int64, b2_2: tl.int64, b2_3: tl.int64,
     y_0: tl.int64, y_1: tl.int64, y_2: tl.int64, y_3: tl.int64,
-    KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
+    KINDS: tl.constexpr, RANK: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """One block a program; a full block has no mask and finds its places itself, so its accesses stay vectors."""
-    first = tl.program_id(0).to(tl.int64) * BLOCK
-    lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
+    if RANK == 0:  # ROWS rows of BLOCK columns
+        parts = n3.to(INDEX) // BLOCK
+        first = tl.program_id(0).to(INDEX) // parts
+        begin = (tl.program_id(0).to(INDEX) - first * parts) * BLOCK
+        lane = ((first * ROWS + tl.arange(0, ROWS))[:, None].to(INDEX), (begin + tl.arange(0, BLOCK))[None, :].to(INDEX))
+        full, mask = (first + 1) * ROWS <= n2, lane[0] < n2
+    else:
+        first = tl.program_id(0).to(tl.int64) * BLOCK
+        lane = ((tl.arange(0, 128) * (BLOCK // 128))[:, None], tl.arange(0, BLOCK // 128)[None, :])  # a vector's place, and within it
+        full, mask = first + BLOCK <= numel, lane[0] + lane[1] < numel - first
     sizes = (n1, n2, n3)
     x_steps = (x_0, x_1, x_2, x_3)
     s1_steps = (s1_0, s1_1, s1_2, s1_3)
@@ -264,15 +290,15 @@ def scale_shift_chain_kernel(
     s2_steps = (s2_0, s2_1, s2_2, s2_3)
     b2_steps = (b2_0, b2_1, b2_2, b2_3)
     y_steps = (y_0, y_1, y_2, y_3)
-    if first + BLOCK <= numel:
+    if full:
         scale_shift_chain_block(
             x_ptr, s1_ptr, b1_ptr, s2_ptr, b2_ptr, y_ptr, first, lane, None, sizes, x_steps, s1_steps, b1_steps, s2_steps,
             b2_steps, y_steps, KINDS, RANK, INDEX
         )
     else:
         scale_shift_chain_block(
-            x_ptr, s1_ptr, b1_ptr, s2_ptr, b2_ptr, y_ptr, first, lane, lane[0] + lane[1] < numel - first, sizes, x_steps, s1_steps,
-            b1_steps, s2_steps, b2_steps, y_steps, KINDS, RANK, INDEX
+            x_ptr, s1_ptr, b1_ptr, s2_ptr, b2_ptr, y_ptr, first, lane, mask, sizes, x_steps, s1_steps, b1_steps, s2_steps,
+            b2_steps, y_steps, KINDS, RANK, INDEX
         )
 
 
@@ -366,6 +392,18 @@ def kind(dims, k, x):
     return "rows" if x.data_ptr() % 16 == 0 and all(jump % vector == 0 for jump in jumps) else "any"
 
 
+def tiling(dims, kinds, size):
+    """(Columns of a tile, warps, how operands lie in it), of elements of `size` bytes: none where all lie along both of two dims."""
+    if len(dims) != 2:
+        return 0, 4, kinds
+    (n2, *down), (n3, *along) = dims
+    found = [(width // size, warps) for width, warps in WIDTHS if n3 % (width // size) == 0]
+    if n2 < 4 or not found or all((a == 0) == (b == 0) for a, b in zip(down, along)):
+        return 0, 4, kinds
+    own = ["down" if b == 0 and a else "along" if a == 0 and b == 1 else "rows" if kind == "flat" else kind for a, b, kind in zip(down, along, kinds)]
+    return *found[0], tuple(own)
+
+
 def overlap(x, y):
     """Whether the memory from x's first element to its last meets that of y."""
     (x0, x1), (y0, y1) = ((t.data_ptr(), sum((n - 1) * s for n, s in zip(t.shape, t.stride())) * t.element_size()) for t in (x, y))
@@ -387,7 +425,7 @@ def separate(tensors, writes, shape, steps):
                 raise ValueError(f"{name} overlaps {other}")
 
 
-def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
+def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=(), spreads=False):
     """Launch `kernel` for each element of `dims` on the tensors of these names, the last of them a result."""
     shape = [n for dim in dims.split() for n in (sizes[dim] if dim == "..." else (sizes[dim],))]
     if 0 in shape:
@@ -409,14 +447,19 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
             kinds = tuple(kind(inner, k, x) for k, x in enumerate(parts))
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
-            kernel[(triton.cdiv(numel, block),)](
-                *pointers, *numbers, numel, n1, n2, n3, *steps, kinds, min(len(dims), 4), index, block, *constants, **OPTIONS
-            )
+            grid, shape, options = triton.cdiv(numel, block), (block, 1)[: 1 + spreads], OPTIONS
+            rank, columns = min(len(dims), 4), 0
+            if spreads:
+                columns, warps, kinds = tiling(dims, kinds, BYTES // block)
+            if columns:
+                rank, shape, options = 0, (columns, 4), OPTIONS | {"num_warps": warps}
+                grid = n3 // columns * triton.cdiv(n2, 4)
+            kernel[(grid,)](*pointers, *numbers, numel, n1, n2, n3, *steps, kinds, rank, index, *shape, *constants, **options)
 
 
 def scale_shift_chain(x, s1, b1, s2, b2, *, out=None):
     tensors = {"x": x, "s1": s1, "b1": b1, "s2": s2, "b2": b2}
     sizes, dtypes = check(tensors)
     tensors["y"] = allocate("y", tensors, sizes, dtypes, out)
-    launch(scale_shift_chain_kernel, "... N", tensors, ("x", "s1", "b1", "s2", "b2", "y"), ("y",), [], sizes)
+    launch(scale_shift_chain_kernel, "... N", tensors, ("x", "s1", "b1", "s2", "b2", "y"), ("y",), [], sizes, spreads=True)
     return tensors["y"]

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+WARPS = 32 if torch.version.hip is None else 16  # of a program: AMD's may have 64 threads
 RESIDENT = 32768  # elements of a tile that holds whole rows
 FEW = 256  # programs: fewer blocks of long rows are split
 STAGES = tl.constexpr(3)  # tiles of a long row under way at a time
@@ -512,7 +513,7 @@ def tiles(length, step, item, across, load):
         return min(rows, 64), most // min(rows, 64), 8 * most // min(rows, 64), max(1, most // 512)
     if block <= room:
         rows = max(1, 1024 // block)
-        return rows, block, 0, rows * block // 1024
+        return rows, block, 0, rows * block // (1024 if block <= 8192 or item > 2 else 2048)
     return 1, most, min(32768, 16 * most), max(1, most // 512)
 
 
@@ -572,7 +573,7 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
     load = sum(x.element_size() for x, w in zip(operands, walks) if x is not None and w[1]) or 1
     word = max(word, item, 8 * any(x is not None and x.dtype == torch.float64 for x in operands))  # bytes of what is computed
     ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load)
-    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": warps}
+    options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": min(warps, WARPS)}
     options |= {name: min(len(dim), rank) for name, rank, dim in zip(("ROW_RANK", "RANK"), ranks, (outer, inner)) if rank > 1}
     count = math.prod(dim[0] for dim in dims[0])
     blocks = triton.cdiv(count, ROWS)
