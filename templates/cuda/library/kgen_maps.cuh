@@ -2,7 +2,7 @@
 #pragma once
 #include "kgen_host.cuh"
 
-constexpr int SPLATS = 63;  // operands that a SPLAT may have
+[[maybe_unused]] constexpr int SPLATS = 63;  // operands that a SPLAT may have
 
 // LANES neighbours of operand K from p on, or one for all of them: as its bit of SPLAT says, or where that is GIVEN its step.
 template <int LANES, u64 SPLAT, int K, typename Layout, typename T>
