@@ -17,7 +17,7 @@ from kgen.backends.units import Code, Gather, RowUnit, Tensor
 from kgen.schedule import Scalar
 from kgen.types import ELLIPSIS
 
-FIELDS = "gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each"
+FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"
 
 
 @dataclass(frozen=True)
@@ -272,10 +272,11 @@ class RowPrinter:
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
         rowed = any(set(o.dims) & set(unit.rows) for o in operands)
+        one_dim = len(unit.inner) == 1 and ELLIPSIS not in unit.inner
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
         masks = [along, [o.kept for o in operands], [o.role != "result" for o in operands]]
         splits = not (rereads and self.stores)
-        values = [max(1, len(self.gathers)), *map(mask, masks), rowed, self.reductions, self.long, self.stores, self.words, splits]
+        values = [max(1, len(self.gathers)), *map(mask, masks), rowed, one_dim, self.reductions, self.long, self.stores, self.words, splits]
         sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
         if not unit.columns:

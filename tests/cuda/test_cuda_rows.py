@@ -298,7 +298,7 @@ def test_a_constant_of_two_phases_is_declared_once():
 def test_a_file_for_many_architectures_knows_its_kernels(tmp_path: Path) -> None:
     """nvcc bounds what it computes at compile time: the kernels of passes with many operands, of several sizes, for all its architectures."""
     bytes_of, mask = ", ".join(["2"] * 37 + ["0", "1", "2"]), f"{(1 << 37) - 1}ull"
-    known = f"<1, {mask}, 7, {mask}, true, 5, 3, true, 4, true, {bytes_of}>"
+    known = f"<1, {mask}, 7, {mask}, true, false, 5, 3, true, 4, true, {bytes_of}>"
     text = f"""#include "kgen_rounds_plan.cuh"
 static_assert(host::Pass{known}::KERNELS.count > 100 && host::RoundsPass<4, {mask}, host::Known{known}>::KERNELS.count > 100);
 """
@@ -315,7 +315,7 @@ def test_the_host_part_gives_results_the_memory_that_there_is(tmp_path: Path) ->
     The library counts as the planner does."""
     held = []
     for words, readings in ((2, 1), (4, 2), (12, 3), (120, 1), (20, 16), (300, 1), (64, 17)):
-        found = f"Pass<1, 3, 1, 1, true, {readings}, {readings}, true, {words}, true, 4, 4>"
+        found = f"Pass<1, 3, 1, 1, true, true, {readings}, {readings}, true, {words}, true, 4, 4>"
         for way in ((512, 0, False, False), (256, 256, False, True), (128, 32, False, False), (96, 0, False, False), (256, 8, True, False), (128, 1, True, False)):
             given = ", ".join(str(x).lower() for x in way)
             held.append(f"static_assert({found}::FACTS.declared({given}) == {declared(*way, words, readings)});")

@@ -69,11 +69,11 @@ inline Team cluster_of(const Rule& rule, i64 chunks, bool edges) {
 }
 
 // What is known of a pass beside its operands: those that have the last dim of a row, that stay on the chip, that are read, as bits;
-// whether it has dims of rows; the readings that reduce, those of a row that does not stay on the chip, and whether one more stores; the words
-// of a result; whether launches may share a row; and the bytes of each operand's elements along a row.
+// whether it has dims of rows, and whether a row has one dim; the readings that reduce, those of a row that does not stay on the chip, and
+// whether one more stores; the words of a result; whether launches may share a row; and the bytes of each operand's elements along a row.
 struct Facts {
     u64 wide, kept, read;
-    bool rowed;
+    bool rowed, one_dim;
     int readings, long_readings;
     bool stores;
     int words;
@@ -132,6 +132,12 @@ struct Facts {
     }
 };
 
+// Whether some call moves in vectors of so many elements: rows of one dim take the widest there are.
+[[maybe_unused]] constexpr bool takes(const Facts& f, int vec) {
+    bool found = !f.one_dim || vec == 1;
+    for (int k = 0; k < f.operands; k++) found = found || vec * f.bytes[k] == 16;
+    return found;
+}
 // Whether a pass has one element for each row.
 [[maybe_unused]] constexpr bool lone(const Facts& f) { return f.readings == 0 && !f.stores; }
 // The launches that share a row.
@@ -163,7 +169,9 @@ template <int STEPS> struct Kernels {
         }
         for (int arch : ARCHS) {
             if (f.wide != 0) add_rules(arch / 10, f.vec(), false, false);
-            for (int vec = f.most_vec(); vec > 0; vec /= 2) add_rules(arch / 10, vec, false, true);
+            for (int vec = f.most_vec(); vec > 0; vec /= 2) {
+                if (takes(f, vec)) add_rules(arch / 10, vec, false, true);
+            }
             if (!lone(f)) add_rules(arch / 10, 1, true, true);
         }
     }
@@ -441,16 +449,18 @@ template <int K> struct RowPlan : RowDims<K> {
 };
 
 // What is known of a pass, and a pass with its kernels.
-template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS, int... BYTES>
+template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, bool ONE_DIM, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS,
+          int... BYTES>
 struct Known {
     static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_;
     static constexpr u64 WIDE = WIDE_;
     static constexpr int bytes[] = {BYTES...};
-    static constexpr Facts FACTS = {WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, bytes, OPERANDS};
+    static constexpr Facts FACTS = {WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, bytes, OPERANDS};
 };
-template <int GATHERS, u64 WIDE, u64 KEPT, u64 READ, bool ROWED, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS, int... BYTES>
-struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...> {
-    using Base = Known<GATHERS, WIDE, KEPT, READ, ROWED, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...>;
+template <int GATHERS, u64 WIDE, u64 KEPT, u64 READ, bool ROWED, bool ONE_DIM, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS,
+          int... BYTES>
+struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...> {
+    using Base = Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...>;
     static constexpr int STEPS = steps(Base::FACTS);
     static constexpr Kernels<STEPS> KERNELS = Kernels<STEPS>(Base::FACTS);
     static constexpr bool EDGES = true;  // of rows

@@ -31,6 +31,9 @@ struct Walk {
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
+    // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
+    // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
+    static constexpr int IN_ONE = KEEP == 1 || KEEP == 3 || (KEEP == 2 && !CLUSTER && WIDE != GIVEN) ? VECTORS : 1;
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -107,6 +110,7 @@ struct Walk {
     }
     // Whether a thread has all VECTORS vectors from `base` on: then no branch stands between them. All of a warp whose rows are short go one way.
     __device__ bool full(Index base, Index end) const {
+        if constexpr (WIDE == GIVEN) return false;
         constexpr unsigned LAST = !ACROSS && !SEGMENTS && 0 < TEAM && TEAM <= 32 ? TEAM - 1 : 0;
         return base + (lane | LAST) + (VECTORS - 1) * size < end;
     }
@@ -159,7 +163,7 @@ struct Walk {
             }
         }
         __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
-            #pragma unroll
+            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS)
             for (int v = 0; v < VECTORS; v++) {
                 const Chunk c = walk.chunk(base, end, v, full);
                 if (!c.some) continue;
@@ -259,7 +263,7 @@ struct Walk {
 
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
     template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
-        #pragma unroll (KEEP > 0 && (KEEP == 3 || !CLUSTER) ? VECTORS : 1)
+        #pragma unroll (IN_ONE)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
@@ -310,7 +314,7 @@ struct Walk {
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
-            #pragma unroll (KEEP > 0 && (KEEP == 3 || !CLUSTER) ? VECTORS : 1)
+            #pragma unroll (IN_ONE)
             for (int g = 0; g < VECTORS; g += GROUP) {
                 #pragma unroll
                 for (int k = 0; k < GROUP; k++) {

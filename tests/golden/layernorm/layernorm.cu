@@ -135,8 +135,8 @@ cudaError_t layernorm_run(
         {y, y_stride, int(sizeof(T)), true, 1},
     };
     const auto kernel = [](auto way) { return layernorm_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 15, 1, 7, true, 2, 1, true, 6, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), int(sizeof(T))>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 15, 1, 7, true, true, 2, 1, true, 6, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), int(sizeof(T))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, w, b, y, F(N), F(eps));
 }
 

@@ -257,8 +257,8 @@ cudaError_t loss_l_run(
         {l_kept, l_kept_stride, int(sizeof(F)), false, 1},
     };
     const auto kernel = [](auto way) { return loss_l_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<3, 1, 0, 31, true, 1, 1, false, 4, true, int(sizeof(T)), 0, 0, 0, 0, 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<3, 1, 0, 31, true, true, 1, 1, false, 4, true, int(sizeof(T)), 0, 0, 0, 0, 0, 0, 0>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, t, x, weight, class_, l, of, l_kept, i64(V), i64(ignore));
 }
@@ -280,8 +280,8 @@ cudaError_t loss_scaled_run(
         {beside, beside_stride, int(sizeof(float)), true, 0},
     };
     const auto kernel = [](auto way) { return loss_scaled_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 49, 1, 15, false, 1, 1, true, 4, true, int(sizeof(float)), 0, 0, 0, int(sizeof(float)), int(sizeof(float))>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 49, 1, 15, false, true, 1, 1, true, 4, true, int(sizeof(float)), 0, 0, 0, int(sizeof(float)), int(sizeof(float))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, weight, best, weight, scaled, beside, i64(V));
 }
 
@@ -295,8 +295,8 @@ cudaError_t loss_sum_D_kept_run(
         {sum_D_kept, sum_D_kept_stride, int(sizeof(F)), false, 1},
     };
     const auto kernel = [](auto way) { return loss_sum_D_kept_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 1, true, 1, 1, false, 4, true, int(sizeof(T)), 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, true, true, 1, 1, false, 4, true, int(sizeof(T)), 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, table, sum_D_kept);
 }
 
@@ -310,8 +310,8 @@ cudaError_t loss_m_run(
         {m, m_stride, int(sizeof(float)), false, 0},
     };
     const auto kernel = [](auto way) { return loss_m_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 1, false, 1, 1, false, 4, true, int(sizeof(F)), 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, false, false, 1, 1, false, 4, true, int(sizeof(F)), 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, l_kept, m, F(leading));
 }
 
@@ -325,8 +325,8 @@ cudaError_t loss_e_run(
         {e, e_stride, int(sizeof(bf16)), false, 2},
     };
     const auto kernel = [](auto way) { return loss_e_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 0, 0, 3, true, 0, 0, false, 4, true, 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 0, 0, 3, true, false, 0, 0, false, 4, true, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, t, table, e, i64(V));
 }
 
@@ -339,8 +339,8 @@ cudaError_t loss_column_run(
         {column, column_stride, int(sizeof(i32)), false, 1},
     };
     const auto kernel = [](auto way) { return loss_column_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 0, 0, 3, true, 0, 0, false, 4, true, 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 0, 0, 3, true, false, 0, 0, false, 4, true, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, other_, class_, column);
 }
 
@@ -358,8 +358,8 @@ cudaError_t loss_share_run(
         {share, share_stride, int(sizeof(T)), false, 2},
     };
     const auto kernel = [](auto way) { return loss_share_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 0, 0, 15, true, 0, 0, false, 4, true, 0, 0, 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 0, 0, 15, true, false, 0, 0, false, 4, true, 0, 0, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, table, other_, sum_D_kept, table, share, i64(V));
 }
 

@@ -157,8 +157,8 @@ cudaError_t moving_run_run(
         {high, high_stride, int(sizeof(float)), false, 2},
     };
     const auto kernel = [](auto way) { return moving_run_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 1, 7, true, 3, 3, false, 2, true, int(sizeof(float)), 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 1, 7, true, true, 3, 3, false, 2, true, int(sizeof(float)), 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, run, last, high);
 }
 
@@ -170,8 +170,8 @@ cudaError_t moving_moving_kernel_run(
         {moving_kernel, moving_kernel_stride, int(sizeof(float)), true, 0},
     };
     const auto kernel = [](auto way) { return moving_moving_kernel_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = RoundsPass<2, 1, Known<1, 3, 0, 1, true, 0, 0, true, 2, true, int(sizeof(float)), int(sizeof(float))>>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = RoundsPass<2, 1, Known<1, 3, 0, 1, true, true, 0, 0, true, 2, true, int(sizeof(float)), int(sizeof(float))>>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, moving_kernel);
 }
 

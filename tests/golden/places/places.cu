@@ -235,8 +235,8 @@ cudaError_t places_i_run(
         {spread, spread_stride, int(sizeof(float)), false, 1},
     };
     const auto kernel = [](auto way) { return places_i_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 15, 1, 31, true, 2, 2, false, 30, true, int(sizeof(T)), int(sizeof(i16)), int(sizeof(u8)), int(sizeof(bool)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 15, 1, 31, true, true, 2, 2, false, 30, true, int(sizeof(T)), int(sizeof(i16)), int(sizeof(u8)), int(sizeof(bool)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, k, h, flag, i, j, at, least_, most, deep, every, some, total,
         times, product, spread);
@@ -257,8 +257,8 @@ cudaError_t places_first_run(
         {first_, first_stride, int(sizeof(i64)), false, 0},
     };
     const auto kernel = [](auto way) { return places_first_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 7, false, 1, 1, false, 30, true, int(sizeof(T)), 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 7, false, false, 1, 1, false, 30, true, int(sizeof(T)), 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, first_, i64(N));
 }
 

@@ -82,8 +82,8 @@ cudaError_t softmax_run(
         {y, y_stride, int(sizeof(T)), true, 1},
     };
     const auto kernel = [](auto way) { return softmax_kernel<T, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 3, 1, 1, true, 1, 1, true, 4, true, int(sizeof(T)), int(sizeof(T))>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 3, 1, 1, true, true, 1, 1, true, 4, true, int(sizeof(T)), int(sizeof(T))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, y);
 }
 

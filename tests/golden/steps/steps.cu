@@ -106,8 +106,8 @@ cudaError_t steps_run(
         {n, n_stride, int(sizeof(U)), false, 1},
     };
     const auto kernel = [](auto way) { return steps_kernel<T, U, typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 3, 2, 63, true, 1, 1, true, 2, false, int(sizeof(T)), int(sizeof(U)), 0, 0, 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 3, 2, 63, true, true, 1, 1, true, 2, false, int(sizeof(T)), int(sizeof(U)), 0, 0, 0, 0, 0>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, p, g, s, seen, n, G(N), float(lr), lr, F(decay), decay);
 }

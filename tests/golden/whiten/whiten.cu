@@ -241,8 +241,8 @@ cudaError_t whiten_y_run(
         {y, y_stride, int(sizeof(float)), true, 1},
     };
     const auto kernel = [](auto way) { return whiten_y_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 33, 1, 7, true, 2, 1, true, 6, false, int(sizeof(float)), 0, 0, 0, 0, int(sizeof(float))>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 33, 1, 7, true, false, 2, 1, true, 6, false, int(sizeof(float)), 0, 0, 0, 0, int(sizeof(float))>;
     return run_rows(
         pass(), rank, outer, size, operands, stream, kernel, x, run, scale, mu_kept, inv_kept, y, s0, float(eps), s1,
         float(rate));
@@ -259,8 +259,8 @@ cudaError_t whiten_sum_S_kept_run(
         {sum_S_kept, sum_S_kept_stride, int(sizeof(float)), false, 2},
     };
     const auto kernel = [](auto way) { return whiten_sum_S_kept_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 7, true, 1, 1, false, 6, true, int(sizeof(float)), 0, 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 7, true, true, 1, 1, false, 6, true, int(sizeof(float)), 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, mu_kept, inv_kept, sum_S_kept);
 }
 
@@ -273,8 +273,8 @@ cudaError_t whiten_far_run(
         {far_kept, far_kept_stride, int(sizeof(float)), false, 0},
     };
     const auto kernel = [](auto way) { return whiten_far_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 1, false, 1, 1, false, 6, true, int(sizeof(float)), 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 1, false, false, 1, 1, false, 6, true, int(sizeof(float)), 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, sum_S_kept, far_, far_kept);
 }
 
@@ -287,8 +287,8 @@ cudaError_t whiten_kinds_run(
         {kinds, kinds_stride, int(sizeof(i64)), false, 1},
     };
     const auto kernel = [](auto way) { return whiten_kinds_kernel<typename decltype(way)::Walk>; };
-    // gathers; along a row, kept, read; rowed, readings, those of a row that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 1, 0, 3, true, 1, 1, false, 6, true, int(sizeof(float)), 0, 0>;
+    // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
+    using pass = Pass<1, 1, 0, 3, true, false, 1, 1, false, 6, true, int(sizeof(float)), 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, far_kept, kinds);
 }
 
