@@ -140,7 +140,7 @@ ROWS = {
     "edges in shared memory": (40_001, 40),
     "a cluster": (200_000, 40),
     "a large cluster": (500_000, 8),
-    "a loop": (2_000_000, 600),
+    "a loop": (2_000_000, 4300),
     "split": (2_000_000, 3),
     "few elements": (3, 5),
     "across": (1000, 300),
