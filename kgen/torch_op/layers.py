@@ -38,7 +38,7 @@ class Layer:
     `takes` are the spec's parameters; `call(kernel, m, inputs, own)` gives the result of m's call, of its inputs and its own tensors, or
     NotImplemented for what only the layer itself can take.  `own` are the attributes of its tensors, each with the parameter that it is and
     the number that stands there where the attribute is None.  `lacks` says of a layer what the spec has not; `wide` that CUDA's autocast
-    computes the layer in f32.
+    computes the layer in f32; `tiny` gives such a result of one element, where its dtype differs from one torch to another.
     """
 
     spec: str
@@ -48,6 +48,7 @@ class Layer:
     lacks: Callable[[Any], str] = _nothing
     inputs: int = 1
     wide: bool = False
+    tiny: Callable[[torch.dtype, torch.dtype], torch.Tensor] | None = None
 
     def kernel(self, m: nn.Module, kernel: Kernel | None = None) -> Kernel:
         """The kernel for a layer, which lacks the parameters that the layer lacks; `kernel` stands for the bundled spec."""
@@ -68,8 +69,9 @@ class Layer:
         if self.wide and torch.is_autocast_enabled(device.type) and any([t.dtype in (torch.float16, torch.bfloat16) for t in floats]):
             if device.type != "cuda":
                 return NotImplemented  # where each layer has a rule of its own
-            inputs, own = _widened(inputs), _widened(own)
-        elif len({t.dtype for t in floats}) != 1:
+            result = self.call(kernel, m, _widened(inputs), _widened(own))
+            return result.to(self.tiny(inputs[0].dtype, own[0].dtype if own else inputs[0].dtype).dtype) if self.tiny else result
+        if len({t.dtype for t in floats}) != 1:
             return NotImplemented
         return self.call(kernel, m, inputs, own)
 
@@ -82,6 +84,11 @@ def _is_taken(t: Any) -> bool:
 
 def _widened(tensors: Sequence[Any]) -> list[Any]:
     return [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors]
+
+
+def _rms_norm_of_one(x: torch.dtype, w: torch.dtype) -> torch.Tensor:
+    """torch's RMSNorm of one element under CUDA's autocast, by the dtypes of its argument and weight: torch 2.13's is f32, 2.11's of x."""
+    return torch.nn.functional.rms_norm(torch.ones(1, 1, dtype=x, device="cuda"), (1,), torch.ones(1, dtype=w, device="cuda"))
 
 
 @cache
@@ -187,7 +194,7 @@ _SCALE, _SHIFT = ("w", "1"), ("b", "0")
 
 LAYERS: dict[type[nn.Module], tuple[Layer, ...]] = {
     nn.LayerNorm: (Layer("layernorm", ("x", "w", "b", "eps"), _norm, {"weight": _SCALE, "bias": _SHIFT}, wide=True),),
-    nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": _SCALE}, wide=True),),
+    nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": _SCALE}, wide=True, tiny=_rms_norm_of_one),),
     nn.GroupNorm: (Layer("groupnorm", ("x", "w", "b", "eps"), _group_norm, {"weight": _SCALE, "bias": _SHIFT}, wide=True),),
     nn.GELU: (Layer("gelu", ("x",), _pointwise, lacks=_of_erf), Layer("gelu_tanh", ("x",), _pointwise, lacks=_of_tanh)),
     nn.SiLU: (Layer("silu", ("x",), _pointwise, lacks=_in_place),),

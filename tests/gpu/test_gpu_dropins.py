@@ -60,7 +60,9 @@ def test_autocast_gives_the_dtypes_that_it_gives_torch_s(m: nn.Module, dtype: to
         with kgen.patch(m):
             got = m(*inputs)
     assert got.dtype == wanted.dtype
-    torch.testing.assert_close(got, wanted)
+    exact = copy.deepcopy(m).double()(inputs[0].double(), *inputs[1:])
+    near = 2 * (wanted - exact).abs().max() + 4 * torch.finfo(got.dtype).eps * exact.abs().max()
+    assert (got - exact).abs().max() <= near
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
