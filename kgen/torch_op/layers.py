@@ -70,7 +70,9 @@ class Layer:
             if device.type != "cuda":
                 return NotImplemented  # where each layer has a rule of its own
             result = self.call(kernel, m, _widened(inputs), _widened(own))
-            return result.to(self.tiny(inputs[0].dtype, own[0].dtype if own else inputs[0].dtype).dtype) if self.tiny else result
+            if result is NotImplemented or self.tiny is None:
+                return result
+            return result.to(self.tiny(inputs[0].dtype, own[0].dtype if own else inputs[0].dtype).dtype)
         if len({t.dtype for t in floats}) != 1:
             return NotImplemented
         return self.call(kernel, m, inputs, own)
