@@ -13,7 +13,7 @@ from kgen.errors import Span
 from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.monoids import RIDERS
 from kgen.ops import REDUCTIONS
-from kgen.types import INT, Dims, boolean, i64, union
+from kgen.types import INT, Dims, boolean, i64, is_literal, union
 
 
 def is_reduction(let: Let) -> bool:
@@ -21,12 +21,16 @@ def is_reduction(let: Let) -> bool:
     return bool(let.expr.attrs) and (let.expr.name in REDUCTIONS or let.expr.name in RIDERS)
 
 
+def size(build: Builder, dim: str, span: Span) -> Let:
+    """The size of a dim, as a number."""
+    return build.add(leaf("lit" if is_literal(dim) else "size", dim), INT, (), span)
+
+
 def count(build: Builder, dims: Dims, span: Span) -> Let:
     """How many elements the dims have, as a number."""
-    total = build.add(leaf("size", dims[0]), INT, (), span)
+    total = size(build, dims[0], span)
     for d in dims[1:]:
-        size = build.add(leaf("size", d), INT, (), span)
-        total = build.add(Op("mul", ref(total.name), ref(size.name)), INT, (), span)
+        total = build.add(Op("mul", ref(total.name), ref(size(build, d, span).name)), INT, (), span)
     return total
 
 
@@ -70,10 +74,10 @@ class _Expand:
         """An element's place among those that are reduced, in the order in which the dims are named."""
         place = self.build.add(leaf("index", dims[0]), i64, (dims[0],), let.span)
         for d in dims[1:]:
-            size = self.cast(self.build.add(leaf("size", d), INT, (), let.span))
+            extent = self.cast(size(self.build, d, let.span))
             index = self.build.add(leaf("index", d), i64, (d,), let.span)
             both = union(place.dims, index.dims)
-            before = self.build.add(Op("mul", ref(place.name), ref(size.name)), i64, place.dims, let.span)
+            before = self.build.add(Op("mul", ref(place.name), ref(extent.name)), i64, place.dims, let.span)
             place = self.build.add(Op("add", ref(before.name), ref(index.name)), i64, both, let.span)
         return place
 
@@ -88,9 +92,9 @@ class _Expand:
         if found.expr.name == "gather" and not found.tensor_dtype.is_float:
             return self.build.like(found.expr, found, let.label)
         zero = self.cast(self.build.add(leaf("lit", "0"), INT, (), let.span))
-        size = self.cast(self.build.add(leaf("size", dim), INT, (), let.span))
+        extent = self.cast(size(self.build, dim, let.span))
         low = self.build.add(Op("ge", ref(at.name), ref(zero.name)), boolean, at.dims, let.span)
-        high = self.build.add(Op("lt", ref(at.name), ref(size.name)), boolean, at.dims, let.span)
+        high = self.build.add(Op("lt", ref(at.name), ref(extent.name)), boolean, at.dims, let.span)
         inside = self.build.add(Op("and", ref(low.name), ref(high.name)), boolean, at.dims, let.span)
         outside = self.build.literal("nan" if let.tensor_dtype.is_float else "0", let)
         return self.build.like(Op("where", ref(inside.name), ref(found.name), ref(outside.name)), let, let.label)

@@ -6,7 +6,6 @@ None after an error, which poisons what it enters, so that each mistake is told 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,44 +29,18 @@ from kgen.types import (
     is_bool,
     is_float,
     is_int,
+    is_literal,
     is_wide,
     promote,
-    show_type,
     union,
     variable_of,
 )
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value, stored_type
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
 MAX_FLOAT = 2**1024 - 2**970
 CALLS = ("min", "max")  # with square brackets a reduction, without an operator
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value of a kernel: `op` is a row of the table, a reduction, or one of param, lit, const, size, index, cast, pick."""
-
-    op: str
-    args: tuple[int, ...]
-    attr: str | Dims
-    type: ValueType
-    dims: Dims
-    span: Span = field(compare=False)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter: `dims` is None for a number (then `dtype` is "float" or "int"); `default` is its text."""
-
-    name: str
-    dtype: str
-    dims: Dims | None
-    default: str | None
-    span: Span
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.dims is not None
 
 
 @lru_cache(maxsize=1)
@@ -163,9 +136,15 @@ class Expressions:
         return None
 
     def size(self, dims: Dims, span: Span) -> int:
-        value = self.make("size", (), dims[0], INT, (), span)
+        """How many elements some dims have together, a number."""
+
+        def one(dim: str) -> int:
+            found = self.number(Num(dim, span)) if is_literal(dim) else None
+            return self.make("size", (), dim, INT, (), span) if found is None else found
+
+        value = one(dims[0])
         for d in dims[1:]:
-            value = self.make("mul", (value, self.make("size", (), d, INT, (), span)), "", INT, (), span)
+            value = self.make("mul", (value, one(d)), "", INT, (), span)
         return value
 
     def unknown_name(self, node: Name, env: dict[str, int | None] | None) -> None:
@@ -542,54 +521,3 @@ class Expressions:
         if row.rule == "float" and not is_float(t):
             return FLOAT if numbers else Float(frozenset({"f32"}))
         return t
-
-
-def exact(text: str):
-    """A literal's exact value (caps on digits and exponents have held before)."""
-    from fractions import Fraction
-
-    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e"))
-
-
-def stored_type(name: str) -> ValueType:
-    return DTYPES[name] if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
-
-
-def needs_parameter(wide: str) -> str:
-    """What to do about a `T32` where no parameter has the dtype T."""
-    return f"{wide} needs a parameter of dtype {variable_of(wide)}"
-
-
-def storable(t: ValueType, stored: ValueType) -> bool:
-    """Whether a value may be stored without a cast: float to float rounds; integers and bools only where nothing is lost."""
-    if is_float(stored):
-        return is_float(t) or t == INT
-    if is_float(t):
-        return False
-    if isinstance(t, Number):
-        return is_bool(t) == is_bool(stored)
-    return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
-
-
-def show_value(v: Value) -> str:
-    """A value's type as errors name it."""
-    return describe(v) if isinstance(v.type, Number) else show_type(describe(v), v.dims)
-
-
-def describe(v: Value) -> str:
-    return describe_type(v.type)
-
-
-def describe_type(t: ValueType) -> str:
-    return str(t)
-
-
-def closest(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
-    return found[0] if found else ""
-
-
-def did_you_mean(name: str) -> str:
-    return f"did you mean `{name}`?" if name else ""

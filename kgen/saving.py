@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from kgen.expressions import Value
 from kgen.ops import REDUCTIONS
 from kgen.types import DTYPES, DType, Float, Number, ValueType
+from kgen.values import Value
 
 _SIZE = 4096  # elements that every dim is taken to have
 _NEVER = 1 << 60

@@ -17,10 +17,11 @@ from functools import cache
 from kgen import syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError, Span
-from kgen.expressions import Expressions, Value, exact, stored_type
+from kgen.expressions import Expressions
 from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Apply, Equation, Expr, Num
 from kgen.types import ELLIPSIS, INT, Dims, Float, Number, ValueType, i64
+from kgen.values import Value, exact, stored_type
 
 MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
 UNKNOWN = "?"  # in the place of a rule that the table does not have

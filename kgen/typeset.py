@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kgen.errors import printed
-from kgen.syntax import ATOM, INFIX, PREFIX, WHERE, Apply, Equation, Expr, File, Header, Helper, Num, Param, Statement, Type
+from kgen.syntax import ATOM, INFIX, PREFIX, WHERE, Apply, Equation, Expr, File, Header, Helper, Num, Param, Statement, Type, dim_names
+from kgen.types import show_type
 
 _SYMBOL = {op: (symbol, level) for symbol, (op, level) in INFIX.items()}
 _PREFIX_SYMBOL = {op: (symbol, level) for symbol, (op, level) in PREFIX.items()}
@@ -53,7 +54,7 @@ def _parts(node: Expr) -> list[str | tuple[Expr, int]]:
 
 
 def format_type(t: Type) -> str:
-    return t.dtype.name if t.dims is None else f"{t.dtype.name}[{', '.join(d.name for d in t.dims)}]"
+    return t.dtype.name if t.dims is None else show_type(t.dtype.name, dim_names(t.dims), t.factors)
 
 
 def format_param(p: Param) -> str:

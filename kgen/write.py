@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from kgen import syntax, typeset
 from kgen.errors import Span
-from kgen.expressions import Value, prelude
+from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.syntax import Apply, Expr, Name, Num
 from kgen.types import DTYPES, ELLIPSIS, Dims, show_type
+from kgen.values import Value
 
 _NOWHERE = Span(0, 0)
 _LEAVES = ("param", "lit", "const", "size", "index")
@@ -23,15 +24,16 @@ _LINE = 88  # characters of an expression before a part of it gets a name
 
 @dataclass(frozen=True)
 class Declared:
-    """A parameter or result as a header declares it; `dims` is None for a number, `default` its text."""
+    """A parameter or result as a header declares it; `dims` is None for a number, `default` its text, `factors` as a `Type` has them."""
 
     name: str
     dtype: str
     dims: Dims | None
     default: str | None = None
+    factors: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        kind = self.dtype if self.dims is None else show_type(self.dtype, self.dims)
+        kind = self.dtype if self.dims is None else show_type(self.dtype, self.dims, self.factors)
         return f"{self.name}: {kind}" + (f" = {self.default}" if self.default is not None else "")
 
 

@@ -24,7 +24,7 @@ from kgen.ir import Let, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.schedule import Reduce
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, DType, Number, variable_of
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, DType, Number, axes, variable_of
 
 #: The elements of 4 bytes in a tile that holds whole rows.
 RESIDENT = 32768
@@ -50,7 +50,10 @@ class TritonView:
     head: str
     summary: list[str]
     given: list[tuple[str, str]]  # each tensor's name in the spec, and that of its parameter
+    axes: list[tuple[str, str]]  # the dims of each tensor by its axes, where one is split
+    literals: bool
     fresh: list[ResultDecl]
+    fresh_names: str
     kept: list[str]
     states: str
     sizes: list[tuple[str, str]]
@@ -250,7 +253,10 @@ class Triton(Backend):
             floats=", ".join(f"torch.{d.torch}: {self.types[d.name]}" for d in VARIABLE if any(d.name in dict(b).values() for b in chosen)),
             units=views,
             function_sources=list(known.values()),
-            math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
+            math=any((
+                kernel.joined, any(w.startswith("math.") for w in words), any(v.rows for v in views),
+                any(of == ELLIPSIS for _, of in sizes),
+            )),  # fmt: skip
             assembly="ASSEMBLY" in words,
             resident=RESIDENT,
             fractions="Fraction" in words,
@@ -262,7 +268,10 @@ class Triton(Backend):
             head=self.head(render, bool(fresh)),
             summary=[f'"""Writes {", ".join(r.state for r in kernel.results if r.state)} in place."""'] if states else [],
             given=[(p.name, user(p.name)) for p in kernel.params if p.is_tensor],
+            axes=self.axes(kernel) if kernel.joined else [],
+            literals=bool(kernel.literals),
             fresh=fresh,
+            fresh_names=listed([r.name for r in fresh]),
             kept=[o.name for o in kept],
             states=f"{{{', '.join(states)}}}" if states else "",
             sizes=sizes,
@@ -290,6 +299,13 @@ class Triton(Backend):
         declared = [(p.name, p.dtype, p.dims) for p in render.kernel.params if p.is_tensor]
         declared += [(r.name, r.dtype, r.dims) for r in render.kernel.results if not r.state]
         return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims or ())) for name, d, dims in declared]
+
+    @staticmethod
+    def axes(kernel: Kernel) -> list[tuple[str, str]]:
+        """(name, dims by axes) of each parameter and new result, as Python."""
+        declared = [(p.name, p.dims, p.factors) for p in kernel.params if p.is_tensor]
+        declared += [(r.name, r.dims, r.factors) for r in kernel.results if not r.state]
+        return [(name, " ".join(map("*".join, axes(dims or (), factors)))) for name, dims, factors in declared]
 
     def kept_dtype(self, dtype: str, render: Render) -> str:
         """A workspace's dtype as Python: torch's, or the name under which the host function's `dtypes` has it."""

@@ -156,7 +156,13 @@ class Kernel:
         self._launchers: dict[str, Any] = {}
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
         self._key = _known(self)
+        if kernel.joined:
+            from kgen.check import plain
 
+            self._plain = Kernel(plain(kernel))
+
+    #: The kernel whose tensors have an axis for each dim, where this one's have not (`kgen.runtime.joined`).
+    _plain: Kernel | None = None
     __signature__: inspect.Signature  # of a decorated function
     #: The text and its name, of a kernel that was loaded; how many calls of it were kept for other processes.
     _text: tuple[str, str] | None = None
@@ -239,7 +245,7 @@ class Kernel:
         Registered when first asked for (a call under torch.compile or torch.export asks too); a program that was exported and saved
         runs where its kernels' operators are registered.
         """
-        return hooks.operator(self)
+        return hooks.operator(self._plain or self)
 
     def module(self, names: dict[str, str] | None = None, like: Any = None, device: Any = None, dtype: Any = None, **values: Any) -> Any:
         """The kernel as an `nn.Module`: `layernorm.module(w=torch.ones(64), b=torch.zeros(64), eps=1e-5)`.
@@ -320,6 +326,10 @@ class Kernel:
 
         out = None if "out" in self._names else kwargs.pop("out", None)
         target = None if "target" in self._names else kwargs.pop("target", None)
+        if self._plain is not None:
+            from kgen.runtime import joined
+
+            return joined.foreach(self, args, kwargs, out, target)
         if torch.compiler.is_compiling():
             from kgen.runtime import uncompiled
 
@@ -336,6 +346,10 @@ class Kernel:
         if kwargs:
             out = None if "out" in self._names else kwargs.pop("out", None)
             target = None if "target" in self._names else kwargs.pop("target", None)
+        if self._plain is not None:
+            from kgen.runtime import joined
+
+            return joined.call(self, args, kwargs, out, target)
         if (
             torch.compiler.is_compiling()
             or torch._C._len_torch_dispatch_stack()

@@ -67,7 +67,7 @@ class Subject:
         from kgen.runtime.kernel import Kernel as Runnable
 
         self.text, self.seed = text, seed
-        self.kernel = checker.check(syntax.parse(text, "<program>"))
+        self.kernel = checker.plain(checker.check(syntax.parse(text, "<program>")))
         self.runnable = Runnable(self.kernel)
         self.numbers = _numbers(self.kernel, seed, cases)
         self.long = few_long_rows(self.kernel, seed) if seed % 3 else None

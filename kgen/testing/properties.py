@@ -48,7 +48,7 @@ class Interpreted(Evaluator):
 
     def __init__(self, kernel: Kernel, program: Any, arguments: dict[str, Any]):
         """A kernel whose values are the lets of `program`, so that programs are evaluated as kernels are."""
-        from kgen.expressions import Value
+        from kgen.values import Value
 
         index = {let.name: k for k, let in enumerate(program.lets)}
         values = []
@@ -249,6 +249,7 @@ def rows_alone(kernel: Kernel, target: str = "torch", seed: int = 0, number: int
     sizes = {d: 16 * rnd.choice((1, 2, 4, 8, 33)) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
     while len(sizes) > 1 and sum(n > 16 for n in sizes.values()) > 1:
         sizes[max(sizes, key=lambda d: sizes[d])] = 16
+    sizes |= kernel.literals
     batch = rnd.choice((2, 3, 37))
     arguments: dict[str, Any] = {}
     for p in kernel.params:
