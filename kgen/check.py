@@ -8,25 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from kgen import syntax, typeset
 from kgen.errors import KgenError, Span
 from kgen.expressions import MAX_FLOAT, Expressions, prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
-from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Param
+from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Num, Param
 from kgen.types import (
     DTYPES,
     ELLIPSIS,
+    FEW,
     FLOAT,
+    INT,
     Binding,
     Dims,
     Number,
     axes,
+    boolean,
+    i64,
     is_literal,
     is_variable,
     is_wide,
     show_type,
+    union,
     variable_of,
 )
 from kgen.values import Parameter, Value, describe, exact, needs_parameter, storable, stored_type
@@ -88,8 +94,6 @@ class Kernel:
 
     def bindings(self) -> list[Binding]:
         """Every choice of dtypes for the variables."""
-        from itertools import product
-
         from kgen.types import VARIABLE
 
         return [dict(zip(self.variables, chosen, strict=True)) for chosen in product(VARIABLE, repeat=len(self.variables))]
@@ -157,8 +161,23 @@ class _Checker(Expressions):
         defined: dict[str, Equation] = {}
         texts: list[tuple[str, int, str]] = []
         self.later = {e.name.name: e for e in reversed(equations)}
+        last = {e.name.name: e for e in equations}
+        self.parts: dict[str, list[tuple[Equation, int | None]]] = {}
         for equation in equations:
             assigned = equation.name.name
+            if equation.dims and assigned not in defined and (assigned in self.parts or self.may_assign(equation.name, defined, results)):
+                self.equation = equation
+                self.parts.setdefault(assigned, []).append((equation, self.evaluate(equation.body)))
+                if equation is last[assigned]:
+                    defined[assigned], self.names[assigned] = equation, self.joined(self.parts[assigned])
+                    if (value := self.names[assigned]) is not None:
+                        texts.append((assigned, value, "; ".join(typeset.format_statement(e) for e, _ in self.parts[assigned])))
+                continue
+            if assigned in self.parts:
+                self.error(f"`{assigned}` is assigned in parts above", equation.name.span, help="each part has one equation")
+                self.names.setdefault(assigned, None)
+                defined.setdefault(assigned, equation)
+                continue
             if not self.may_assign(equation.name, defined, results):
                 self.evaluate(equation.body)
                 self.names.setdefault(assigned, None)
@@ -389,6 +408,61 @@ class _Checker(Expressions):
         else:
             return True
         return False
+
+    def joined(self, parts: list[tuple[Equation, int | None]]) -> int | None:
+        """The value whose parts have these equations; None, with an error, where a place has none, or two."""
+        first = parts[0][0]
+        dims = tuple(d.name for d in first.dims)
+        places: dict[tuple[int, ...], int] = {}
+        for equation, value in parts:
+            at = self.part_of(equation, dims)
+            if at is None or value is None:
+                return None
+            if at in places:
+                self.error(f"this part of `{first.name.name}` is assigned twice", Span(equation.span.start, equation.body.span.start),
+                           help="each part has one equation")  # fmt: skip
+                return None
+            places[at] = value
+        missing = next((at for at in product(*(range(int(d)) for d in dims)) if at not in places), None)
+        if missing is not None:
+            shown = ", ".join(f"{d} = {k}" for d, k in zip(dims, missing, strict=True))
+            self.error(f"`{first.name.name}[{shown}]` has no equation", first.name.span, help="every part needs one")
+            return None
+        *others, (_, made) = sorted(places.items())
+        rule = Apply("where", (first.body,) * 3, first.span, first.span, "where")
+        for at, value in reversed(others):
+            conditions = []
+            for d, k in zip(dims, at, strict=True):
+                index = self.make("index", (), d, i64, (d,), first.span)
+                number = self.make("lit", (), str(k), INT, (), first.span)
+                conditions.append(self.make("eq", (index, number), "", boolean, (d,), first.span))
+            here = conditions[0]
+            for c in conditions[1:]:
+                here = self.make("and", (here, c), "", boolean, union(self.values[here].dims, self.values[c].dims), first.span)
+            chosen = self.operate(OPS["where"], rule, [here, value, made])
+            if chosen is None:
+                return None
+            made = chosen
+        return made
+
+    def part_of(self, equation: Equation, dims: Dims) -> tuple[int, ...] | None:
+        """The place along `dims` that an equation assigns; None, with an error, where it is none, or along other dims."""
+        at = []
+        for d, e in zip(equation.dims, equation.places, strict=False):
+            if not is_literal(d.name) or d.name not in self.dims:
+                self.error(f"{d.name} is no literal dim of a tensor", d.span, help="parts are along literal dims, as in `y[2 = 0] = ...`")
+                return None
+            if not isinstance(e, Num) or not e.text.isdigit() or int(e.text) >= int(d.name):
+                self.error(f"a part's place along {d.name} is a number below {d.name}", e.span)
+                return None
+            at.append(int(e.text))
+        if tuple(d.name for d in equation.dims) != dims or len(equation.places) > len(dims):
+            self.error(f"this is no part along {', '.join(dims)}", equation.name.span, help="all parts of a value are along the same dims")
+            return None
+        if len({*dims}) < len(dims) or any(int(d) > FEW for d in dims):
+            self.error(f"parts are along a dim of at most {FEW}, each once", equation.name.span)
+            return None
+        return tuple(at)
 
     def finish_result(self, r: syntax.Result, results: dict[str, syntax.Result], defined: dict[str, Equation]) -> ResultDecl | None:
         """A result with the value that its equation gave it; None, with an error, where its dims or dtype are not the declared ones."""

@@ -1,7 +1,7 @@
 """Reductions in the few forms that the skeletons know.
 
 In: a program.  Out: the same with `mean` as a sum over a count, `any` and `all` as `max` and `min` of bools, `argmax` and
-`argmin` with each element's position as a second operand, and `pick` as the load it is: the picked expression written
+`argmin` with each element's position as a second operand, and `pick` and `place` as the loads they are: the expression written
 anew with its dim replaced by the index (`gather[V] x t` reads one element of x, none where t lies outside).
 """
 
@@ -35,8 +35,8 @@ def count(build: Builder, dims: Dims, span: Span) -> Let:
 
 
 def expand(program: Program) -> Program:
-    """The program without mean, any, all and pick.  Raises `KgenError` where its picks compute too much anew."""
-    if not any(is_reduction(let) or let.expr.name == "pick" for let in program.lets):
+    """The program without mean, any, all, pick and place.  Raises `KgenError` where its picks compute too much anew."""
+    if not any(is_reduction(let) or let.expr.name in ("pick", "place") for let in program.lets):
         return program
     e = _Expand(program)
     for let in program.lets:
@@ -57,6 +57,10 @@ class _Expand:
         name, dims = let.expr.name, let.expr.attrs
         if name == "pick":
             return self.pick(let)
+        if name == "place":
+            value, index = (self.build.defs[o.name] for o in let.expr.operands)
+            found = self.at(value, dims[0], index, {})
+            return self.build.like(found.expr, found, let.label)
         if not is_reduction(let):
             return self.build.like(let.expr, let, let.label)
         operand = let.expr.operands[0]
@@ -108,6 +112,8 @@ class _Expand:
             here = stack[-1]
             operands = [self.build.defs[o.name] for o in here.expr.operands]
             missing = [o for o in operands if dim in o.dims and o.name not in done]
+            if self.gathered(here, dim) is not None:
+                missing = []
             if here.name in done or (missing and not self.stored(here)):
                 stack.extend(missing) if here.name not in done else stack.pop()
                 continue
@@ -115,6 +121,10 @@ class _Expand:
             rest = tuple(d for d in here.dims if d != dim)
             if here.expr.name == "index":
                 made = index
+            elif (inner := self.gathered(here, dim)) is not None:
+                at = self.at(inner, dim, index, done)
+                expr = Op("gather", *here.expr.attrs, here.expr.operands[0], ref(at.name))
+                made = self.build.add(expr, here.dtype, union(self.kept(here), at.dims), here.span, "", here.generic)
             elif self.stored(here):
                 expr = Op("gather", dim, ref(here.name), ref(index.name))
                 made = self.build.add(expr, here.dtype, union(rest, index.dims), here.span, "", here.generic)
@@ -124,9 +134,20 @@ class _Expand:
                 made = self.build.add(expr, here.dtype, union(*(m.dims for m in moved)), here.span, "", here.generic)
                 self.again += 1
                 if self.again > MAX_OPERATIONS:
-                    raise too_long(self.program, let.span, "with those that each `pick` computes anew")
+                    raise too_long(self.program, let.span, "with those that each place computes anew")
             done[here.name] = made
         return done[let.name]
+
+    def kept(self, gather: Let) -> Dims:
+        """The dims that a gather's operand has besides the one that it is gathered along."""
+        return tuple(d for d in self.build.defs[gather.expr.operands[0].name].dims if d not in gather.expr.attrs)
+
+    def gathered(self, let: Let, dim: str) -> Let | None:
+        """The index of a gather out of a parameter in which `dim` is the index's alone: at a place along it the index is another."""
+        if let.expr.name != "gather":
+            return None
+        of, index = (self.build.defs[o.name] for o in let.expr.operands)
+        return index if of.expr.name == "load" and dim not in self.kept(let) else None
 
     @staticmethod
     def stored(let: Let) -> bool:

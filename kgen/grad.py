@@ -19,7 +19,8 @@ from kgen.errors import Diagnostic, KgenError, TooLong
 from kgen.expressions import MAX_VALUES
 from kgen.invariant import unmoved
 from kgen.tape import Part, Tape
-from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, union, variable_of
+from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, variable_of
+from kgen.values import Value
 from kgen.write import Declared, Names, equations, name_of, write
 
 Built = TypeVar("Built")
@@ -256,10 +257,9 @@ class _Backward(_Derivative):
                 found[str(v.attr)] = self.selected(total)
                 continue
             self.derived.setdefault(total.raw, k)
-            over = v.attr if isinstance(v.attr, tuple) else ()
             for a, rule in self.rules(v):
                 if a in moving:
-                    add(a, self.share(k, rule, total), union(v.dims, over))
+                    add(a, self.share(k, rule, total), self.dims_of_share(k))
         return found
 
     def read(self, roots: Iterable[int]) -> set[int]:
@@ -344,6 +344,13 @@ class _ForwardMode(_Derivative):
         made, takes, sized = self.spec("jvp", doc, [], tensors, list(tangents.values()), list(outs.values()), leaves)
         return Forward(made, {n: d.name for n, d in tangents.items()}, takes, sized, {r: d.name for r, (d, _) in outs.items()})
 
+    def placed_tangent(self, v: Value, x: int) -> int:
+        """A tangent at the places of a value, along those dims that it has."""
+        have = self.values[x]
+        pairs = [(d, e) for d, e in zip(v.attr, v.args[1:], strict=True) if d in have.dims]
+        dims, places = tuple(d for d, _ in pairs), [e for _, e in pairs]
+        return self.make("place", (x, *places), dims, have.type, self.placed(have.dims, dims, places), v.span) if pairs else x
+
     def tangents(self, seeds: Mapping[str, int]) -> dict[int, int]:
         """The tangent of every value that moves: the shares of its operands' tangents, added (over the dims that it reduces, summed)."""
         moving = self.moving(seeds) - unmoved(self, (r.value for r in self.kernel.results))
@@ -359,7 +366,9 @@ class _ForwardMode(_Derivative):
             for a, rule in self.rules(v):
                 if a not in found:
                     continue
-                if v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
+                if v.op == "place":
+                    parts.append(Part(self.placed_tangent(v, found[a])))
+                elif v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
                     parts.append(Part(self.build("pick[D](x, t)", {"D": tuple(v.attr)}, x=found[a], t=v.args[1])))
                 elif (part := Part(found[a]) if v.op == "pick" else self.share(k, rule, Part(found[a]))) is not None:
                     over = v.attr if isinstance(v.attr, tuple) and v.op != "pick" else ()

@@ -64,7 +64,8 @@ class Name:
 class Apply:
     """An operator, a function, a helper, a cast or a reduction applied to `args`.
 
-    `dims` are the names in square brackets (None without them); `written` is "infix", "prefix", "where" or "call".
+    `dims` are the names in square brackets (None without them); `written` is "infix", "prefix", "where", "call" or "place" (`x[N = e else
+    fill]`, whose `args` are x, a place for each dim and, where it has one, the fill).
     """
 
     op: str
@@ -129,9 +130,13 @@ class Helper:
 
 @dataclass(frozen=True, eq=False)
 class Equation:
+    """`name = body`; with `dims` and `places` a part of it (`y[2 = 0] = body`)."""
+
     name: Name
     body: Expr
     span: Span
+    dims: tuple[Name, ...] = ()
+    places: tuple[Expr, ...] = ()
 
 
 Statement = Header | Helper | Equation
@@ -262,8 +267,26 @@ class _Build:
             raise Unexpected(wrong, set())
         return tuple(p for p in parts if not isinstance(p, Token))
 
+    def part(self, parts):
+        name, (pairs, fill), body = parts
+        places = (*(e for _, e in pairs), *([fill] if fill is not None else []))
+        return Equation(_name(name), body, _over(name, body), tuple(d for d, _ in pairs), places)
+
     def dims(self, parts):
         return tuple(parts)
+
+    def places(self, parts):
+        *pairs, fill = parts
+        return pairs, fill
+
+    def at(self, parts):
+        return tuple(parts)
+
+    def place(self, parts):
+        x, (pairs, fill), end = parts
+        x = x if not isinstance(x, Token) else _name(x)
+        args = (x, *(e for _, e in pairs), *([fill] if fill is not None else []))
+        return Apply("place", args, _over(x, end), _over(pairs[0][0], end), "place", tuple(d for d, _ in pairs))
 
     def dim(self, parts):
         return _name(parts[0])
@@ -430,6 +453,8 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
         )
     if token.type == "TIMES" and not accepts:
         return _at(source, place, f"`{token}` cannot stand between dims", help="an axis is split by `*`, as in `T[M, G*128]`")
+    if token.type in ("RSQB", "COMMA") and accepts == {"EQUAL"}:
+        return _at(source, place, f"{shown} cannot stand{after}", help="dims stand behind a function, `max[N](x)`; a place is `x[N = 0]`")
     if token.type == "COMPARE" and "NAME" not in accepts:
         return _at(source, place, "comparisons do not chain", help="write `a < b and b < c`")
     if token.type in ("IF", "ELSE", "AND", "OR", "NOT") and "NAME" in accepts:

@@ -224,6 +224,10 @@ def axes(dims: Dims, factors: tuple[int, ...]) -> tuple[Dims, ...]:
     return tuple(dims[end - size : end] for end, size in zip(ends, factors or (1,) * len(dims), strict=True))
 
 
+#: Elements of a literal dim that may be written out one by one.
+FEW = 16
+
+
 def is_literal(dim: str) -> bool:
     """Whether a dim is a literal, whose size is that number."""
     return dim.isdigit()

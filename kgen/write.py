@@ -13,6 +13,7 @@ from kgen import syntax, typeset
 from kgen.errors import Span
 from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.places import Places
 from kgen.syntax import Apply, Expr, Name, Num
 from kgen.types import DTYPES, ELLIPSIS, Dims, show_type
 from kgen.values import Value
@@ -146,9 +147,26 @@ class _Writer:
             return call("index", [], value.attr if isinstance(attr, tuple) else [str(attr)])
         if op == "cast":
             return call(str(attr), args)
+        if op == "place":
+            return self.placed(value, args, [])
+        if op == "where" and (place := self.guarded(value)):
+            return self.placed(place, [self.nodes[a] for a in place.args], [args[2]])
         if op == "pick" or op in REDUCTIONS and attr:
             return call(op, args, attr)
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
+
+    def placed(self, value: Value, args: list[Expr], fill: list[Expr]) -> Expr:
+        """The node of a place; one that may lie outside has a fill, which is 0 where it has no other."""
+        read = Places(self.values)
+        if not fill and not all(read.inside(e, d) for d, e in zip(value.attr, value.args[1:], strict=True)):
+            fill = [Num("0", _NOWHERE)]
+        return Apply("place", (*args, *fill), _NOWHERE, _NOWHERE, "place", tuple(Name(d, _NOWHERE) for d in value.attr))
+
+    def guarded(self, value: Value) -> Value | None:
+        """The place that a choice takes where it lies inside, if it is one of these (`Expressions.filled`)."""
+        place = self.values[value.args[1]]
+        is_guarded = place.op == "place" and value.args[1] not in self.names and Places(self.values).guards(value.args[0], value.args[1])
+        return place if is_guarded else None
 
     def equations(self, roots: list[int], results: list[str], wanted: Mapping[int, str], names: Names) -> list[tuple[str, str]]:
         """(name, text) of each equation, the results' among them, every one behind those that it uses."""

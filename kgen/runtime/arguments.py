@@ -117,6 +117,8 @@ def refuse_empty(kernel: Kernel, call: Call) -> None:
             if math.prod(call.size(d) for d in v.attr) == 0:
                 empty = next(d for d in v.attr if call.size(d) == 0)
                 raise wrong(kernel, f"{v.op}[{', '.join(v.attr)}] of no elements: dim {empty} has size 0")
+        if v.op == "place" and (empty := next((d for d in v.attr if d not in v.dims and call.size(d) == 0), "")):
+            raise wrong(kernel, f"a place along {empty}, which has size 0")
 
 
 def _check_memory(kernel: Kernel, name: str, t: Any) -> None:

@@ -155,6 +155,8 @@ class Evaluator:
                 else torch.tensor(args[0], device=self.device, dtype=torch.float64 if isinstance(args[0], float) else None)
             )
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(attr)))
+        if v.op == "place":
+            return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)
         return self.operate(v, args)
@@ -276,6 +278,25 @@ class Evaluator:
         """Where the dims stand in a tensor."""
         lead = x.dim() - len(self.order)
         return [k for d in dims for k in (range(lead) if d == ELLIPSIS else [lead + self.order.index(d)])]
+
+    def placed(self, v: Value, x, at: list):
+        """The elements of x at places along the dims of `v`; 0 outside."""
+        torch, over = self.torch, tuple(v.attr)
+        x = self.whole(x, over)
+        at = [e if isinstance(e, torch.Tensor) else torch.tensor(e, device=x.device) for e in at]
+        rank = max(t.dim() for t in (x, *at))
+        x, *at = (t.reshape([1] * (rank - t.dim()) + list(t.shape)) for t in (x, *at))
+        dims = self.places(x, over)
+        inside = torch.ones((), dtype=torch.bool, device=x.device)
+        for e, d in zip(at, dims, strict=True):
+            inside = inside & (e >= 0) & (e < x.shape[d])
+        shape = torch.broadcast_shapes(*(t.shape for t in at), [1 if d in dims else n for d, n in enumerate(x.shape)])
+        if 0 in x.shape:
+            return torch.zeros((), dtype=x.dtype, device=x.device).expand(shape)
+        index = [torch.arange(n, device=x.device).reshape([-1 if k == d else 1 for k in range(rank)]) for d, n in enumerate(x.shape)]
+        for e, d in zip(at, dims, strict=True):
+            index[d] = torch.where(inside, e.to(torch.int64), 0)
+        return torch.where(inside, x[tuple(torch.broadcast_tensors(*index))], torch.zeros((), dtype=x.dtype, device=x.device))
 
     def pick(self, v: Value, x, index):
         """The elements of x along the dim of `v` at the indices; NaN, or 0 for integers, where an index lies outside."""

@@ -202,7 +202,7 @@ class Kernel:
 
     @cached_property
     def _reduces(self) -> bool:
-        return self.kernel.reduces or any(v.op == "pick" for v in self.kernel.values)
+        return self.kernel.reduces or any(v.op in ("pick", "place") for v in self.kernel.values)
 
     @cached_property
     def _alone(self) -> bool:
