@@ -65,6 +65,7 @@ class Kernel:
     results: tuple[ResultDecl, ...]
     values: tuple[Value, ...]
     equations: tuple[tuple[str, int, str], ...]  # (name, value, text)
+    parts: tuple[tuple[str, str, tuple], ...] = ()  # tensors that are parts of others: the name, of which, and which part
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -91,6 +92,11 @@ class Kernel:
     def literals(self) -> dict[str, int]:
         """The sizes of the dims that are literals."""
         return {d: int(d) for p in self.params for d in p.dims or () if is_literal(d)}
+
+    def apart(self, a: str, b: str) -> bool:
+        """Whether two tensors are different parts of one, which share no element wherever that lies."""
+        at = {name: (of.rstrip("'"), where) for name, of, where in self.parts}
+        return a in at and b in at and at[a][0] == at[b][0] and at[a] != at[b]
 
     def bindings(self) -> list[Binding]:
         """Every choice of dtypes for the variables."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from kgen.errors import Diagnostic, KgenError
+from kgen.errors import Diagnostic, KgenError, Span
 from kgen.places import Form, Places
 from kgen.syntax import Apply, Num
 from kgen.types import FEW, INT, Dims, i64, is_literal, union
@@ -18,6 +18,25 @@ if TYPE_CHECKING:
     from kgen.tape import Part, Tape
 
 MOST_COPIES = 16  # of a value that `//` spreads over several places
+
+
+def integer(tape: Tape, form: Form, span: Span) -> int:
+    """The value of a form: what is added first, in the order of its terms, then what is taken off."""
+    made = None
+    terms = sorted(((atoms, f) for atoms, f in form.items() if f), key=lambda t: (t[1] < 0, not t[0]))
+    for atoms, f in terms:
+        one = None if atoms and abs(f) == 1 else tape.build(str(abs(int(f))))
+        for kind, of in atoms:
+            atom = int(of) if kind == "value" else tape.size((str(of),), span)
+            if kind == "index":
+                atom = tape.make("index", (), str(of), i64, (str(of),), span)
+            one = atom if one is None else tape.build("a * b", a=one, b=atom)
+        assert one is not None
+        if made is None:
+            made = one if f > 0 else tape.build("-a", a=one)
+        else:
+            made = tape.build("a + b" if f > 0 else "a - b", a=made, b=one)
+    return tape.build("0") if made is None else made
 
 
 class Transposed:
@@ -102,25 +121,7 @@ class Transposed:
         for atoms, f in self.read.form(e).items():
             if atoms != (("index", pivot),):
                 form[atoms] = form.get(atoms, Fraction(0)) - sign * f
-        return self.integer(form)
-
-    def integer(self, form: Form) -> int:
-        """The value of a form: what is added first, in the order of its terms, then what is taken off."""
-        tape, made = self.tape, None
-        terms = sorted(((atoms, f) for atoms, f in form.items() if f), key=lambda t: (t[1] < 0, not t[0]))
-        for atoms, f in terms:
-            one = None if atoms and abs(f) == 1 else tape.build(str(abs(int(f))))
-            for kind, of in atoms:
-                atom = int(of) if kind == "value" else tape.size((str(of),), self.value.span)
-                if kind == "index":
-                    atom = tape.make("index", (), str(of), i64, (str(of),), self.value.span)
-                one = atom if one is None else tape.build("a * b", a=one, b=atom)
-            assert one is not None
-            if made is None:
-                made = one if f > 0 else tape.build("-a", a=one)
-            else:
-                made = tape.build("a + b" if f > 0 else "a - b", a=made, b=one)
-        return tape.build("0") if made is None else made
+        return integer(self.tape, form, self.value.span)
 
     def share(self, dy: Part) -> Part:
         """The contribution of a cotangent; the place's own condition is dropped, since what is turned round lies inside."""
@@ -158,4 +159,4 @@ class Transposed:
         return filled
 
 
-__all__ = ["Transposed"]
+__all__ = ["Transposed", "integer"]

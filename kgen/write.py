@@ -117,8 +117,14 @@ class _Writer:
             v = todo.pop()
             if v not in seen:
                 seen.add(v)
-                todo.extend(() if v in self.names else self.values[v].args)
+                todo.extend(() if v in self.names else self.operands(v))
         return sorted(seen)
+
+    def operands(self, v: int) -> tuple[int, ...]:
+        """The values that a value's text is made of: of a place with its fill neither the condition nor the bare place."""
+        value = self.values[v]
+        place = self.guarded(value) if value.op == "where" else None
+        return value.args if place is None else (*place.args, value.args[2])
 
     def made(self, v: int) -> None:
         """The node of a value whose operands have theirs."""
@@ -126,8 +132,9 @@ class _Writer:
             self.nodes[v], self.lengths[v] = Name(self.names[v], _NOWHERE), len(self.names[v])
             return
         value = self.values[v]
-        self.nodes[v] = self.spelled(value, [self.nodes[a] for a in value.args])
-        self.lengths[v] = sum(self.lengths[a] + 3 for a in value.args) + len(str(value.attr if value.op in ("lit", "const") else value.op))
+        own = self.operands(v)
+        self.nodes[v] = self.spelled(value, [self.nodes[a] for a in own])
+        self.lengths[v] = sum(self.lengths[a] + 3 for a in own) + len(str(value.attr if value.op in ("lit", "const") else value.op))
 
     def spelled(self, value: Value, args: list[Expr]) -> Expr:
         """The node of a value applied to its operands' nodes."""
@@ -150,7 +157,9 @@ class _Writer:
         if op == "place":
             return self.placed(value, args, [])
         if op == "where" and (place := self.guarded(value)):
-            return self.placed(place, [self.nodes[a] for a in place.args], [args[2]])
+            read = Places(self.values)
+            inside = all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True))
+            return self.placed(place, args[:-1], [] if inside else args[-1:])
         if op == "pick" or op in REDUCTIONS and attr:
             return call(op, args, attr)
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
@@ -173,7 +182,7 @@ class _Writer:
         reached = self.reached(roots)
         uses = dict.fromkeys(reached, 0)
         for v in reached:
-            for a in self.values[v].args if v not in self.names else ():
+            for a in self.operands(v) if v not in self.names else ():
                 uses[a] += 1
         ends: dict[int, list[str]] = {}
         for v, name in zip(roots, results, strict=True):

@@ -112,6 +112,7 @@ def cuttable(kernel: Kernel) -> list[str]:
         if v.attr and (v.op in REDUCTIONS or v.op in ("pick", "place", "index", "size")):
             crossed |= {v.attr} if isinstance(v.attr, str) else set(v.attr)
     shared = set.intersection(*(set(r.dims) for r in kernel.results))
+    crossed |= {d for d in shared if kernel.joined and d != ELLIPSIS}  # an axis of several dims is not cut along one of them
     return [d for d in dict.fromkeys(d for r in kernel.results for d in r.dims) if d in shared - crossed]
 
 

@@ -316,10 +316,12 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if state is None and given.get(name) is None:
             continue  # just allocated: nothing overlaps it
         for p, other in tensors:
-            if p.name != state and _overlap(t, other) and (apart or p.dims != result.dims or not _same_place(t, other)):
+            if p.name == state or kernel.apart(name, p.name):
+                continue
+            if _overlap(t, other) and (apart or p.dims != result.dims or not _same_place(t, other)):
                 raise wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
         for other_name, other in written.items():
-            if other_name != name and _overlap(t, other):
+            if other_name != name and not kernel.apart(name, other_name) and _overlap(t, other):
                 raise wrong(kernel, f"the results {name} and {other_name} share memory")
 
 

@@ -15,6 +15,7 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS
+from kgen.runtime import joined
 from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve
 
 MODES = ("eager", "kernel", "exact")
@@ -32,6 +33,8 @@ class Evaluator:
         computes op by op) or "exact" (in float64)."""
         import torch
 
+        if kernel.joined:
+            arguments = dict(zip(arguments, joined.split(kernel, arguments)[1], strict=True))
         self.torch, self.kernel, self.arguments, self.mode = torch, kernel, arguments, mode
         self.order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
         self.sizes = {
@@ -51,7 +54,7 @@ class Evaluator:
     def run(self) -> tuple:
         """The results in order, each rounded to its dtype and expanded to its dims (primed ones too; nothing is written)."""
         values = self.values()
-        return tuple(self.finish(values[r.value], r.dims, self.dtype(r.dtype)) for r in self.kernel.results)
+        return tuple(joined.joined(r, self.finish(values[r.value], r.dims, self.dtype(r.dtype))) for r in self.kernel.results)
 
     def values(self) -> list:
         done: list[Any] = []

@@ -10,6 +10,7 @@ import gc
 import inspect
 import itertools
 import os
+import types
 import warnings
 import weakref
 from collections.abc import Callable
@@ -201,6 +202,14 @@ class Kernel:
         return Foreach(self)
 
     @cached_property
+    def _parts(self) -> Any:
+        """The kernel over the parts of its tensors (`runnable`, and `parted`), where there is one."""
+        from kgen.parts import parted
+
+        made = parted(self.kernel)
+        return None if made is None else types.SimpleNamespace(runnable=Kernel(made.kernel), parted=made)
+
+    @cached_property
     def _reduces(self) -> bool:
         return self.kernel.reduces or any(v.op in ("pick", "place") for v in self.kernel.values)
 
@@ -370,6 +379,11 @@ class Kernel:
             from kgen.runtime.launchers import warm_up_triton
 
             warm_up_triton()
+        if self._parts is not None:
+            from kgen.runtime import parts
+
+            special = self._calls.special(args, kwargs)
+            return self._special(args, kwargs, out, target) if special else parts.call(self, args, kwargs, out, target)
         result = self._calls(args, kwargs, out, target)
         if result is not self._calls.miss:
             return result
@@ -388,6 +402,10 @@ class Kernel:
             result = fast.call(args, {**kwargs, "out": out, "target": target} if out is not None or target is not None else kwargs)
             if result is not NotImplemented:
                 return result
+        if self._parts is not None:
+            from kgen.runtime import parts
+
+            return parts.call(self, args, kwargs, out, target)
         result = self._calls(args, kwargs, out, target)
         return self._bound(args, kwargs, out, target) if result is self._calls.miss else result
 

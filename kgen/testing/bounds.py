@@ -50,6 +50,7 @@ from kgen.online import About, found
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
+from kgen.runtime.joined import joined
 from kgen.testing import ties, zeros
 from kgen.testing.staying import moving
 from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
@@ -188,10 +189,8 @@ class Analysis(Evaluator):
                 if stored is f64:  # the reference is rounded as well
                     e = e + 0.5 * ulp(x.double(), "f64")
                 x = x.double()
-            exact = self.finish(x, r.dims, x.dtype)
-            found.append(
-                Bounded(exact, self.finish(e.expand(torch.broadcast_shapes(e.shape, x.shape)), r.dims, torch.float64), stored.name)
-            )
+            whole = self.finish(e.expand(torch.broadcast_shapes(e.shape, x.shape)), r.dims, torch.float64)
+            found.append(Bounded(joined(r, self.finish(x, r.dims, x.dtype)), joined(r, whole), stored.name))
         return found
 
     def analyse(self) -> tuple[list, list]:

@@ -49,7 +49,7 @@ def derived(header: str, body: str) -> str:
 @pytest.mark.parametrize(
     ("header", "body", "gradient"),
     [
-        ("x: T[..., N]", "x[N = index[N] - 1 else 0]", "t1 = index[N] + 1\ndx = dy[N = t1 else 0]"),
+        ("x: T[..., N]", "x[N = index[N] - 1 else 0]", "dx = dy[N = index[N] + 1 else 0]"),
         ("x: T[..., N]", "x[N = N - 1 - index[N]]", "dx = dy[N = N - index[N] - 1]"),
         ("x: T[..., N]", "x[N = (index[N] + 3) % N]", "dx = dy[N = (index[N] - 3) % N]"),
         ("x: T[..., 2*N]", "x[2 = 1]", "dx = dy if index[2] == 1 else 0"),
