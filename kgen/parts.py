@@ -14,13 +14,13 @@ from itertools import product
 from kgen import check as checker
 from kgen import syntax
 from kgen.check import Kernel
-from kgen.errors import TooLong
+from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
 from kgen.places import Places
 from kgen.syntax import Apply, Num
 from kgen.tape import Tape
 from kgen.transposed import integer
-from kgen.types import FEW, INT, Dims, Number, boolean, i64, is_bool, is_float, union
+from kgen.types import ELLIPSIS, FEW, INT, Dims, Number, boolean, i64, is_bool, is_float, union, variable_of
 from kgen.values import Value
 from kgen.write import Declared, Names, write
 
@@ -58,13 +58,14 @@ At = tuple[int, ...]
 
 
 def parted(kernel: Kernel) -> Parted | None:
-    """The kernel over parts; None where it has no dim to take apart, or would be too long."""
+    """The kernel over parts; None where it has no dim to take apart, where the parts of a value have other dims than it is reduced over,
+    or where the kernel would be too long."""
     dims = taken_apart(kernel)
     if not dims:
         return None
     try:
         return _Parts(kernel, dims).made()
-    except (_Whole, TooLong):
+    except (_Whole, KgenError):  # a literal in the place of an index may be refused: `x % 0`
         return None
 
 
@@ -135,6 +136,7 @@ class _Parts(Tape):
         declared, params = list[Declared](), list[Part]()
         read = [self.values[v] for v in used]
         wanted = {d for o, _ in outs for d in o.dims or ()} | {str(v.attr) for v in read if v.op in ("size", "index")}
+        dtypes = {variable_of(o.dtype) for o, _ in outs} | {variable_of(str(v.attr)) for v in read if v.op == "cast"}
         numbers = {str(v.attr) for v in read if v.op == "param" and isinstance(v.type, Number)}
         for p in kernel.params:
             if p.dims is None:
@@ -144,10 +146,12 @@ class _Parts(Tape):
             rest = tuple(d for d in p.dims if d not in self.apart)
             mine = [of for of in live.values() if of.of == p.name]
             have = {d for o in declared for d in o.dims or ()}
-            if not mine and (wanted & set(rest)) - have:
+            if not mine and ((wanted & set(rest)) - have or p.dtype in dtypes - {o.dtype for o in declared}):
                 mine = [next(of for of in self.pieces.values() if of.of == p.name)]
             declared += [Declared(of.name, p.dtype, rest) for of in mine]
             params += mine
+        if any(ELLIPSIS in (p.dims or ()) and not any(of.of == p.name for of in params) for p in kernel.params) or not params:
+            raise _Whole  # it may widen what is written
         labels: dict[int, str] = {}
         for name, v, _ in kernel.equations:
             for at, part in self.found[v].items():
@@ -191,12 +195,16 @@ class _Parts(Tape):
         if v.op in REDUCTIONS and v.attr and self.own(tuple(v.attr)):
             return self.folded(v, there)
         args = tuple(self.at(a, there) for a in v.args)
+        if v.op == "pick" or v.op in REDUCTIONS and v.attr:
+            self.whole(args[0], tuple(v.attr))
         if v.op == "where" and Places(self.values).guards(v.args[0], v.args[1]) and self.values[v.args[1]].op == "place":
             return self.filled_part(v, args, there)
         if v.op == "where" and args[0] in self.numbers and self.fitting(v, args[1 if self.numbers[args[0]] else 2]):
             return args[1 if self.numbers[args[0]] else 2]
-        rest = tuple(d for d in v.dims if d not in there)
-        made = self.make(v.op, args, v.attr, v.type, rest, span)
+        over = tuple(v.attr) if v.op == "pick" or v.op in REDUCTIONS and v.attr else ()
+        have = [self.values[a].dims for a in args]
+        dims = union(tuple(d for d in have[0] if d not in over), *have[1:]) if args else v.dims
+        made = self.make(v.op, args, v.attr, v.type, dims, span)
         values = [self.number_of(a) for a in args]
         if v.op in KNOWN and args and None not in values and (v.op != "cast" or v.attr == "i64"):
             self.numbers[made] = int(KNOWN[v.op](*values))
@@ -214,8 +222,9 @@ class _Parts(Tape):
             self.numbers[v] = int(str(value.attr))
         return self.numbers.get(v)
 
-    def placed_part(self, v: Value, there: Mapping[str, int]) -> int:
-        """A part of a place: that of what is read, where its place along a dim that is taken apart is known, else one of its parts."""
+    def placed_part(self, v: Value, there: Mapping[str, int], guarded: bool = False) -> int:
+        """A part of a place: that of what is read, where its place along a dim that is taken apart is known, else one of its parts;
+        `guarded` says that it has a fill."""
         self.beyond = set()
         dims, places = [], []
         fixed: dict[str, int] = {}
@@ -240,6 +249,8 @@ class _Parts(Tape):
             x = self.at(v.args[0], {**rest, **fixed, **more})
             have = self.values[x]
             pairs = [(d, e) for d, e in zip(dims, places, strict=True) if d in have.dims]
+            if guarded and len(pairs) < len(dims):
+                raise _Whole  # the same all along a dim, but not beyond its ends
             if not pairs:
                 return x
             kept = tuple(d for d, _ in pairs)
@@ -261,7 +272,7 @@ class _Parts(Tape):
         """A part of a place with its fill."""
         of = self.values[v.args[1]]
         own = {d: k for d, k in there.items() if d in of.dims}
-        made = self.placed_part(of, own)
+        made = self.placed_part(of, own, True)
         if self.beyond:
             return args[2]
         place = self.values[made]
@@ -277,6 +288,8 @@ class _Parts(Tape):
         own, rest = self.own(tuple(v.attr)), tuple(d for d in v.attr if d not in self.apart)
         of = self.values[v.args[0]].type
         terms = [self.at(v.args[0], {**there, **dict(zip(own, at, strict=True))}) for at in self.all_places(tuple(v.attr))]
+        for term in terms:
+            self.whole(term, rest)
         op = FOLDS.get(v.op)
         if op is None or op in ("max", "min") and is_bool(of):
             raise _Whole
@@ -296,6 +309,11 @@ class _Parts(Tape):
         for d in own:
             count *= int(d)
         return self.build("x / n", x=made, n=self.build(str(count))) if v.op == "mean" else made
+
+    def whole(self, v: int, dims: Dims) -> None:
+        """Hold a part to dims that it is reduced over: raises `_Whole` where it is the same all along one."""
+        if not set(dims) <= set(self.values[v].dims):
+            raise _Whole
 
     def joined_dims(self, pair: list[int]) -> Dims:
         return union(*(self.values[p].dims for p in pair))

@@ -81,7 +81,7 @@ def _places(dims: tuple[Name, ...], places: tuple[Expr, ...]) -> list[str | tupl
     return found + ([" else ", (places[-1], WHERE)] if len(places) > len(dims) else [])
 
 
-def _assigned(s: Equation) -> str:
+def assigned(s: Equation) -> str:
     """What stands on the left of an equation."""
     if not s.dims:
         return s.name.name
@@ -119,7 +119,7 @@ def format_statement(s: Statement, pad: int = 0) -> str:
     if isinstance(s, Helper):
         dims = f"[{', '.join(d.name for d in s.dims)}]" if s.dims else ""
         return f"{s.name.name}{dims}({', '.join(p.name for p in s.params)}) = {format_expr(s.body)}"
-    return f"{_assigned(s):<{pad}} = {format_expr(s.body)}"
+    return f"{assigned(s):<{pad}} = {format_expr(s.body)}"
 
 
 def format_file(file: File) -> str:
@@ -163,7 +163,7 @@ def format_file(file: File) -> str:
 def _pads(file: File, rows: list[tuple[int, int]], comments: list[tuple[int, str, bool]]) -> list[int]:
     """For each statement the width of the names in the block of equations (on adjoining lines) that it stands in."""
     own_line = {row for row, _, alone in comments if alone}
-    pads = [len(_assigned(s)) if isinstance(s, Equation) else 0 for s in file.statements]
+    pads = [len(assigned(s)) if isinstance(s, Equation) else 0 for s in file.statements]
 
     def joined(a: int, b: int) -> bool:
         return pads[a] > 0 and pads[b] > 0 and all(n in own_line for n in range(rows[a][1] + 1, rows[b][0]))

@@ -16,9 +16,9 @@ from kgen import check as checker
 from kgen import syntax
 from kgen.errors import KgenError
 from kgen.ops import CONSTANTS, OPS
-from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
 from kgen.testing.trees import NOWHERE, Program, applied, tidy, typed, word
-from kgen.types import DTYPES, ELLIPSIS, variable_of
+from kgen.types import DTYPES, ELLIPSIS, is_literal, variable_of
 
 #: Names that sources have uses of their own for, or that mean something in a language they are written in.
 AWKWARD = (
@@ -111,6 +111,8 @@ class _Maker:
         self.dims = [*pool[:1], *(d for d in rnd.sample(pool[1:], count - 1))] if count else []
         if not self.dims or self.chance(0.7):
             self.dims.insert(0, ELLIPSIS)
+        if self.chance(0.2):
+            self.dims.insert(rnd.randrange(ELLIPSIS in self.dims, len(self.dims) + 1), rnd.choice(("2", "3", "4")))
         names = [*_PARAMS, *(AWKWARD if self.chance(0.15) else ())]
         params = self.params(names)
         if self.chance(0.25):
@@ -121,6 +123,17 @@ class _Maker:
         results: list[Result] = []
         states = {p.name.name: p for p in params if p.type.dims is not None} if self.chance(0.12) else {}
         for k in range(rnd.choice((1, 1, 1, 2, 2, 2, 3, 3, 4, 6))):
+            literal = next((d for d in self.dims if is_literal(d)), "")
+            if literal and self.chance(0.25):
+                target, dims = locals_.pop(), frozenset([literal])
+                for place in range(int(literal)):
+                    term = self.float_of(rnd.choice((1, 1, 2)))
+                    dims |= term.dims
+                    equations.append(Equation(word(target), term.node, NOWHERE, (word(literal),), (Num(str(place), NOWHERE),)))
+                self.env.append(Term(word(target), "float", dims))
+                if k == 0 or self.chance(0.6):
+                    results.append(self.result(target, self.env[-1]))
+                continue
             kind = rnd.choice(("float",) * 8 + ("int", "bool"))
             term = self.term(kind, rnd.choice((1, 2, 2, 3, 3, 4, 4, 5)))
             written = next((p for p in states.values() if self.fits(p, term)), None)
@@ -142,8 +155,28 @@ class _Maker:
         last = equations[-1]
         if last.name.name not in {r.name.name for r in results}:
             results.append(self.result(last.name.name, replace(self.env[-1])))
+        if self.chance(0.7):
+            params = [replace(p, type=self.axes(p.type)) for p in params]
+            typed_as = {f"{p.name.name}'": p.type for p in params}
+            results = [replace(r, type=typed_as.get(r.name.name) or self.axes(r.type)) for r in results]
         header = Header(word(name), tuple(params), tuple(results), NOWHERE)
         return Program((header, *self.helpers.values(), *equations))
+
+    def axes(self, t: Type) -> Type:
+        """A type whose literal dims make an axis with a neighbour, where they have one."""
+        dims = [d.name for d in t.dims or ()]
+        at = next((k for k, d in enumerate(dims) if is_literal(d)), None)
+        if at is None or self.chance(0.3):
+            return t
+        first = at if at + 1 < len(dims) and self.chance(0.6) else at - 1
+        if first < 0 or first + 1 >= len(dims) or dims[first] == ELLIPSIS:
+            return t
+        return replace(t, factors=(*(1,) * first, 2, *(1,) * (len(dims) - first - 2)))
+
+    def float_of(self, depth: int) -> Term:
+        """A float that is no integer literal."""
+        term = self.floats(depth)
+        return replace(term, node=applied("f32", term.node), weak=False) if term.weak else term
 
     def kind_of(self, dtype: str) -> str:
         if dtype in ("float", "int", "bool"):
@@ -259,6 +292,7 @@ class _Maker:
             (1, lambda d: self.float_leaf()), (6, self.binary), (4, self.unary), (5, self.reduction), (2, self.where), (2, self.activation),
             (1, self.cast), (1, self.spread), (1, self.mixed), (1, self.three), (1, self.picked), (1, self.helper),
             (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))), (6, self.extreme),
+            (4, self.placed),
         ))  # fmt: skip
         return way(depth - 1)
 
@@ -307,7 +341,7 @@ class _Maker:
     def number(self, depth: int) -> Term:
         """An expression of numbers alone."""
         numbers = [t for t in self.env if not t.tensor]
-        sizes = [Term(word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS]
+        sizes = [Term(word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS and not is_literal(d)]
         if depth <= 0 or self.chance(0.4):
             literal = self.literal()
             return self.rnd.choice([replace(literal, weak=False, node=literal.node if not literal.weak else Num("0.75", NOWHERE)),
@@ -419,6 +453,37 @@ class _Maker:
         index = self.position(dim, depth)
         return x if index is None else Term(applied("pick", x.node, index.node, dims=[dim]), "float", x.dims - {dim} | index.dims)
 
+    def placed(self, depth: int) -> Term:
+        """A value elsewhere along one of its dims: shifted, mirrored, rolled, with gaps, at one place, or along another dim."""
+        x = self.floats(depth)
+        named = [d for d in self.dims if d in x.dims and d != ELLIPSIS]
+        if not named or self.inside:
+            return x
+        rnd, dim = self.rnd, self.rnd.choice(named)
+        number, here = Num(rnd.choice(("1", "1", "2", "3")), NOWHERE), applied("index", dims=[dim])
+        size = self.size(dim)
+        last, others = applied("sub", size, Num("1", NOWHERE)), [d for d in self.dims if d != ELLIPSIS]
+        other = rnd.choice(others)
+        there = applied("index", dims=[other])
+        ways: dict[str, tuple[Expr, bool, frozenset[str]]] = {
+            "shifted": (applied(rnd.choice(("add", "sub")), here, number), not (is_literal(dim) and dim == "1"), frozenset([dim])),
+            "mirrored": (applied("sub", last, here), False, frozenset([dim])),
+            "rolled": (applied("mod", applied("add", here, number), size), False, frozenset([dim])),
+            "first": (Num("0", NOWHERE), False, frozenset()),
+            "last": (last, False, frozenset()),
+        }
+        if other != dim and other not in x.dims and not (is_literal(dim) and is_literal(other)):
+            ways["gaps"] = applied("add", applied("mul", Num("2", NOWHERE), there), number), True, frozenset([other])
+        e, filled, dims = ways[rnd.choice([*ways, "shifted", "shifted"])]
+        fill = [Num(rnd.choice(("0", "0.5", "1", "0.0")), NOWHERE)] if filled else []
+        node = Apply("place", (x.node, e, *fill), NOWHERE, NOWHERE, "place", (word(dim),))
+        return Term(node, "float", x.dims - {dim} | dims)
+
+    @staticmethod
+    def size(dim: str) -> Expr:
+        """The size of a dim as a node."""
+        return Num(dim, NOWHERE) if is_literal(dim) else word(dim)
+
     def position(self, dim: str, depth: int) -> Term | None:
         """An integer tensor without `dim`: a parameter, an equation's value, another dim's index or an argmax."""
         found = [t for t in self.env if t.kind == "int" and t.tensor and dim not in t.dims]
@@ -452,7 +517,8 @@ class _Maker:
         leaves: list[tuple[int, Any]] = [(2, lambda d: self.whole_literal())]
         if plain and named:
             leaves.append((3, lambda d: self.index_of(named)))
-            leaves.append((1, lambda d: Term(word(self.rnd.choice(named)), "int", frozenset(), tensor=False)))
+            sized = [d for d in named if not is_literal(d)] or named
+            leaves.append((1, lambda d: Term(self.size(self.rnd.choice(sized)), "int", frozenset(), tensor=False)))
         if self.named("int"):
             leaves.append((6, lambda d: self.named("int") or self.whole_literal()))
         if depth <= 0:

@@ -72,7 +72,7 @@ class Interpreted(Evaluator):
             text = str(v.attr)
             return float(text) if text in ("inf", "-inf", "nan") else float(exact(text))
         if v.op == "gather":
-            return self.pick(v, *args)
+            return self.placed(v, args[0], args[1:])
         if v.op in ("max", "min") and v.attr and v.type is boolean:  # what `expand` makes of any and all, of no elements too
             v = replace(v, op="any" if v.op == "max" else "all")
         if v.op == "index" and v.attr == ELLIPSIS:  # a part of the position that goes into argmax; torch's own counts by itself

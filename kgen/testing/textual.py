@@ -50,7 +50,7 @@ def _shape(s: syntax.Statement) -> tuple:
     if isinstance(s, Header):
         results = [(r.name.name, typeset.format_type(r.type)) for r in s.results]
         return (s.name.name, *(typeset.format_param(p) for p in s.params), *results)
-    own = [s.name.name] if isinstance(s, Equation) else [n.name for n in (s.name, *s.dims, *s.params)]
+    own = [typeset.assigned(s)] if isinstance(s, Equation) else [n.name for n in (s.name, *s.dims, *s.params)]
     nodes: list = []
     for n in syntax.postorder(s.body):
         if isinstance(n, Apply):
