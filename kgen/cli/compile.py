@@ -51,7 +51,7 @@ def compile_(
     def written(k: Kernel, t: str, spec: Kernel) -> dict[str, str]:
         """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims."""
         if sizes is None:
-            k = over_parts(k) if t != "triton" else k  # of a call from C the parts are arguments
+            k = k if t == "triton" else over_parts(k)  # of a call from C the parts are arguments
             return backend(t).written(k, _chosen(k, dtypes), standalone)
         from kgen.backends.static import named_dims
         from kgen.runtime.static import source

@@ -159,6 +159,9 @@ class Evaluator:
             )
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(attr)))
         if v.op == "place":
+            empty = next((d for d in v.attr if d not in v.dims and self.sizes[d] == 0), "")
+            if empty and any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
+                raise KgenError(f"{self.kernel.name}: a place along {empty}, which has size 0")
             return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)

@@ -9,14 +9,15 @@ shrinks to simple programs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kgen import check as checker
 from kgen import syntax
 from kgen.errors import KgenError
 from kgen.ops import CONSTANTS, OPS
-from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result
+from kgen.testing.placing import Placing, Term
 from kgen.testing.trees import NOWHERE, Program, applied, tidy, typed, word
 from kgen.types import DTYPES, ELLIPSIS, is_literal, variable_of
 
@@ -63,19 +64,7 @@ def program(rnd: Any, name: str = "f") -> Program:
     return tidy(_Maker(rnd).program(name))
 
 
-@dataclass(frozen=True)
-class Term:
-    """An expression with what is known of it: its kind ("float", "int" or "bool"), its dims, and whether it is a `weak` integer: one
-    made of integer literals, which is float only beside a float."""
-
-    node: Expr
-    kind: str
-    dims: frozenset[str]
-    weak: bool = False
-    tensor: bool = True
-
-
-class _Maker:
+class _Maker(Placing):
     """One program in the making: `env` holds the terms that have names."""
 
     def __init__(self, rnd: Any):
@@ -161,17 +150,6 @@ class _Maker:
             results = [replace(r, type=typed_as.get(r.name.name) or self.axes(r.type)) for r in results]
         header = Header(word(name), tuple(params), tuple(results), NOWHERE)
         return Program((header, *self.helpers.values(), *equations))
-
-    def axes(self, t: Type) -> Type:
-        """A type whose literal dims make an axis with a neighbour, where they have one."""
-        dims = [d.name for d in t.dims or ()]
-        at = next((k for k, d in enumerate(dims) if is_literal(d)), None)
-        if at is None or self.chance(0.3):
-            return t
-        first = at if at + 1 < len(dims) and self.chance(0.6) else at - 1
-        if first < 0 or first + 1 >= len(dims) or dims[first] == ELLIPSIS:
-            return t
-        return replace(t, factors=(*(1,) * first, 2, *(1,) * (len(dims) - first - 2)))
 
     def float_of(self, depth: int) -> Term:
         """A float that is no integer literal."""
@@ -452,37 +430,6 @@ class _Maker:
         dim = self.rnd.choice(named)
         index = self.position(dim, depth)
         return x if index is None else Term(applied("pick", x.node, index.node, dims=[dim]), "float", x.dims - {dim} | index.dims)
-
-    def placed(self, depth: int) -> Term:
-        """A value elsewhere along one of its dims: shifted, mirrored, rolled, with gaps, at one place, or along another dim."""
-        x = self.floats(depth)
-        named = [d for d in self.dims if d in x.dims and d != ELLIPSIS]
-        if not named or self.inside:
-            return x
-        rnd, dim = self.rnd, self.rnd.choice(named)
-        number, here = Num(rnd.choice(("1", "1", "2", "3")), NOWHERE), applied("index", dims=[dim])
-        size = self.size(dim)
-        last, others = applied("sub", size, Num("1", NOWHERE)), [d for d in self.dims if d != ELLIPSIS]
-        other = rnd.choice(others)
-        there = applied("index", dims=[other])
-        ways: dict[str, tuple[Expr, bool, frozenset[str]]] = {
-            "shifted": (applied(rnd.choice(("add", "sub")), here, number), not (is_literal(dim) and dim == "1"), frozenset([dim])),
-            "mirrored": (applied("sub", last, here), False, frozenset([dim])),
-            "rolled": (applied("mod", applied("add", here, number), size), False, frozenset([dim])),
-            "first": (Num("0", NOWHERE), False, frozenset()),
-            "last": (last, False, frozenset()),
-        }
-        if other != dim and other not in x.dims and not (is_literal(dim) and is_literal(other)):
-            ways["gaps"] = applied("add", applied("mul", Num("2", NOWHERE), there), number), True, frozenset([other])
-        e, filled, dims = ways[rnd.choice([*ways, "shifted", "shifted"])]
-        fill = [Num(rnd.choice(("0", "0.5", "1", "0.0")), NOWHERE)] if filled else []
-        node = Apply("place", (x.node, e, *fill), NOWHERE, NOWHERE, "place", (word(dim),))
-        return Term(node, "float", x.dims - {dim} | dims)
-
-    @staticmethod
-    def size(dim: str) -> Expr:
-        """The size of a dim as a node."""
-        return Num(dim, NOWHERE) if is_literal(dim) else word(dim)
 
     def position(self, dim: str, depth: int) -> Term | None:
         """An integer tensor without `dim`: a parameter, an equation's value, another dim's index or an argmax."""

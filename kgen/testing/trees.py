@@ -221,6 +221,7 @@ def _without_dim(made: Program, d: str) -> Program:
         return replace(t, dims=tuple(q for q in t.dims if q.name != d), factors=())
 
     def body(root: Expr) -> Expr:
+        """An expression without it."""
         done: dict[int, Expr] = {}
         for node in syntax.postorder(root):
             new: Expr = node
