@@ -131,10 +131,10 @@ def _placed(node: Apply, args: list[Set]) -> Set:
     boxes, tex = [x.box, Box(("[",))], list[str]()
     for k, (d, e) in enumerate(zip(dims, args[1:], strict=False)):
         boxes += [Box((f"{', ' if k else ''}{d.name} = ",)), e.box]
-        tex.append(rf"{_name(d.name).latex} = {e.latex}")
+        tex.append(rf"{_name(d.name).latex} \mapsto {e.latex}")
     fill = args[len(dims) + 1 :]
     boxes += [Box((" else ",)), fill[0].box] if fill else []
-    text = ",\\ ".join(tex) + (rf"\ \text{{else}}\ {fill[0].latex}" if fill else "")
+    text = ", ".join(tex) + (rf"\;\mathrm{{else}}\;{fill[0].latex}" if fill else "")
     return Set(_row([*boxes, Box(("]",))]), rf"{x.latex}\left[{text}\right]")
 
 

@@ -97,6 +97,7 @@ class _Parts(Tape):
         self.found: list[dict[At, int]] = []  # of each value of the kernel its parts, by their places along its own dims
         self.pieces: dict[int, Part] = {}
         self.beyond: set[tuple[tuple[str, int], ...]] = set()  # where the last place lies outside
+        self.chosen = False  # whether it is a choice among parts
 
     def own(self, dims: Dims) -> Dims:
         """Those of some dims that are taken apart."""
@@ -225,7 +226,7 @@ class _Parts(Tape):
     def placed_part(self, v: Value, there: Mapping[str, int], guarded: bool = False) -> int:
         """A part of a place: that of what is read, where its place along a dim that is taken apart is known, else one of its parts;
         `guarded` says that it has a fill."""
-        self.beyond = set()
+        self.beyond, self.chosen = set(), False
         dims, places = [], []
         fixed: dict[str, int] = {}
         open_: list[tuple[str, int]] = []
@@ -257,6 +258,7 @@ class _Parts(Tape):
             made = self.placed(have.dims, kept, [e for _, e in pairs])
             return self.make("place", (x, *(e for _, e in pairs)), kept, have.type, made, v.span)
 
+        self.chosen = bool(open_)
         if len(open_) > 1:
             raise _Whole
         if not open_:
@@ -275,6 +277,9 @@ class _Parts(Tape):
         made = self.placed_part(of, own, True)
         if self.beyond:
             return args[2]
+        if self.chosen:
+            dims = union(*(self.values[a].dims for a in (args[0], made, args[2])))
+            return self.make("where", (args[0], made, args[2]), "", v.type, dims, v.span)
         place = self.values[made]
         if place.op != "place" or all(Places(self.values).inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True)):
             return made

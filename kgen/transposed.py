@@ -69,7 +69,7 @@ class Transposed:
         tape, values = self.tape, self.tape.values
         here = tape.make("index", (), dim, i64, (dim,), self.value.span)
         over = values[e]
-        if not over.dims or is_literal(dim) and int(dim) <= FEW and self.read.affine(e) is None:
+        if not over.dims:
             self.conditions.append(tape.build("p == e", p=here, e=e))
             return
         if over.op in ("mod", "floordiv") and not values[over.args[1]].dims:
@@ -83,11 +83,13 @@ class Transposed:
                 ends = [tape.build("p * n + j", p=here, n=by, j=tape.build(str(j))) for j in range(int(number))]
                 self.note(found[0], [self.solved(inner, end, *found) for end in ends])
                 return
-            raise self.unknown()
+        if self.read.affine(e) is None:
+            if not is_literal(dim) or int(dim) > FEW or set(over.dims) & set(self.value.attr):
+                raise self.unknown()
+            self.conditions.append(tape.build("p == e", p=here, e=e))  # of a few elements each is asked
+            return
         found = self.pivot(e)
         if found is None:
-            if self.read.affine(e) is None:
-                raise self.unknown()
             self.conditions.append(tape.build("p == e", p=here, e=e))  # along dims that what is read has too
             return
         pivot, factor = found

@@ -36,3 +36,9 @@ def test_what_has_no_places_stays_whole() -> None:
     kernel = plain(check(parse("f(x: T[..., 2*N]) -> y: T[..., N]\n\ny = sum[2](x)\n", "f.k")))
     assert parted(kernel) is None and over_parts(kernel) is kernel
     assert not parts_of("x: T[..., 2*N]) -> y: i64[..., N]", "y = argmax[2](x) + (index[2])[2 = 0]")
+
+
+def test_a_choice_among_parts_keeps_its_fill() -> None:
+    """A place along a literal dim that an index gives, and that may lie outside, is not the last part there."""
+    text = parts_of("x: T[4*N]) -> y: T[N]", "y = x[4 = 2*index[N] + 1 else 1]")
+    assert text.startswith("t1 = 2 * index[N] + 1") and text.endswith("else 1")

@@ -27,6 +27,7 @@ BODIES = {
     "sum[...](x)[N = index[N]//2] * w": "4, 2*N",
     "x[2 = index[N] % 2]": "..., 4, N",
     "z[M = index[M] - 1, N = index[N] + 1 else 0] * z": "N, M",
+    "x[4 = index[2] * index[2] + 1] + 0 * x[4 = 1]": "..., 2*N",
     "x[4 = index[2]] * z[N = index[M] else 0]": "..., 2, N, M",
     "sum[4](x[N = index[N] + 2*index[4] - 3 else 2] * w) * z[M = n else 0]": "..., 2*N",
 }
@@ -60,6 +61,8 @@ def test_a_place_is_turned_round(header: str, body: str, gradient: str) -> None:
     assert derived(header, body) == gradient
 
 
-def test_what_is_not_known_is_told_at_its_place() -> None:
+@pytest.mark.parametrize(("header", "body"), [("x: T[..., N]", "x[N = max(index[N] - 1, 0)]"),
+                                               ("x: T[..., 4*N]", "sum[4](x[4 = (index[4] + 1) % 2])")])  # fmt: skip
+def test_what_is_not_known_is_told_at_its_place(header: str, body: str) -> None:
     with pytest.raises(KgenError, match="the gradient of this place is not known"):
-        derived("x: T[..., N]", "x[N = max(index[N] - 1, 0)]")
+        derived(header, body)
