@@ -49,27 +49,35 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "shapes"), CASES, ids=[f.__name__ for f, _ in CASES])
-def test_it_is_what_one_writes_in_torch(function: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+#: Built for the CPU in any run; the others are left to `-m slow`.
+BUILT = {rope: "cpp"}
+
+
+def each(cases: list[tuple[Callable[..., Any], list[tuple[int, ...]]]], target: str, built: dict[Callable[..., Any], str]) -> list[Any]:
+    """Parameters of tests on a target, slow ones but for those that are built in any run."""
+    marks = [() if target == "torch" or built.get(f) == target else (pytest.mark.slow,) for f, _ in cases]
+    return [pytest.param(f, shapes, target, marks=m, id=f"{f.__name__}{k}-{target}") for k, ((f, shapes), m) in enumerate(zip(cases, marks))]
+
+
+@pytest.mark.parametrize(("function", "shapes", "target"), each(CASES, "torch", {}) + each(CASES, "cpp", BUILT))
+def test_it_is_what_one_writes_in_torch(function: Callable[..., Any], shapes: list[tuple[int, ...]], target: str) -> None:
     kernel = kgen.load(function.__name__)
     tensors = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     want = function(*tensors)
     for given in (tensors, [t.transpose(0, -1).contiguous().transpose(0, -1) for t in tensors]):
-        assert torch.allclose(kernel(*given), want, atol=1e-12)
-        assert torch.allclose(kernel(*given, target="torch"), want, atol=1e-12)
-    assert torch.allclose(kernel(*(t.bfloat16() for t in tensors)).double(), want, atol=0.2, rtol=0.05)
+        assert torch.allclose(kernel(*given, target=target), want, atol=1e-12)
     out = torch.empty_like(want)
-    assert kernel(*tensors, out=out) is out and torch.allclose(out, want, atol=1e-12)
+    assert kernel(*tensors, out=out, target=target) is out and torch.allclose(out, want, atol=1e-12)
 
 
-@pytest.mark.parametrize(("function", "shapes"), CASES[:3] + CASES[3:6:2], ids=[f.__name__ for f, _ in CASES[:3] + CASES[3:6:2]])
-def test_its_gradients_are_those_of_torch(function: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+@pytest.mark.parametrize(("function", "shapes", "target"), each(CASES[:4] + CASES[5:6], "cpp", {}))
+def test_its_gradients_are_those_of_torch(function: Callable[..., Any], shapes: list[tuple[int, ...]], target: str) -> None:
     kernel = kgen.load(function.__name__)
     ours = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     theirs = [t.detach().clone().requires_grad_() for t in ours]
     want = function(*theirs)
     dy = torch.randn(want.shape, dtype=torch.float64)
     want.backward(dy)
-    kernel(*ours).backward(dy)
+    kernel(*ours, target=target).backward(dy)
     for a, b in zip(ours, theirs, strict=True):
         assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad, atol=1e-10)
