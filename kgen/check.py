@@ -7,36 +7,35 @@ applies to, a dtype (dtype variables left open) and dims.  Helpers and the prelu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
 
 from kgen import syntax, typeset
 from kgen.errors import KgenError, Span
-from kgen.expressions import (
-    MAX_FLOAT,
-    Expressions,
-    Parameter,
-    Value,
-    describe,
-    exact,
-    needs_parameter,
-    prelude,
-    storable,
-    stored_type,
-)
+from kgen.expressions import MAX_FLOAT, Expressions, prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
-from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Param
+from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Num, Param
 from kgen.types import (
     DTYPES,
     ELLIPSIS,
+    FEW,
     FLOAT,
+    INT,
     Binding,
     Dims,
     Number,
+    axes,
+    boolean,
+    i64,
+    is_literal,
     is_variable,
     is_wide,
     show_type,
+    union,
     variable_of,
 )
+from kgen.values import Parameter, Value, describe, exact, needs_parameter, storable, stored_type
 
 MAX_VARIABLES = 4
 MAX_DIMS = 64
@@ -52,6 +51,7 @@ class ResultDecl:
     state: str | None
     value: int
     span: Span
+    factors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Kernel:
     results: tuple[ResultDecl, ...]
     values: tuple[Value, ...]
     equations: tuple[tuple[str, int, str], ...]  # (name, value, text)
+    parts: tuple[tuple[str, str, tuple], ...] = ()  # tensors that are parts of others: the name, of which, and which part
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -82,10 +83,23 @@ class Kernel:
         """Whether it has a reduction (`sum[N](x)`) anywhere."""
         return any(v.op in REDUCTIONS and v.attr for v in self.values)
 
+    @property
+    def joined(self) -> bool:
+        """Whether a tensor has an axis that the header splits into several dims."""
+        return any(p.factors for p in self.params) or any(r.factors for r in self.results)
+
+    @property
+    def literals(self) -> dict[str, int]:
+        """The sizes of the dims that are literals."""
+        return {d: int(d) for p in self.params for d in p.dims or () if is_literal(d)}
+
+    def apart(self, a: str, b: str) -> bool:
+        """Whether two tensors are different parts of one, which share no element wherever that lies."""
+        at = {name: (of.rstrip("'"), where) for name, of, where in self.parts}
+        return a in at and b in at and at[a][0] == at[b][0] and at[a] != at[b]
+
     def bindings(self) -> list[Binding]:
         """Every choice of dtypes for the variables."""
-        from itertools import product
-
         from kgen.types import VARIABLE
 
         return [dict(zip(self.variables, chosen, strict=True)) for chosen in product(VARIABLE, repeat=len(self.variables))]
@@ -97,6 +111,24 @@ class Kernel:
 def check(file: File) -> Kernel:
     """The kernel of a file.  Raises `KgenError` with all independent errors, sorted by place."""
     return _Checker(file).kernel()
+
+
+def plain(kernel: Kernel) -> Kernel:
+    """The kernel of the same equations whose tensors have an axis for each dim: the kernel itself, where they have."""
+    if not kernel.joined:
+        return kernel
+    file = kernel.file
+
+    def whole(declared: Any) -> Any:
+        return replace(declared, type=replace(declared.type, factors=()))
+
+    def statement(s: syntax.Statement) -> syntax.Statement:
+        if not isinstance(s, syntax.Header):
+            return s
+        return replace(s, params=tuple(map(whole, s.params)), results=tuple(map(whole, s.results)))
+
+    text = typeset.format_file(replace(file, statements=tuple(map(statement, file.statements))))
+    return check(syntax.parse(text, file.source.name))
 
 
 class _Checker(Expressions):
@@ -128,14 +160,30 @@ class _Checker(Expressions):
                     help="give one of them another name",
                 )
             self.dims.setdefault(name.name, name.span)
+        self.check_factors(header)
         self.declare_helpers()
         results = self.declare_results(header)
         equations = [s for s in self.file.statements if isinstance(s, Equation)]
         defined: dict[str, Equation] = {}
         texts: list[tuple[str, int, str]] = []
         self.later = {e.name.name: e for e in reversed(equations)}
+        last = {e.name.name: e for e in equations}
+        self.parts: dict[str, list[tuple[Equation, int | None]]] = {}
         for equation in equations:
             assigned = equation.name.name
+            if equation.dims and assigned not in defined and (assigned in self.parts or self.may_assign(equation.name, defined, results)):
+                self.equation = equation
+                self.parts.setdefault(assigned, []).append((equation, self.evaluate(equation.body)))
+                if equation is last[assigned]:
+                    defined[assigned], self.names[assigned] = equation, self.joined(self.parts[assigned])
+                    if (value := self.names[assigned]) is not None:
+                        texts.append((assigned, value, "; ".join(typeset.format_statement(e) for e, _ in self.parts[assigned])))
+                continue
+            if assigned in self.parts:
+                self.error(f"`{assigned}` is assigned in parts above", equation.name.span, help="each part has one equation")
+                self.names.setdefault(assigned, None)
+                defined.setdefault(assigned, equation)
+                continue
             if not self.may_assign(equation.name, defined, results):
                 self.evaluate(equation.body)
                 self.names.setdefault(assigned, None)
@@ -191,7 +239,7 @@ class _Checker(Expressions):
             if len(self.variables) > MAX_VARIABLES:
                 self.error(f"a kernel may have at most {MAX_VARIABLES} dtype variables", t.dtype.span)
                 self.variables.remove(t.dtype.name)
-        self.params[name] = Parameter(name, t.dtype.name, dims, p.default, p.name.span)
+        self.params[name] = Parameter(name, t.dtype.name, dims, p.default, p.name.span, t.factors)
         self.names[name] = self.make(
             "param",
             (),
@@ -233,11 +281,29 @@ class _Checker(Expressions):
             if d.name == ELLIPSIS:
                 if k:
                     self.error("`...` comes first", d.span, help="it stands for any number of leading dims")
+                elif t.factors and t.factors[0] > 1:
+                    self.error("`...` is no factor of an axis", d.span, help="it stands for any number of leading dims")
+            elif d.name[0] in ".0123456789":
+                if not is_literal(d.name) or d.name[0] == "0" or int(d.name) >= 2**31:
+                    self.error(f"`{d.name}` is not the size of a dim", d.span, help="a literal dim is a whole number from 1 to 2^31 - 1")
             elif not d.name[0].isupper():
                 self.error(f"the dim `{d.name}` does not begin with a capital letter", d.span, help=f"write `{d.name.capitalize()}`")
             if d.name in seen:
                 self.error(f"dim {d.name} stands twice in one tensor", d.span, help="give the two dims two names")
             seen.add(d.name)
+
+    def check_factors(self, header: Header) -> None:
+        """An error where an axis of several factors leaves two sizes open."""
+        split = [(p, axis) for p in self.params.values() for axis in axes(p.dims or (), p.factors)]
+        known = {d for _, axis in split for d in axis if is_literal(d) or len(axis) == 1}
+        while found := [axis for _, axis in split if len({*axis} - known) == 1]:
+            known.update(d for axis in found for d in axis)
+        for p, axis in split:
+            if len(open_ := [d for d in axis if d not in known]) > 1:
+                span = next(d.span for q in header.params if q.name.name == p.name for d in q.type.dims or () if d.name == open_[0])
+                self.error(f"the sizes of {' and '.join(open_)} do not follow from that of `{'*'.join(axis)}`", span,
+                           help="all factors of an axis but one are literals, or dims of other tensors")  # fmt: skip
+                return
 
     def check_default(self, p: Param) -> None:
         text = p.default or ""
@@ -252,6 +318,7 @@ class _Checker(Expressions):
             self.error("this number is too large for an f64", p.default_span, help="infinity is `inf`")
 
     def declare_helpers(self) -> None:
+        """Take the file's helpers into `helpers`; a name that is taken, or stands twice among the arguments, is an error."""
         for s in self.file.statements:
             if not isinstance(s, Helper):
                 continue
@@ -260,6 +327,9 @@ class _Checker(Expressions):
                 self.error(f"helper `{name}` is defined twice", s.name.span)
             elif name in OPS and name not in ("pos",) or name in REDUCTIONS or name in DTYPES or name in ("index", "pick"):
                 self.error(f"`{name}` is built in and cannot be defined again", s.name.span, help="give the helper another name")
+            for d in s.dims:
+                if is_literal(d.name):
+                    self.error(f"the literal {d.name} cannot name a dim of a helper", d.span, help="a helper's dims are names of its own")
             seen: set[str] = set()
             for p in (*s.dims, *s.params):
                 if p.name in seen:
@@ -319,11 +389,11 @@ class _Checker(Expressions):
             self.error(
                 f"`{r.name.name}` is the next state of no tensor parameter", r.name.span, help=f"declare a parameter `{r.name.name[:-1]}`"
             )
-        elif (p.dtype, p.dims) != (r.type.dtype.name, syntax.dim_names(r.type.dims)):
+        elif (p.dtype, p.dims, p.factors) != (r.type.dtype.name, syntax.dim_names(r.type.dims), r.type.factors):
             self.error(
                 f"`{r.name.name}` is written in place, so its type is that of `{p.name}`",
                 r.type.span,
-                help=f"write `{show_type(p.dtype, p.dims or ())}`",
+                help=f"write `{show_type(p.dtype, p.dims or (), p.factors)}`",
             )
 
     def may_assign(self, name: Name, defined: dict[str, Equation], results: dict[str, syntax.Result]) -> bool:
@@ -344,6 +414,61 @@ class _Checker(Expressions):
         else:
             return True
         return False
+
+    def joined(self, parts: list[tuple[Equation, int | None]]) -> int | None:
+        """The value whose parts have these equations; None, with an error, where a place has none, or two."""
+        first = parts[0][0]
+        dims = tuple(d.name for d in first.dims)
+        places: dict[tuple[int, ...], int] = {}
+        for equation, value in parts:
+            at = self.part_of(equation, dims)
+            if at is None or value is None:
+                return None
+            if at in places:
+                self.error(f"this part of `{first.name.name}` is assigned twice", Span(equation.span.start, equation.body.span.start),
+                           help="each part has one equation")  # fmt: skip
+                return None
+            places[at] = value
+        missing = next((at for at in product(*(range(int(d)) for d in dims)) if at not in places), None)
+        if missing is not None:
+            shown = ", ".join(f"{d} = {k}" for d, k in zip(dims, missing, strict=True))
+            self.error(f"`{first.name.name}[{shown}]` has no equation", first.name.span, help="every part needs one")
+            return None
+        *others, (_, made) = sorted(places.items())
+        rule = Apply("where", (first.body,) * 3, first.span, first.span, "where")
+        for at, value in reversed(others):
+            conditions = []
+            for d, k in zip(dims, at, strict=True):
+                index = self.make("index", (), d, i64, (d,), first.span)
+                number = self.make("lit", (), str(k), INT, (), first.span)
+                conditions.append(self.make("eq", (index, number), "", boolean, (d,), first.span))
+            here = conditions[0]
+            for c in conditions[1:]:
+                here = self.make("and", (here, c), "", boolean, union(self.values[here].dims, self.values[c].dims), first.span)
+            chosen = self.operate(OPS["where"], rule, [here, value, made])
+            if chosen is None:
+                return None
+            made = chosen
+        return made
+
+    def part_of(self, equation: Equation, dims: Dims) -> tuple[int, ...] | None:
+        """The place along `dims` that an equation assigns; None, with an error, where it is none, or along other dims."""
+        at = []
+        for d, e in zip(equation.dims, equation.places, strict=False):
+            if not is_literal(d.name) or d.name not in self.dims:
+                self.error(f"{d.name} is no literal dim of a tensor", d.span, help="parts are along literal dims, as in `y[2 = 0] = ...`")
+                return None
+            if not isinstance(e, Num) or not e.text.isdigit() or int(e.text) >= int(d.name):
+                self.error(f"a part's place along {d.name} is a number below {d.name}", e.span)
+                return None
+            at.append(int(e.text))
+        if tuple(d.name for d in equation.dims) != dims or len(equation.places) > len(dims):
+            self.error(f"this is no part along {', '.join(dims)}", equation.name.span, help="all parts of a value are along the same dims")
+            return None
+        if len({*dims}) < len(dims) or any(int(d) > FEW for d in dims):
+            self.error(f"parts are along a dim of at most {FEW}, each once", equation.name.span)
+            return None
+        return tuple(at)
 
     def finish_result(self, r: syntax.Result, results: dict[str, syntax.Result], defined: dict[str, Equation]) -> ResultDecl | None:
         """A result with the value that its equation gave it; None, with an error, where its dims or dtype are not the declared ones."""
@@ -381,7 +506,7 @@ class _Checker(Expressions):
             return None
         if not self.fits(value, stored_type(stored), defined[name].body):
             return None
-        return ResultDecl(name, stored, dims, name[:-1] if r.primed else None, value, r.name.span)
+        return ResultDecl(name, stored, dims, name[:-1] if r.primed else None, value, r.name.span, r.type.factors)
 
     def leaf_with(self, value: int, dim: str) -> Value:
         v = self.values[value]
@@ -434,4 +559,4 @@ class _Checker(Expressions):
         return seen
 
 
-__all__ = ["Kernel", "KgenError", "Parameter", "ResultDecl", "Value", "check", "prelude"]
+__all__ = ["Kernel", "KgenError", "Parameter", "ResultDecl", "Value", "check", "plain", "prelude"]

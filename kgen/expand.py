@@ -1,7 +1,7 @@
 """Reductions in the few forms that the skeletons know.
 
 In: a program.  Out: the same with `mean` as a sum over a count, `any` and `all` as `max` and `min` of bools, `argmax` and
-`argmin` with each element's position as a second operand, and `pick` as the load it is: the picked expression written
+`argmin` with each element's position as a second operand, and `pick` and `place` as the loads they are: the expression written
 anew with its dim replaced by the index (`gather[V] x t` reads one element of x, none where t lies outside).
 """
 
@@ -13,7 +13,7 @@ from kgen.errors import Span
 from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.monoids import RIDERS
 from kgen.ops import REDUCTIONS
-from kgen.types import INT, Dims, boolean, i64, union
+from kgen.types import INT, Dims, boolean, i64, is_literal, union
 
 
 def is_reduction(let: Let) -> bool:
@@ -21,18 +21,22 @@ def is_reduction(let: Let) -> bool:
     return bool(let.expr.attrs) and (let.expr.name in REDUCTIONS or let.expr.name in RIDERS)
 
 
+def size(build: Builder, dim: str, span: Span) -> Let:
+    """The size of a dim, as a number."""
+    return build.add(leaf("lit" if is_literal(dim) else "size", dim), INT, (), span)
+
+
 def count(build: Builder, dims: Dims, span: Span) -> Let:
     """How many elements the dims have, as a number."""
-    total = build.add(leaf("size", dims[0]), INT, (), span)
+    total = size(build, dims[0], span)
     for d in dims[1:]:
-        size = build.add(leaf("size", d), INT, (), span)
-        total = build.add(Op("mul", ref(total.name), ref(size.name)), INT, (), span)
+        total = build.add(Op("mul", ref(total.name), ref(size(build, d, span).name)), INT, (), span)
     return total
 
 
 def expand(program: Program) -> Program:
-    """The program without mean, any, all and pick.  Raises `KgenError` where its picks compute too much anew."""
-    if not any(is_reduction(let) or let.expr.name == "pick" for let in program.lets):
+    """The program without mean, any, all, pick and place.  Raises `KgenError` where its picks compute too much anew."""
+    if not any(is_reduction(let) or let.expr.name in ("pick", "place") for let in program.lets):
         return program
     e = _Expand(program)
     for let in program.lets:
@@ -53,6 +57,10 @@ class _Expand:
         name, dims = let.expr.name, let.expr.attrs
         if name == "pick":
             return self.pick(let)
+        if name == "place":
+            value, index = (self.build.defs[o.name] for o in let.expr.operands)
+            found = self.at(value, dims[0], index, {})
+            return self.build.like(found.expr, found, let.label)
         if not is_reduction(let):
             return self.build.like(let.expr, let, let.label)
         operand = let.expr.operands[0]
@@ -70,10 +78,10 @@ class _Expand:
         """An element's place among those that are reduced, in the order in which the dims are named."""
         place = self.build.add(leaf("index", dims[0]), i64, (dims[0],), let.span)
         for d in dims[1:]:
-            size = self.cast(self.build.add(leaf("size", d), INT, (), let.span))
+            extent = self.cast(size(self.build, d, let.span))
             index = self.build.add(leaf("index", d), i64, (d,), let.span)
             both = union(place.dims, index.dims)
-            before = self.build.add(Op("mul", ref(place.name), ref(size.name)), i64, place.dims, let.span)
+            before = self.build.add(Op("mul", ref(place.name), ref(extent.name)), i64, place.dims, let.span)
             place = self.build.add(Op("add", ref(before.name), ref(index.name)), i64, both, let.span)
         return place
 
@@ -88,9 +96,9 @@ class _Expand:
         if found.expr.name == "gather" and not found.tensor_dtype.is_float:
             return self.build.like(found.expr, found, let.label)
         zero = self.cast(self.build.add(leaf("lit", "0"), INT, (), let.span))
-        size = self.cast(self.build.add(leaf("size", dim), INT, (), let.span))
+        extent = self.cast(size(self.build, dim, let.span))
         low = self.build.add(Op("ge", ref(at.name), ref(zero.name)), boolean, at.dims, let.span)
-        high = self.build.add(Op("lt", ref(at.name), ref(size.name)), boolean, at.dims, let.span)
+        high = self.build.add(Op("lt", ref(at.name), ref(extent.name)), boolean, at.dims, let.span)
         inside = self.build.add(Op("and", ref(low.name), ref(high.name)), boolean, at.dims, let.span)
         outside = self.build.literal("nan" if let.tensor_dtype.is_float else "0", let)
         return self.build.like(Op("where", ref(inside.name), ref(found.name), ref(outside.name)), let, let.label)
@@ -104,6 +112,8 @@ class _Expand:
             here = stack[-1]
             operands = [self.build.defs[o.name] for o in here.expr.operands]
             missing = [o for o in operands if dim in o.dims and o.name not in done]
+            if self.gathered(here, dim) is not None:
+                missing = []
             if here.name in done or (missing and not self.stored(here)):
                 stack.extend(missing) if here.name not in done else stack.pop()
                 continue
@@ -111,6 +121,10 @@ class _Expand:
             rest = tuple(d for d in here.dims if d != dim)
             if here.expr.name == "index":
                 made = index
+            elif (inner := self.gathered(here, dim)) is not None:
+                at = self.at(inner, dim, index, done)
+                expr = Op("gather", *here.expr.attrs, here.expr.operands[0], ref(at.name))
+                made = self.build.add(expr, here.dtype, union(self.kept(here), at.dims), here.span, "", here.generic)
             elif self.stored(here):
                 expr = Op("gather", dim, ref(here.name), ref(index.name))
                 made = self.build.add(expr, here.dtype, union(rest, index.dims), here.span, "", here.generic)
@@ -120,9 +134,20 @@ class _Expand:
                 made = self.build.add(expr, here.dtype, union(*(m.dims for m in moved)), here.span, "", here.generic)
                 self.again += 1
                 if self.again > MAX_OPERATIONS:
-                    raise too_long(self.program, let.span, "with those that each `pick` computes anew")
+                    raise too_long(self.program, let.span, "with those that each place computes anew")
             done[here.name] = made
         return done[let.name]
+
+    def kept(self, gather: Let) -> Dims:
+        """The dims that a gather's operand has besides the one that it is gathered along."""
+        return tuple(d for d in self.build.defs[gather.expr.operands[0].name].dims if d not in gather.expr.attrs)
+
+    def gathered(self, let: Let, dim: str) -> Let | None:
+        """The index of a gather out of a parameter in which `dim` is the index's alone: at a place along it the index is another."""
+        if let.expr.name != "gather":
+            return None
+        of, index = (self.build.defs[o.name] for o in let.expr.operands)
+        return index if of.expr.name == "load" and dim not in self.kept(let) else None
 
     @staticmethod
     def stored(let: Let) -> bool:

@@ -6,13 +6,13 @@ None after an error, which poisons what it enters, so that each mistake is told 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from kgen import host, syntax
 from kgen.errors import Errors, Span, TooLong
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
+from kgen.places import Places
 from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
 from kgen.types import (
     BOOL,
@@ -30,44 +30,18 @@ from kgen.types import (
     is_bool,
     is_float,
     is_int,
+    is_literal,
     is_wide,
     promote,
-    show_type,
     union,
     variable_of,
 )
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value, stored_type
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
 MAX_FLOAT = 2**1024 - 2**970
 CALLS = ("min", "max")  # with square brackets a reduction, without an operator
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value of a kernel: `op` is a row of the table, a reduction, or one of param, lit, const, size, index, cast, pick."""
-
-    op: str
-    args: tuple[int, ...]
-    attr: str | Dims
-    type: ValueType
-    dims: Dims
-    span: Span = field(compare=False)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter: `dims` is None for a number (then `dtype` is "float" or "int"); `default` is its text."""
-
-    name: str
-    dtype: str
-    dims: Dims | None
-    default: str | None
-    span: Span
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.dims is not None
 
 
 @lru_cache(maxsize=1)
@@ -163,9 +137,15 @@ class Expressions:
         return None
 
     def size(self, dims: Dims, span: Span) -> int:
-        value = self.make("size", (), dims[0], INT, (), span)
+        """How many elements some dims have together, a number."""
+
+        def one(dim: str) -> int:
+            found = self.number(Num(dim, span)) if is_literal(dim) else None
+            return self.make("size", (), dim, INT, (), span) if found is None else found
+
+        value = one(dims[0])
         for d in dims[1:]:
-            value = self.make("mul", (value, self.make("size", (), d, INT, (), span)), "", INT, (), span)
+            value = self.make("mul", (value, one(d)), "", INT, (), span)
         return value
 
     def unknown_name(self, node: Name, env: dict[str, int | None] | None) -> None:
@@ -226,6 +206,8 @@ class Expressions:
         """The value of an operator, cast, reduction or helper applied to values (by number; None where one is wrong already);
         None where there is none, with an error."""
         op = node.op
+        if node.written == "place":
+            return self.place(node, args, env_dims)
         if op == "index" and not node.args:
             return self.index(node, env_dims)
         dims = self.dims_of(node, env_dims)
@@ -313,6 +295,80 @@ class Expressions:
             self.error("`index` takes one named dim", node.span)
             return None
         return self.make("index", (), dims[0], i64, dims, node.span)
+
+    def place(self, node: Apply, args: list[int | None], env: dict[str, Dims] | None) -> int | None:
+        """The value of `x[N = e else fill]`; None, with an error, where x has no such dim, or e is no place along it."""
+        dims = self.dims_of(node, env)
+        given = [a for a in args if a is not None]
+        if dims is None or len(given) < len(args):
+            return None
+        x, places, fill = self.values[given[0]], given[1 : len(dims) + 1], given[len(dims) + 1 :]
+        shown = node.args[0]
+        what = f"`{shown.name}`" if isinstance(shown, Name) else "this value"
+        read = Places(self.values)
+        for d, named, e, at in zip(dims, node.dims or (), places, node.args[1:], strict=False):
+            t = self.values[e]
+            if d == ELLIPSIS or d not in x.dims:
+                help = "a place is along a named dim" if d == ELLIPSIS else ""
+                self.error(f"{what} has no dim {d}", named.span, label=show_value(x), help=help)
+                return None
+            if not is_int(t.type):
+                self.error(f"a place is an integer, this is {describe(t)}", at.span, help="positions are `index[N]` and sizes")
+                return None
+            if self.is_read(e):
+                return self.picked(node, given, dims, at)
+        inside = [read.inside(e, d) for d, e in zip(dims, places, strict=True)]
+        if fill and all(inside):
+            self.error("this fill is never used: every place lies inside", node.args[-1].span, help="leave the `else` out")
+            return None
+        if not fill and not all(inside):
+            k = inside.index(False)
+            self.error(f"this may lie outside of {dims[k]}", node.args[1 + k].span, label=f"0 to {dims[k]} - 1",
+                       help=f"say what stands there, as in `x[{dims[k]} = ... else 0]`")  # fmt: skip
+            return None
+        made = self.make("place", (given[0], *places), dims, x.type, self.placed(x.dims, dims, places), node.span)
+        return made if not fill else self.filled(node, made, fill[0])
+
+    def placed(self, have: Dims, dims: Dims, places: list[int]) -> Dims:
+        """The dims of what has some at places along a few of them."""
+        return union(tuple(d for d in have if d not in dims), *(self.values[e].dims for e in places))
+
+    def filled(self, node: Apply, place: int, fill: int) -> int | None:
+        """A place where it lies inside, else the fill."""
+        value, conditions = self.values[place], list[int]()
+        for d, e in zip(value.attr, value.args[1:], strict=True):
+            dims, kind = self.values[e].dims, BOOL if isinstance(self.values[e].type, Number) else boolean
+            low = self.make("ge", (e, self.make("lit", (), "0", INT, (), node.span)), "", kind, dims, node.span)
+            high = self.make("lt", (e, self.size((d,), node.span)), "", kind, dims, node.span)
+            conditions += [low, high]
+        inside = conditions[0]
+        for c in conditions[1:]:
+            dims = union(self.values[inside].dims, self.values[c].dims)
+            kind = BOOL if {self.values[inside].type, self.values[c].type} == {BOOL} else boolean
+            inside = self.make("and", (inside, c), "", kind, dims, node.span)
+        choice = Apply("where", (node.args[0], node.args[0], node.args[-1]), node.span, node.head, "where")
+        return self.operate(OPS["where"], choice, [inside, place, fill])
+
+    def is_read(self, v: int) -> bool:
+        """Whether an integer depends on what tensors hold."""
+        todo, seen = [v], set[int]()
+        while todo:
+            at = todo.pop()
+            value = self.values[at]
+            if value.op == "param" and not isinstance(value.type, Number):
+                return True
+            if at not in seen:
+                seen.add(at)
+                todo += value.args
+        return False
+
+    def picked(self, node: Apply, given: list[int], dims: Dims, at: Expr) -> int | None:
+        """The value of `w[V = ids]`, a place that is read: that of `pick[V](w, ids)`."""
+        if len(given) > 2:
+            message = f"a place that is read from memory {'takes no fill' if len(dims) == 1 else 'stands alone'}"
+            self.error(message, at.span, help="outside of the dim there is NaN, or 0 of integers")
+            return None
+        return self.reduce(Apply("pick", (node.args[0], at), node.span, node.head, "call", node.dims), [*given], dims)
 
     def call_helper(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
         """The value of a helper's body for these arguments and dims, expanded in place; None, with an error, where it does not fit."""
@@ -542,54 +598,3 @@ class Expressions:
         if row.rule == "float" and not is_float(t):
             return FLOAT if numbers else Float(frozenset({"f32"}))
         return t
-
-
-def exact(text: str):
-    """A literal's exact value (caps on digits and exponents have held before)."""
-    from fractions import Fraction
-
-    return Fraction(text.rstrip(".") if text.endswith(".") else text.replace(".e", "e"))
-
-
-def stored_type(name: str) -> ValueType:
-    return DTYPES[name] if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
-
-
-def needs_parameter(wide: str) -> str:
-    """What to do about a `T32` where no parameter has the dtype T."""
-    return f"{wide} needs a parameter of dtype {variable_of(wide)}"
-
-
-def storable(t: ValueType, stored: ValueType) -> bool:
-    """Whether a value may be stored without a cast: float to float rounds; integers and bools only where nothing is lost."""
-    if is_float(stored):
-        return is_float(t) or t == INT
-    if is_float(t):
-        return False
-    if isinstance(t, Number):
-        return is_bool(t) == is_bool(stored)
-    return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
-
-
-def show_value(v: Value) -> str:
-    """A value's type as errors name it."""
-    return describe(v) if isinstance(v.type, Number) else show_type(describe(v), v.dims)
-
-
-def describe(v: Value) -> str:
-    return describe_type(v.type)
-
-
-def describe_type(t: ValueType) -> str:
-    return str(t)
-
-
-def closest(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
-    return found[0] if found else ""
-
-
-def did_you_mean(name: str) -> str:
-    return f"did you mean `{name}`?" if name else ""

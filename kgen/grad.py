@@ -19,7 +19,8 @@ from kgen.errors import Diagnostic, KgenError, TooLong
 from kgen.expressions import MAX_VALUES
 from kgen.invariant import unmoved
 from kgen.tape import Part, Tape
-from kgen.types import DTYPES, ELLIPSIS, Dims, Number, union, variable_of
+from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, variable_of
+from kgen.values import Value
 from kgen.write import Declared, Names, equations, name_of, write
 
 Built = TypeVar("Built")
@@ -73,6 +74,7 @@ def backward(kernel: Kernel, given: Iterable[str] | None = None, wanted: Iterabl
     A cotangent has its result's dtype and dims, a gradient its parameter's; leading dims (`...`) are the same for all.  Raises
     `KgenError` where the kernel has no derivative, or its backward is too long.
     """
+    kernel = _followed(kernel)
     return _build(kernel, "backward", lambda: _Backward(kernel, _chosen(kernel.results, given), _chosen(kernel.params, wanted)).built(save))
 
 
@@ -82,7 +84,21 @@ def forward_mode(kernel: Kernel, given: Iterable[str] | None = None) -> Forward:
     A tangent has the dtype and dims of what it belongs to; where all are zero they are results all the same.  Raises `KgenError`
     as `backward` does.
     """
+    kernel = _followed(kernel)
     return _build(kernel, "forward mode", lambda: _ForwardMode(kernel, _chosen(kernel.params, given)).built())
+
+
+def _like(name: str, d: Parameter | ResultDecl) -> Declared:
+    """A declaration of the same type under another name."""
+    return Declared(name, d.dtype, d.dims, None, d.factors)
+
+
+def _followed(kernel: Kernel) -> Kernel:
+    """The kernel, its axes left whole where each has at most one factor that is no literal: so the sizes are known of a derivative too,
+    which may lack parameters.  Otherwise with an axis for each dim."""
+    declared: list[Parameter | ResultDecl] = [*kernel.params, *kernel.results]
+    split = [axis for d in declared for axis in axes(d.dims or (), d.factors)]
+    return kernel if all(sum(not is_literal(d) for d in axis) < 2 for axis in split) else checker.plain(kernel)
 
 
 def _chosen(declared: Sequence[Parameter] | Sequence[ResultDecl], names: Iterable[str] | None) -> tuple[str, ...]:
@@ -152,7 +168,7 @@ class _Derivative(Tape):
             others_give = {d for q in self.kernel.params if q.name in sized - {p.name} for d in _gives(q)}
             sized -= {p.name} if _gives(p) & {*sizes, *dtypes} <= others_give else set()
         params = [p for p in self.kernel.params if p.name in used | sized]
-        return [Declared(p.name, p.dtype, p.dims, p.default) for p in params], [p.name for p in params if p.name in sized]
+        return [Declared(p.name, p.dtype, p.dims, p.default, p.factors) for p in params], [p.name for p in params if p.name in sized]
 
     def names_of(self, leaves: Mapping[int, str], written: set[int]) -> dict[int, str]:
         """The forward's own names for what is computed anew, and `d` before them for what belongs to them."""
@@ -192,14 +208,14 @@ class _Backward(_Derivative):
         kernel = self.kernel
         results = [r for r in kernel.results if r.name in self.given]
         cotangents = {r.name: self.free.fresh(f"d{r.name}") for r in results}
-        declared = {r.name: Declared(cotangents[r.name], r.dtype, r.dims) for r in results}
+        declared = {r.name: _like(cotangents[r.name], r) for r in results}
         seeds = {name: self.declare(d.name, d.dtype, d.dims or ()) for name, d in declared.items()}
         found = self.gradients(seeds)
         if not found:
             if not self.wanted or not differentiable(kernel):
                 raise KgenError(f"{kernel.name} has no backward: its results do not move with {_listed(self.wanted) or 'a tensor'}")
             found = dict.fromkeys(self.wanted, self.build("0.0"))
-        outs = {p.name: (Declared(self.free.fresh(f"d{p.name}"), p.dtype, p.dims), found[p.name]) for p in kernel.params if p.name in found}
+        outs = {p.name: (_like(self.free.fresh(f"d{p.name}"), p), found[p.name]) for p in kernel.params if p.name in found}
         used = self.leads(found.values())
         cotangents = {r: d for r, d in cotangents.items() if seeds[r] in used}
         params, saved = saving.choose(self.values, self.read(found.values()), self.stored(), save)
@@ -241,10 +257,9 @@ class _Backward(_Derivative):
                 found[str(v.attr)] = self.selected(total)
                 continue
             self.derived.setdefault(total.raw, k)
-            over = v.attr if isinstance(v.attr, tuple) else ()
             for a, rule in self.rules(v):
                 if a in moving:
-                    add(a, self.share(k, rule, total), union(v.dims, over))
+                    add(a, self.share(k, rule, total), self.dims_of_share(k))
         return found
 
     def read(self, roots: Iterable[int]) -> set[int]:
@@ -307,18 +322,18 @@ class _ForwardMode(_Derivative):
         """The forward mode: the results' tangents from those of `given`.  Raises `KgenError` where no result moves."""
         kernel = self.kernel
         params = [p for p in kernel.params if p.name in self.given]
-        declared = {p.name: Declared(self.free.fresh(f"d{p.name}"), p.dtype, p.dims) for p in params}
+        declared = {p.name: _like(self.free.fresh(f"d{p.name}"), p) for p in params}
         seeds = {name: self.declare(d.name, d.dtype, d.dims or ()) for name, d in declared.items()}
         moved = self.tangents(seeds)
         outs = {
-            r.name: (Declared(self.free.fresh(f"d{r.name}"), r.dtype, r.dims), moved[r.value]) for r in kernel.results if r.value in moved
+            r.name: (_like(self.free.fresh(f"d{r.name}"), r), moved[r.value]) for r in kernel.results if r.value in moved
         }
         if not outs:
             if not self.given or not differentiable(kernel):
                 raise KgenError(f"{kernel.name} has no forward mode: its results do not move with {_listed(self.given) or 'a tensor'}")
             zero = self.build("0.0")
             floats = _chosen(kernel.results, None)
-            outs = {r.name: (Declared(self.free.fresh(f"d{r.name}"), r.dtype, r.dims), zero) for r in kernel.results if r.name in floats}
+            outs = {r.name: (_like(self.free.fresh(f"d{r.name}"), r), zero) for r in kernel.results if r.name in floats}
         read = self.leads(v for _, v in outs.values())
         leaves = {v: str(self.values[v].attr) for v in read if v < self.count and self.values[v].op == "param"}
         tensors = {name for v, name in leaves.items() if not isinstance(self.values[v].type, Number)}
@@ -328,6 +343,13 @@ class _ForwardMode(_Derivative):
         doc = [f"The forward mode of {kernel.name}: how its results move with {_listed(tangents)}."]
         made, takes, sized = self.spec("jvp", doc, [], tensors, list(tangents.values()), list(outs.values()), leaves)
         return Forward(made, {n: d.name for n, d in tangents.items()}, takes, sized, {r: d.name for r, (d, _) in outs.items()})
+
+    def placed_tangent(self, v: Value, x: int) -> int:
+        """A tangent at the places of a value, along those dims that it has."""
+        have = self.values[x]
+        pairs = [(d, e) for d, e in zip(v.attr, v.args[1:], strict=True) if d in have.dims]
+        dims, places = tuple(d for d, _ in pairs), [e for _, e in pairs]
+        return self.make("place", (x, *places), dims, have.type, self.placed(have.dims, dims, places), v.span) if pairs else x
 
     def tangents(self, seeds: Mapping[str, int]) -> dict[int, int]:
         """The tangent of every value that moves: the shares of its operands' tangents, added (over the dims that it reduces, summed)."""
@@ -344,7 +366,9 @@ class _ForwardMode(_Derivative):
             for a, rule in self.rules(v):
                 if a not in found:
                     continue
-                if v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
+                if v.op == "place":
+                    parts.append(Part(self.placed_tangent(v, found[a])))
+                elif v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
                     parts.append(Part(self.build("pick[D](x, t)", {"D": tuple(v.attr)}, x=found[a], t=v.args[1])))
                 elif (part := Part(found[a]) if v.op == "pick" else self.share(k, rule, Part(found[a]))) is not None:
                     over = v.attr if isinstance(v.attr, tuple) and v.op != "pick" else ()

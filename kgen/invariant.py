@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
-from kgen.expressions import Value
 from kgen.tape import Tape
 from kgen.types import Float
+from kgen.values import Value
 
 
 class Moved(NamedTuple):

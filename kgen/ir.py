@@ -57,7 +57,7 @@ class Op:
     `attrs` are what it names that is no value: a parameter, a literal's text, dims; `operands` are the values that it applies to.
     Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
     `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; and `cast` (to the dtype of its Let), `pick`, and
-    `gather[N] x t` (one element of x along N, 0 outside).
+    `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from lies in memory).
     """
 
     __slots__ = ("name", "attrs", "operands", "_hash")
@@ -308,10 +308,10 @@ def verify(program: Program) -> Program:
             hold(let.dtype is i64 and let.dims == let.expr.attrs, let, "an index is an i64 along its dim")
         elif name == "cast":
             hold(isinstance(let.dtype, DType) and let.dims == args[0].dims, let, "a cast has a dtype and keeps the dims")
-        elif name == "gather":
+        elif name in ("gather", "place"):
             rest = tuple(d for d in args[0].dims if d not in let.expr.attrs)
-            hold(let.expr.attrs[0] in args[0].dims, let, "a gather's dim is its operand's")
-            hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a gather has an i64 index in place of its dim")
+            hold(let.expr.attrs[0] in args[0].dims, let, "a place's dim is its operand's")
+            hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a place has an i64 index in place of its dim")
         elif name in RIDERS:
             peak = {"max": "max", "mean": "sum"}[MONOIDS[name].about]
             same = args[1].expr.name == peak and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kgen.check import Kernel, Value
+from kgen.errors import Diagnostic, KgenError
 from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
 from kgen.ops import OPS, REDUCTIONS
-from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, is_wide, promote, resolve, variable_of
+from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, is_wide, promote, resolve, union, variable_of
 
 
 def lower(kernel: Kernel, binding: Binding) -> Program:
@@ -78,6 +79,8 @@ class _Lower:
             return self.build.add(leaf(v.op, str(v.attr)), dtype, v.dims, v.span, label)
         if v.op == "cast":
             return self.cast(args[0], v, label)
+        if v.op == "place":
+            return self.place(v, args, label)
         if v.op == "pick" or v.op in REDUCTIONS and v.attr:
             if dtype is i64 and v.op in ("sum", "prod"):
                 args = [self.convert(args[0], i64)]
@@ -87,6 +90,20 @@ class _Lower:
         else:
             expr = Op(v.op, *(ref(a.name) for a in self.operands(v, args)))
         return self.build.add(expr, dtype, v.dims, v.span, label, generic(v.type))
+
+    def place(self, v: Value, args: list[Let], label: str) -> Let:
+        """A value at places along some of its dims, one dim after the other: first those whose places run along none of the others."""
+        made, left = args[0], dict(zip(v.attr, (self.convert(a, i64) for a in args[1:]), strict=True))
+        while left:
+            dim = next((d for d, e in left.items() if not any(d != o and o in e.dims for o in left)), "")
+            if not dim:
+                raise KgenError(Diagnostic("these places run along one another's dims, which is not supported", v.span,
+                                           help="name one of the two dims otherwise"), self.kernel.file.source)  # fmt: skip
+            at = left.pop(dim)
+            dims = union(tuple(d for d in made.dims if d != dim), at.dims)
+            last = "" if left else label
+            made = self.build.add(Op("place", dim, ref(made.name), ref(at.name)), args[0].dtype, dims, v.span, last, args[0].generic)
+        return made
 
     def operands(self, v: Value, args: list[Let]) -> list[Let]:
         """The operands of an operator in the dtype that they share."""

@@ -89,6 +89,8 @@ def _node(node: Expr, args: list[Set]) -> Set:
     if isinstance(node, Name):
         return _name(node.name)
     level = typeset.level(node)
+    if node.written == "place":
+        return _placed(node, args)
 
     def side(k: int, wanted: int) -> Set:
         """An operand in brackets where the writer set some, or where its operator binds less than `wanted`."""
@@ -121,6 +123,19 @@ def _node(node: Expr, args: list[Set]) -> Set:
         left, right = text.split()
         return Set(_fenced(args[0].box, left, right), tex.replace("{0}", args[0].latex))
     return _called(_function(node), node.dims, args)
+
+
+def _placed(node: Apply, args: list[Set]) -> Set:
+    """A value at places along dims: these in square brackets behind it."""
+    x, dims = (_bracketed(args[0]) if node.args[0].parens else args[0]), node.dims or ()
+    boxes, tex = [x.box, Box(("[",))], list[str]()
+    for k, (d, e) in enumerate(zip(dims, args[1:], strict=False)):
+        boxes += [Box((f"{', ' if k else ''}{d.name} = ",)), e.box]
+        tex.append(rf"{_name(d.name).latex} \mapsto {e.latex}")
+    fill = args[len(dims) + 1 :]
+    boxes += [Box((" else ",)), fill[0].box] if fill else []
+    text = ", ".join(tex) + (rf"\;\mathrm{{else}}\;{fill[0].latex}" if fill else "")
+    return Set(_row([*boxes, Box(("]",))]), rf"{x.latex}\left[{text}\right]")
 
 
 def _notation(op: str) -> Notation:

@@ -162,7 +162,7 @@ class Lets:
             if n.expr.name == "mul":
                 todo += n.expr.operands
             else:
-                sizes.append(n.expr.attrs[0] if n.expr.name == "size" else "")
+                sizes.append(n.expr.attrs[0] if n.expr.name in ("size", "lit") else "")
         return sorted(sizes) == sorted(dims)
 
 

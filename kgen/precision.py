@@ -136,7 +136,7 @@ def _signs(lets: Iterable[Let], defs: Mapping[str, Let]) -> dict[str, int]:
             sign = MONOIDS[name].sign
         elif name in ("size", "index") or name == "mul" and operands[0] == operands[1]:
             sign = 1
-        elif name in ("cast", "gather", "pick"):
+        elif name in ("cast", "gather", "pick", "place"):
             sign = signs[0]
         else:
             row = _row(let)
@@ -150,7 +150,7 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
     name, operands = let.expr.name, [o.name for o in let.expr.operands]
     if not _is_float(let):
         return False
-    if name in ("cast", "gather", "pick"):
+    if name in ("cast", "gather", "pick", "place"):
         return k == 0
     if name == "pow" and k == 0:
         power = literal_of(defs[operands[1]], dict(defs))
@@ -161,7 +161,7 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
 
 def _steady(let: Let, k: int) -> bool:
     """Whether an error of operand number k is moved by no more than the other operands' sizes."""
-    if let.expr.name in ("cast", "gather", "pick"):
+    if let.expr.name in ("cast", "gather", "pick", "place"):
         return k == 0 and _is_float(let)
     row = _row(let)
     return row is not None and _is_float(let) and row.errors.steady(k)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import prod
 
-from kgen.expressions import Value
 from kgen.ops import REDUCTIONS
-from kgen.types import DTYPES, DType, Float, Number, ValueType
+from kgen.types import DTYPES, FEW, DType, Float, Number, ValueType, is_literal
+from kgen.values import Value
 
 _SIZE = 4096  # elements that every dim is taken to have
 _NEVER = 1 << 60
@@ -92,11 +93,12 @@ def costs(values: Sequence[Value], reached: set[int], stored: Mapping[int, str])
     Reading alone for parameters and what the forward writes anyway; one half byte more for what it does not, so that of two
     equal choices the one that saves less is taken; no finite cost where a value cannot be saved.
     """
-    most = max((len(values[v].dims) for v in reached), default=0)
+    named = {v: sum(not is_literal(d) for d in values[v].dims) for v in reached}
+    most = max(named.values(), default=0)
     found: dict[int, int] = {}
     for v in reached:
         value = values[v]
-        elements = max(1, _SIZE ** min(2, len(value.dims) - most + 2))
+        elements = max(1, _SIZE ** min(2, named[v] - most + 2)) * prod(int(d) for d in value.dims if is_literal(d))
         dtype = stored_name(value) if value.op == "param" else kept_dtype(value.type) if value.args else None
         if dtype is None:
             found[v] = _NEVER
@@ -109,7 +111,8 @@ def costs(values: Sequence[Value], reached: set[int], stored: Mapping[int, str])
 
 def reduces(value: Value) -> bool:
     """Whether having a value costs a reading of rows: such are saved where they can be."""
-    return value.op in REDUCTIONS and bool(value.attr) or value.op == "pick"
+    few = isinstance(value.attr, tuple) and all(is_literal(d) and int(d) <= FEW for d in value.attr)
+    return value.op in REDUCTIONS and bool(value.attr) and not few or value.op == "pick"
 
 
 def choose(values: Sequence[Value], read: set[int], stored: Mapping[int, str], save: bool = True) -> tuple[set[int], set[int]]:

@@ -278,6 +278,8 @@ class _Scheduler:
                 depth = max(depth, home.depth + ((home.rows, home.inner) != (rows, inner)))
             for home in self.homes(cone.nodes & cone.stored):
                 depth = max(depth, home.depth + 1)
+        if let.expr.name == "gather" and (of := self.home.get(let.expr.operands[0].name)) is not None:
+            depth = max(depth, of.depth + 1)  # what it is gathered from lies in memory by then
         stage = next((s for s in self.stages if (s.depth, s.rows, s.inner) == (depth, rows, inner)), None)
         if stage is None:
             stage = _Stage(depth, rows, inner, (depth, bool(self.last_dims & inner), len(self.stages)))

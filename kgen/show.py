@@ -9,6 +9,7 @@ from kgen.check import Kernel
 from kgen.cost import cost, predicted_bound, read_again
 from kgen.errors import KgenError
 from kgen.monoids import Rides
+from kgen.parts import over_parts
 from kgen.schedule import Plan, Reduce
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
@@ -52,6 +53,7 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
     from kgen.backends.base import Render
     from kgen.backends.names import bare
 
+    kernel = over_parts(kernel)  # what is launched
     rides = backend(target).rides
     if stage == "expanded":
         return f"{pipeline.expanded(kernel, bound, rides)}\n"

@@ -64,7 +64,8 @@ class Name:
 class Apply:
     """An operator, a function, a helper, a cast or a reduction applied to `args`.
 
-    `dims` are the names in square brackets (None without them); `written` is "infix", "prefix", "where" or "call".
+    `dims` are the names in square brackets (None without them); `written` is "infix", "prefix", "where", "call" or "place" (`x[N = e else
+    fill]`, whose `args` are x, a place for each dim and, where it has one, the fill).
     """
 
     op: str
@@ -81,11 +82,13 @@ Expr = Num | Name | Apply
 
 @dataclass(frozen=True, eq=False)
 class Type:
-    """`T[..., N]`, or a number's `float` or `int` (then `dims` is None)."""
+    """`T[..., N]`, or a number's `float` or `int` (then `dims` is None).  `factors` says into how many of its dims each axis is split
+    (`T[M, G*128]`: 1 and 2); empty where each axis is one dim."""
 
     dtype: Name
     dims: tuple[Name, ...] | None
     span: Span
+    factors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +130,13 @@ class Helper:
 
 @dataclass(frozen=True, eq=False)
 class Equation:
+    """`name = body`; with `dims` and `places` a part of it (`y[2 = 0] = body`)."""
+
     name: Name
     body: Expr
     span: Span
+    dims: tuple[Name, ...] = ()
+    places: tuple[Expr, ...] = ()
 
 
 Statement = Header | Helper | Equation
@@ -237,7 +244,9 @@ class _Build:
         return Type(_name(parts[0]), None, _span(parts[0]))
 
     def tensor_type(self, parts):
-        return Type(_name(parts[0]), parts[1] or (), _over(parts[0], parts[-1]))
+        axes = parts[1] or ()
+        factors = tuple(map(len, axes)) if any(len(axis) > 1 for axis in axes) else ()
+        return Type(_name(parts[0]), tuple(d for axis in axes for d in axis), _over(parts[0], parts[-1]), factors)
 
     def literal(self, parts):
         return "".join(str(p) for p in parts if p is not None), _over(*(p for p in parts if p is not None))
@@ -249,8 +258,35 @@ class _Build:
     def equation(self, parts):
         return Equation(_name(parts[0]), parts[1], _over(*parts))
 
+    def axes(self, parts):
+        return tuple(parts)
+
+    def axis(self, parts):
+        wrong = next((p for p in parts if isinstance(p, Token) and p != "*"), None)
+        if wrong is not None:
+            raise Unexpected(wrong, set())
+        return tuple(p for p in parts if not isinstance(p, Token))
+
+    def part(self, parts):
+        name, (pairs, fill), body = parts
+        places = (*(e for _, e in pairs), *([fill] if fill is not None else []))
+        return Equation(_name(name), body, _over(name, body), tuple(d for d, _ in pairs), places)
+
     def dims(self, parts):
         return tuple(parts)
+
+    def places(self, parts):
+        *pairs, fill = parts
+        return pairs, fill
+
+    def at(self, parts):
+        return tuple(parts)
+
+    def place(self, parts):
+        x, (pairs, fill), end = parts
+        x = x if not isinstance(x, Token) else _name(x)
+        args = (x, *(e for _, e in pairs), *([fill] if fill is not None else []))
+        return Apply("place", args, _over(x, end), _over(pairs[0][0], end), "place", tuple(d for d, _ in pairs))
 
     def dim(self, parts):
         return _name(parts[0])
@@ -415,6 +451,10 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
         return _at(
             source, place, f"an operator is missing between `{previous}` and `{token}`", help=f"to multiply, write `{previous} * {token}`"
         )
+    if token.type == "TIMES" and not accepts:
+        return _at(source, place, f"`{token}` cannot stand between dims", help="an axis is split by `*`, as in `T[M, G*128]`")
+    if token.type in ("RSQB", "COMMA") and accepts == {"EQUAL"}:
+        return _at(source, place, f"{shown} cannot stand{after}", help="dims stand behind a function, `max[N](x)`; a place is `x[N = 0]`")
     if token.type == "COMPARE" and "NAME" not in accepts:
         return _at(source, place, "comparisons do not chain", help="write `a < b and b < c`")
     if token.type in ("IF", "ELSE", "AND", "OR", "NOT") and "NAME" in accepts:
@@ -488,3 +528,4 @@ def postorder(root: Expr) -> Iterator[Expr]:
 
 def dim_names(dims: tuple[Name, ...] | None) -> Dims:
     return tuple(d.name for d in dims or ())
+

@@ -17,10 +17,12 @@ from functools import cache
 from kgen import syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError, Span
-from kgen.expressions import Expressions, Value, exact, stored_type
+from kgen.expressions import Expressions
 from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Apply, Equation, Expr, Num
-from kgen.types import ELLIPSIS, INT, Dims, Float, Number, ValueType, i64
+from kgen.transposed import Transposed
+from kgen.types import ELLIPSIS, FEW, INT, Dims, Float, Number, ValueType, i64, is_literal, union
+from kgen.values import Value, exact, stored_type
 
 MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
 UNKNOWN = "?"  # in the place of a rule that the table does not have
@@ -173,6 +175,7 @@ class Tape(Expressions):
                 yes, no = (a.raw, b.raw) if holds else (b.raw, a.raw)
                 both = Part(self.build("a if c else b", c=guard, a=yes, b=no), tuple(rest))
             parts = [both if p is a else p for p in parts if p is not b]
+        parts = self.covered(parts)
         shared = tuple(g for g in parts[0].guards if all(g in part.guards for part in parts))
         own = [Part(part.raw, tuple(g for g in part.guards if g not in shared)) for part in parts]
         total = self.selected(own[0])
@@ -183,6 +186,9 @@ class Tape(Expressions):
     def summed(self, part: Part, over: Dims) -> Part | None:
         """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted.  None where it is 0: what
         is left of a value by its own mean adds up to nothing."""
+        for dim in over:
+            if (k := self.only(part, dim)) is not None:
+                part, over = self.at_part(part, dim, k), tuple(d for d in over if d != dim)
         if not over:
             return part
         inside = tuple(g for g in part.guards if set(self.values[g[0]].dims) & set(over))
@@ -195,6 +201,50 @@ class Tape(Expressions):
             return None
         term = left[0] if len(left) == 1 < len(terms) else Term(raw)
         return Part(self.times(self.counted(term.of, over), term), part.guards)
+
+    def part_of(self, guard: int, dim: str) -> int | None:
+        """The k of a condition `index[dim] == k`."""
+        value = self.values[guard]
+        if value.op != "eq" or not is_literal(dim):
+            return None
+        index, number = (self.values[a] for a in value.args)
+        return int(str(number.attr)) if (index.op, index.attr, number.op) == ("index", dim, "lit") else None
+
+    def only(self, part: Part, dim: str) -> int | None:
+        """The one place along a literal dim at which a contribution counts; None where there are several, or none."""
+        at = [(k, holds) for guard, holds in part.guards if (k := self.part_of(guard, dim)) is not None]
+        if not at or int(dim) > FEW:
+            return None
+        left = [j for j in range(int(dim)) if all((j == k) == holds for k, holds in at)]
+        return left[0] if len(left) == 1 else None
+
+    def at_part(self, part: Part, dim: str, k: int) -> Part:
+        """A contribution at its only place along a dim."""
+        guards = tuple(g for g in part.guards if self.part_of(g[0], dim) is None)
+        inside = tuple(g for g in guards if dim in self.values[g[0]].dims)
+        raw = self.selected(Part(part.raw, inside))
+        if dim in (dims := self.values[raw].dims):
+            at = self.make("lit", (), str(k), INT, (), Span(0, 0))
+            raw = self.make("place", (raw, at), (dim,), self.values[raw].type, tuple(d for d in dims if d != dim), Span(0, 0))
+        return Part(raw, tuple(g for g in guards if g not in inside))
+
+    def covered(self, parts: list[Part]) -> list[Part]:
+        """Contributions to each place along a literal dim, as one that chooses among them."""
+        groups: dict[tuple[Guards, str], dict[int, Part]] = {}
+        for part in parts:
+            guard, holds = part.guards[-1] if part.guards else (-1, False)
+            dim = str(self.values[self.values[guard].args[0]].attr) if holds and self.values[guard].op == "eq" else ""
+            if dim and (k := self.part_of(guard, dim)) is not None:
+                groups.setdefault((part.guards[:-1], dim), {}).setdefault(k, part)
+        for (rest, dim), by_place in groups.items():
+            if len(by_place) == int(dim):
+                *others, (_, made) = sorted(by_place.items())
+                raw = made.raw
+                for _, part in reversed(others):
+                    raw = self.build("a if c else b", c=part.guards[-1][0], a=part.raw, b=raw)
+                whole = Part(raw, rest)
+                return self.covered([whole, *(p for p in parts if not any(p is own for own in by_place.values()))])
+        return parts
 
     def counted(self, v: int, over: Dims) -> int:
         """The sum of a value over dims, some of which it may lack."""
@@ -271,6 +321,8 @@ class Tape(Expressions):
             return [(v.args[0], "dy")]
         if v.op == "pick":
             return [(v.args[0], "dy if p == t else 0")]
+        if v.op == "place":
+            return [(v.args[0], "dy")]
         if v.op in REDUCTIONS and v.attr:
             return [(v.args[0], rule)] if (rule := REDUCTIONS[v.op].grad) else []
         if v.op not in OPS:
@@ -284,6 +336,8 @@ class Tape(Expressions):
         v = self.values[k]
         if rule == UNKNOWN:
             raise KgenError(f"{self.kernel.name}: the derivative of `{v.op}` is not known", help=f"cut it: stop({v.op}(x))")
+        if v.op == "place":
+            return Transposed(self, k).share(dy)
         env: dict[str, int] = {"y": k, "dy": dy.raw}
         dims: dict[str, Dims] = {}
         if v.op == "pick":
@@ -294,6 +348,11 @@ class Tape(Expressions):
         elif v.op in OPS:
             env |= dict(zip(OPS[v.op].args, v.args, strict=True))
         return self.part(rule, dy.guards, dims, **env)
+
+    def dims_of_share(self, k: int) -> Dims:
+        """The dims that what a rule of value `k` makes of a cotangent has in full."""
+        v = self.values[k]
+        return Transposed(self, k).dims if v.op == "place" else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
 
     def leads(self, roots: Iterable[int], stops: Container[int] = ()) -> set[int]:
         """What the roots are made of, themselves among it; nothing behind `stops`."""

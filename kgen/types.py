@@ -218,5 +218,20 @@ def union(*dims: Dims) -> Dims:
     return (ELLIPSIS, *ordered) if ELLIPSIS in names else ordered
 
 
-def show_type(dtype: str, dims: Dims) -> str:
-    return f"{dtype}[{', '.join(dims)}]"
+def axes(dims: Dims, factors: tuple[int, ...]) -> tuple[Dims, ...]:
+    """Dims by the axes of a tensor: `factors` says how many each axis is split into (empty: each is one dim)."""
+    ends = [sum(factors[: k + 1]) for k in range(len(factors))] if factors else range(1, len(dims) + 1)
+    return tuple(dims[end - size : end] for end, size in zip(ends, factors or (1,) * len(dims), strict=True))
+
+
+#: Elements of a literal dim that may be written out one by one.
+FEW = 16
+
+
+def is_literal(dim: str) -> bool:
+    """Whether a dim is a literal, whose size is that number."""
+    return dim.isdigit()
+
+
+def show_type(dtype: str, dims: Dims, factors: tuple[int, ...] = ()) -> str:
+    return f"{dtype}[{', '.join('*'.join(axis) for axis in axes(dims, factors))}]"

@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from kgen.errors import printed
-from kgen.syntax import ATOM, INFIX, PREFIX, WHERE, Apply, Equation, Expr, File, Header, Helper, Num, Param, Statement, Type
+from kgen.syntax import (
+    ATOM,
+    INFIX,
+    PREFIX,
+    WHERE,
+    Apply,
+    Equation,
+    Expr,
+    File,
+    Header,
+    Helper,
+    Name,
+    Num,
+    Param,
+    Statement,
+    Type,
+    dim_names,
+)  # fmt: skip
+from kgen.types import show_type
 
 _SYMBOL = {op: (symbol, level) for symbol, (op, level) in INFIX.items()}
 _PREFIX_SYMBOL = {op: (symbol, level) for symbol, (op, level) in PREFIX.items()}
@@ -28,7 +46,7 @@ def format_expr(root: Expr) -> str:
 
 def level(node: Expr) -> int:
     """How tightly a node's text binds, its own brackets left aside."""
-    if not isinstance(node, Apply) or node.written == "call":
+    if not isinstance(node, Apply) or node.written in ("call", "place"):
         return ATOM
     return WHERE if node.written == "where" else (_PREFIX_SYMBOL if node.written == "prefix" else _SYMBOL)[node.op][1]
 
@@ -46,14 +64,33 @@ def _parts(node: Expr) -> list[str | tuple[Expr, int]]:
         return [(args[0], ATOM), "^", (args[1], 11)]
     if node.written == "infix":
         return [(args[0], own + (own == 5)), f" {_SYMBOL[node.op][0]} ", (args[1], own + 1)]  # comparisons do not chain
+    if node.written == "place":
+        base: tuple[Expr, int] = (args[0], ATOM)
+        return [base, "[", *_places(node.dims or (), args[1:]), "]"]
     head = node.op + (f"[{', '.join(d.name for d in node.dims)}]" if node.dims is not None else "")
     if not args and node.dims is not None:
         return [head]
     return [head, "(", *(p for k, a in enumerate(args) for p in ([", "] if k else []) + [(a, WHERE)]), ")"]
 
 
+def _places(dims: tuple[Name, ...], places: tuple[Expr, ...]) -> list[str | tuple[Expr, int]]:
+    """What stands in the brackets of a place: an expression for each dim, then the fill if there is one."""
+    found: list[str | tuple[Expr, int]] = []
+    for k, (d, e) in enumerate(zip(dims, places, strict=False)):
+        found += [f"{', ' if k else ''}{d.name} = ", (e, 2)]
+    return found + ([" else ", (places[-1], WHERE)] if len(places) > len(dims) else [])
+
+
+def assigned(s: Equation) -> str:
+    """What stands on the left of an equation."""
+    if not s.dims:
+        return s.name.name
+    texts = (p if isinstance(p, str) else format_expr(p[0]) for p in _places(s.dims, s.places))
+    return f"{s.name.name}[{''.join(texts)}]"
+
+
 def format_type(t: Type) -> str:
-    return t.dtype.name if t.dims is None else f"{t.dtype.name}[{', '.join(d.name for d in t.dims)}]"
+    return t.dtype.name if t.dims is None else show_type(t.dtype.name, dim_names(t.dims), t.factors)
 
 
 def format_param(p: Param) -> str:
@@ -82,7 +119,7 @@ def format_statement(s: Statement, pad: int = 0) -> str:
     if isinstance(s, Helper):
         dims = f"[{', '.join(d.name for d in s.dims)}]" if s.dims else ""
         return f"{s.name.name}{dims}({', '.join(p.name for p in s.params)}) = {format_expr(s.body)}"
-    return f"{s.name.name:<{pad}} = {format_expr(s.body)}"
+    return f"{assigned(s):<{pad}} = {format_expr(s.body)}"
 
 
 def format_file(file: File) -> str:
@@ -126,7 +163,7 @@ def format_file(file: File) -> str:
 def _pads(file: File, rows: list[tuple[int, int]], comments: list[tuple[int, str, bool]]) -> list[int]:
     """For each statement the width of the names in the block of equations (on adjoining lines) that it stands in."""
     own_line = {row for row, _, alone in comments if alone}
-    pads = [len(s.name.name) if isinstance(s, Equation) else 0 for s in file.statements]
+    pads = [len(assigned(s)) if isinstance(s, Equation) else 0 for s in file.statements]
 
     def joined(a: int, b: int) -> bool:
         return pads[a] > 0 and pads[b] > 0 and all(n in own_line for n in range(rows[a][1] + 1, rows[b][0]))

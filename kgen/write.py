@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 from kgen import syntax, typeset
 from kgen.errors import Span
-from kgen.expressions import Value, prelude
+from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.places import Places
 from kgen.syntax import Apply, Expr, Name, Num
 from kgen.types import DTYPES, ELLIPSIS, Dims, show_type
+from kgen.values import Value
 
 _NOWHERE = Span(0, 0)
 _LEAVES = ("param", "lit", "const", "size", "index")
@@ -23,15 +25,16 @@ _LINE = 88  # characters of an expression before a part of it gets a name
 
 @dataclass(frozen=True)
 class Declared:
-    """A parameter or result as a header declares it; `dims` is None for a number, `default` its text."""
+    """A parameter or result as a header declares it; `dims` is None for a number, `default` its text, `factors` as a `Type` has them."""
 
     name: str
     dtype: str
     dims: Dims | None
     default: str | None = None
+    factors: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        kind = self.dtype if self.dims is None else show_type(self.dtype, self.dims)
+        kind = self.dtype if self.dims is None else show_type(self.dtype, self.dims, self.factors)
         return f"{self.name}: {kind}" + (f" = {self.default}" if self.default is not None else "")
 
 
@@ -114,8 +117,14 @@ class _Writer:
             v = todo.pop()
             if v not in seen:
                 seen.add(v)
-                todo.extend(() if v in self.names else self.values[v].args)
+                todo.extend(() if v in self.names else self.operands(v))
         return sorted(seen)
+
+    def operands(self, v: int) -> tuple[int, ...]:
+        """The values that a value's text is made of: of a place with its fill neither the condition nor the bare place."""
+        value = self.values[v]
+        place = self.guarded(value) if value.op == "where" else None
+        return value.args if place is None else (*place.args, value.args[2])
 
     def made(self, v: int) -> None:
         """The node of a value whose operands have theirs."""
@@ -123,8 +132,9 @@ class _Writer:
             self.nodes[v], self.lengths[v] = Name(self.names[v], _NOWHERE), len(self.names[v])
             return
         value = self.values[v]
-        self.nodes[v] = self.spelled(value, [self.nodes[a] for a in value.args])
-        self.lengths[v] = sum(self.lengths[a] + 3 for a in value.args) + len(str(value.attr if value.op in ("lit", "const") else value.op))
+        own = self.operands(v)
+        self.nodes[v] = self.spelled(value, [self.nodes[a] for a in own])
+        self.lengths[v] = sum(self.lengths[a] + 3 for a in own) + len(str(value.attr if value.op in ("lit", "const") else value.op))
 
     def spelled(self, value: Value, args: list[Expr]) -> Expr:
         """The node of a value applied to its operands' nodes."""
@@ -144,16 +154,35 @@ class _Writer:
             return call("index", [], value.attr if isinstance(attr, tuple) else [str(attr)])
         if op == "cast":
             return call(str(attr), args)
+        if op == "place":
+            return self.placed(value, args, [])
+        if op == "where" and (place := self.guarded(value)):
+            read = Places(self.values)
+            inside = all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True))
+            return self.placed(place, args[:-1], [] if inside else args[-1:])
         if op == "pick" or op in REDUCTIONS and attr:
             return call(op, args, attr)
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
+
+    def placed(self, value: Value, args: list[Expr], fill: list[Expr]) -> Expr:
+        """The node of a place; one that may lie outside has a fill, which is 0 where it has no other."""
+        read = Places(self.values)
+        if not fill and not all(read.inside(e, d) for d, e in zip(value.attr, value.args[1:], strict=True)):
+            fill = [Num("0", _NOWHERE)]
+        return Apply("place", (*args, *fill), _NOWHERE, _NOWHERE, "place", tuple(Name(d, _NOWHERE) for d in value.attr))
+
+    def guarded(self, value: Value) -> Value | None:
+        """The place that a choice takes where it lies inside, if it is one of these (`Expressions.filled`)."""
+        place = self.values[value.args[1]]
+        is_guarded = place.op == "place" and value.args[1] not in self.names and Places(self.values).guards(value.args[0], value.args[1])
+        return place if is_guarded else None
 
     def equations(self, roots: list[int], results: list[str], wanted: Mapping[int, str], names: Names) -> list[tuple[str, str]]:
         """(name, text) of each equation, the results' among them, every one behind those that it uses."""
         reached = self.reached(roots)
         uses = dict.fromkeys(reached, 0)
         for v in reached:
-            for a in self.values[v].args if v not in self.names else ():
+            for a in self.operands(v) if v not in self.names else ():
                 uses[a] += 1
         ends: dict[int, list[str]] = {}
         for v, name in zip(roots, results, strict=True):

@@ -56,7 +56,7 @@ FORMULAS = {
 
 @cache
 def kernel(text: str, name: str = "<text>") -> Kernel:
-    return check.check(syntax.parse(text, name))
+    return check.plain(check.check(syntax.parse(text, name)))
 
 
 def texts() -> dict[str, str]:
@@ -73,7 +73,7 @@ def wide(text: str) -> Kernel:
 def arguments(k: Kernel, dtype: torch.dtype = torch.float64, seed: int = 0) -> dict[str, Any]:
     """Random arguments in general position: positive where a logarithm is taken, indices inside their dims."""
     generator = torch.Generator().manual_seed(seed)
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = dict(k.literals)
     given: dict[str, Any] = {}
     positive = any(v.op == "log" for v in k.values) and not any(v.op == "exp" for v in k.values)
     for p in k.params:

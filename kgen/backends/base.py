@@ -27,7 +27,7 @@ from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
 from kgen.schedule import Map, Plan, Reduce
-from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_wide, variable_of
+from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
 
 
@@ -478,7 +478,8 @@ class Render:
         numbers = [
             Argument(self.number_name(p.name), p.name, types[p.dtype], p.dtype, p.default) for p in self.kernel.params if not p.is_tensor
         ]
-        sizes = dict.fromkeys(let.expr.attrs[0] for let in self.program.lets if let.expr.name in ("size", "gather"))
+        named = (let.expr.attrs[0] for let in self.program.lets if let.expr.name in ("size", "gather"))
+        sizes = dict.fromkeys(d for d in named if not is_literal(d))
         return numbers + [Argument(self.number_name(d), d, types["int"], "size") for d in sizes]
 
     def bindings(self, variables: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], ...]:

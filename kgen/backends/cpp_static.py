@@ -84,7 +84,7 @@ class CppPrinter(CStatic[Cpp]):
         calls += [c for u in self.units for s in u.scalars for c in b.rounded(s).calls]
         sources = trimmed(b.functions(calls), {let.tensor_dtype.name for let in render.program.lets if not let.is_number})
         calls += [c for f in sources.values() for c in f.calls]
-        sizes = [(render.global_names.user(d), n) for d, n in self.known.sizes.items()]
+        sizes = [(render.global_names.user(d), n) for d, n in self.known.named.items()]
         head, entry = self.entry() if not single else ("", [])
         return CppStatic(
             file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join(self.names())})"),

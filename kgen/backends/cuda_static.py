@@ -127,7 +127,7 @@ class CudaPrinter(CStatic[StaticCuda]):
         teams = self.team_lines()
         return CudaStatic(
             file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join([*self.names(), 'stream'])})"),
-            constants=[(render.global_names.user(d), n) for d, n in self.known.sizes.items()],
+            constants=[(render.global_names.user(d), n) for d, n in self.known.named.items()],
             library=self.library([*code, *teams]), teams=teams, kernels=kernels,
             host_functions=[*hosts.values(), *([BLOCKS_OF] if adding else [])],
             host_head=wrapped(f'extern "C" cudaError_t {render.kernel_name}', items, " {"),

@@ -22,7 +22,7 @@ from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
 from kgen.schedule import Map, Plan, Reduce
 from kgen.specialise import bound
-from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims
+from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
 
 #: The most elements that a tensor's named dims may have: places within them, and a step beyond, are 32-bit integers.
 MAX_ELEMENTS = 2**30
@@ -35,13 +35,18 @@ class Known:
     sizes: Mapping[str, int]
     dtypes: Mapping[str, str]
 
+    @property
+    def named(self) -> Mapping[str, int]:
+        """The sizes of the dims with names: a literal is its own."""
+        return {d: n for d, n in self.sizes.items() if not is_literal(d)}
+
     def __str__(self) -> str:
-        return ", ".join(f"{name} = {value}" for name, value in (*self.dtypes.items(), *self.sizes.items()))
+        return ", ".join(f"{name} = {value}" for name, value in (*self.dtypes.items(), *self.named.items()))
 
 
 def named_dims(kernel: Kernel) -> tuple[str, ...]:
     """The named dims of a kernel's tensors, in order of appearance."""
-    return tuple(dict.fromkeys(d for _, dims in tensors(kernel) for d in dims if d != ELLIPSIS))
+    return tuple(dict.fromkeys(d for _, dims in tensors(kernel) for d in dims if d != ELLIPSIS and not is_literal(d)))
 
 
 def tensors(kernel: Kernel) -> list[tuple[str, Dims]]:
@@ -62,6 +67,8 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
     for name, size in sizes.items():
         if size < 1:
             raise KgenError(f"--static: {name} = {size} is no size of a dim", help="a static kernel's dims have 1 element or more")
+    dims = tuple(dict.fromkeys((*dims, *(literal := kernel.literals))))
+    sizes = {**sizes, **literal}
     for name, of in tensors(kernel):
         if prod(sizes[d] for d in of if d != ELLIPSIS) > MAX_ELEMENTS:
             message = f"--static: {name} has more than {MAX_ELEMENTS:,} elements along its named dims"

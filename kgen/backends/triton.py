@@ -21,12 +21,13 @@ from kgen.backends.triton_maps import MapPrinter, TritonUnit
 from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
-from kgen.check import Kernel, ResultDecl
+from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.ir import Let, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
+from kgen.parts import over_parts
 from kgen.schedule import Reduce
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, DType, Number, variable_of
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, Dims, DType, Number, axes, variable_of
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
 
@@ -51,7 +52,11 @@ class TritonView:
     head: str
     summary: list[str]
     given: list[tuple[str, str]]  # each tensor's name in the spec, and that of its parameter
+    axes: list[tuple[str, str]]  # the dims of each tensor by its axes, where one is split
+    parts: list[tuple[str, str, str]]  # tensors that are parts of these: of which, and where
+    literals: bool
     fresh: list[ResultDecl]
+    fresh_names: str
     kept: list[str]
     states: str
     sizes: list[tuple[str, str]]
@@ -89,6 +94,15 @@ class Triton(Backend):
             return False
         held = sum(1 for t in p.loads if set(t.dims) & set(p.inner))
         return (1 if dense else 64) << max(0, elements - 1).bit_length() <= TILES.resident // (2 * max(1, held))
+
+    def written(self, kernel: Kernel, only: Only | None = None, standalone: bool = False) -> dict[str, str]:
+        mine = copy(self)
+        made = over_parts(kernel)
+        mine.whole = kernel if made is not kernel else None
+        return {self.file_name(kernel.name): mine.render(made, only)}
+
+    #: The kernel of which parts are launched, where the host function takes its tensors whole.
+    whole: Kernel | None = None
 
     def render(self, kernel: Kernel, only: Only | None = None) -> str:
         mine = copy(self)
@@ -234,7 +248,7 @@ class Triton(Backend):
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> TritonView:
         """What the templates take of a file."""
-        kernel, user = render.kernel, render.global_names.user
+        kernel, user = self.whole or render.kernel, render.global_names.user
         for name in (*(p.name for p in kernel.params), *(r.name for r in kernel.results)):
             user(name)
         views = self.unit_views(render, units)
@@ -254,7 +268,10 @@ class Triton(Backend):
             floats=", ".join(f"torch.{d.torch}: {self.types[d.name]}" for d in VARIABLE if any(d.name in dict(b).values() for b in chosen)),
             units=views,
             function_sources=list(known.values()),
-            math=any(w.startswith("math.") for w in words) or any(v.rows for v in views) or any(of == ELLIPSIS for _, of in sizes),
+            math=any((
+                kernel.joined, any(w.startswith("math.") for w in words), any(v.rows for v in views),
+                any(of == ELLIPSIS for _, of in sizes),
+            )),  # fmt: skip
             assembly="ASSEMBLY" in words,
             tiles=TILES,
             fractions="Fraction" in words,
@@ -262,11 +279,15 @@ class Triton(Backend):
             indices=any(u.indices for u in units),
             generic=bool(render.variables),
             wide=[(d, variable_of(d)) for d in kernel.wide],
+            parts=self.parts(render),
             tensors=self.tensors(render) + [(o.name, self.kept_dtype(o.dtype, render), " ".join(o.dims)) for o in kept],
             head=self.head(render, bool(fresh)),
             summary=[f'"""Writes {", ".join(r.state for r in kernel.results if r.state)} in place."""'] if states else [],
             given=[(p.name, user(p.name)) for p in kernel.params if p.is_tensor],
+            axes=self.axes(kernel) if kernel.joined else [],
+            literals=bool(kernel.literals),
             fresh=fresh,
+            fresh_names=listed([r.name for r in fresh]),
             kept=[o.name for o in kept],
             states=f"{{{', '.join(states)}}}" if states else "",
             sizes=sizes,
@@ -280,7 +301,7 @@ class Triton(Backend):
     def head(self, render: Render, out: bool) -> str:
         """The host function's first line; what follows a default without one of its own is given by keyword."""
         items, defaults, star = [], False, False
-        for p in render.kernel.params:
+        for p in (self.whole or render.kernel).params:
             default = "" if p.default is None else f"={_python(p.default, FLOAT if p.dtype == 'float' else INT, keep=True)}"
             if defaults and not default and not star:
                 items.append("*")
@@ -290,10 +311,34 @@ class Triton(Backend):
         return wrapped(f"def {render.kernel_name}", items + ([] if star or not out else ["*"]) + (["out=None"] if out else []), ":", 110)
 
     def tensors(self, render: Render) -> list[tuple[str, str, str]]:
-        """(name, dtype, dims) of each parameter and new result, as Python."""
-        declared = [(p.name, p.dtype, p.dims) for p in render.kernel.params if p.is_tensor]
-        declared += [(r.name, r.dtype, r.dims) for r in render.kernel.results if not r.state]
-        return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims or ())) for name, d, dims in declared]
+        """(name, dtype, dims) of each parameter and new result, and of parts of them, as Python."""
+        declared: dict[str, tuple[str, Dims]] = {}
+        for kernel in (self.whole or render.kernel, render.kernel):
+            declared |= {p.name: (p.dtype, p.dims) for p in kernel.params if p.dims is not None}
+            declared |= {r.name: (r.dtype, r.dims) for r in kernel.results if not r.state}
+        return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims)) for name, (d, dims) in declared.items()]
+
+    def parts(self, render: Render) -> list[tuple[str, str, str]]:
+        """(name, of which, where) of each part of a tensor, as Python."""
+        if self.whole is None:
+            return []
+        declared: list[Parameter | ResultDecl] = [*self.whole.params, *self.whole.results]
+        dims, made = {d.name: list(d.dims or ()) for d in declared}, []
+        for name, of, where in render.kernel.parts:
+            left, picks = list(dims[of]), []
+            for dim, k in where:
+                picks.append((left.index(dim) - len(left), k))
+                left.remove(dim)
+            if not name.endswith("'"):
+                made.append((name, of.rstrip("'"), repr(tuple(picks))))
+        return made
+
+    @staticmethod
+    def axes(kernel: Kernel) -> list[tuple[str, str]]:
+        """(name, dims by axes) of each parameter and new result, as Python."""
+        declared = [(p.name, p.dims, p.factors) for p in kernel.params if p.is_tensor]
+        declared += [(r.name, r.dims, r.factors) for r in kernel.results if not r.state]
+        return [(name, " ".join(map("*".join, axes(dims or (), factors)))) for name, dims, factors in declared]
 
     def kept_dtype(self, dtype: str, render: Render) -> str:
         """A workspace's dtype as Python: torch's, or the name under which the host function's `dtypes` has it."""

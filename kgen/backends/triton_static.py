@@ -6,8 +6,10 @@ dynamic file's host part would choose, or a part of a long one; where neighbours
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from math import prod
 
 from kgen.backends.names import bare
 from kgen.backends.python_text import wrapped
@@ -21,7 +23,7 @@ from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor, U
 from kgen.check import Kernel
 from kgen.ops import SUM
 from kgen.schedule import Map, Reduce
-from kgen.types import DTYPES, ELLIPSIS, Dims
+from kgen.types import DTYPES, ELLIPSIS, Dims, axes
 
 #: What the dynamic file's host part has: elements of a tile that holds whole rows, bytes of a map's block.
 RESIDENT, BYTES = 32768, 2048
@@ -328,7 +330,7 @@ class TritonPrinter:
         returns = ", ".join(self.names[x.name] for x in fresh)
         return TritonStatic(
             about=str(self.known), call=bare(f"{r.kernel_name}({', '.join(r.global_names.user(p.name) for p in self.kernel.params)})"),
-            constants=[(r.global_names.user(d), n) for d, n in self.known.sizes.items()],
+            constants=[(r.global_names.user(d), n) for d, n in self.known.named.items()],
             math=any(w.startswith("math.") for w in words), assembly="ASSEMBLY" in words, fractions="Fraction" in words,
             libdevice=any(w.startswith("libdevice.") for w in words), function_sources=[*functions.values()], passes=passes,
             host_head=b.head(r, False), host_about=self.host_about(), checks=self.checks(),
@@ -345,11 +347,15 @@ class TritonPrinter:
     def lead(self) -> tuple[str, int] | None:
         """The parameter whose leading dims are every tensor's, and how many dims of it are named; None where none has any."""
         found = next((p for p in self.kernel.params if p.is_tensor and ELLIPSIS in (p.dims or ())), None)
-        return (self.names[found.name], len(found.dims or ()) - 1) if found is not None else None
+        return (self.names[found.name], len(axes(found.dims or (), found.factors)) - 1) if found is not None else None
 
-    def dims_text(self, dims: Dims) -> str:
-        own = [str(self.known.sizes[d]) for d in dims if d != ELLIPSIS]
-        if ELLIPSIS in dims:
+    def shape(self, by_axis: Sequence[Dims]) -> list[str]:
+        """The sizes of axes but the leading ones."""
+        return [str(prod(self.known.sizes[d] for d in axis)) for axis in by_axis if axis != (ELLIPSIS,)]
+
+    def dims_text(self, by_axis: Sequence[Dims]) -> str:
+        own = self.shape(by_axis)
+        if (ELLIPSIS,) in by_axis:
             own = ["*lead", *own]
         return f"({', '.join(own)}{',' * (len(own) == 1)})"
 
@@ -358,12 +364,12 @@ class TritonPrinter:
         made, lead = list[str](), self.lead()
         for p in self.kernel.params:
             if p.is_tensor:
-                x, dims, dtype = self.names[p.name], p.dims or (), DTYPES[p.dtype].torch
+                x, dims, dtype = self.names[p.name], axes(p.dims or (), p.factors), DTYPES[p.dtype].torch
                 shape = f"{x}.shape != {self.dims_text(dims)} or "
                 if lead and x == lead[0]:
                     shape = f"{x}.shape[-{lead[1]}:] != {self.dims_text(dims[1:])} or " if lead[1] else ""
                 made.append(f"if {shape}{x}.dtype != torch.{dtype} or not {x}.is_contiguous():")
-                shown = f"{dtype} [{', '.join('...' if d == ELLIPSIS else str(self.known.sizes[d]) for d in dims)}]"
+                shown = f"{dtype} [{', '.join(['...'] * ((ELLIPSIS,) in dims) + self.shape(dims))}]"
                 made.append(f'    raise ValueError(f"{p.name} is no contiguous {shown}: {{{x}.dtype}} {{tuple({x}.shape)}}")')
         if lead:
             name, own = lead
@@ -376,18 +382,19 @@ class TritonPrinter:
 
     def made(self) -> list[str]:
         """The lines that make results, and what passes leave for one another."""
-        fresh = [self.allocated(x.name, x.dtype, x.dims) for x in self.kernel.results if not x.state]
+        fresh = [self.allocated(x.name, x.dtype, axes(x.dims, x.factors)) for x in self.kernel.results if not x.state]
         kept = self.render.kept
-        return fresh + [self.allocated(o.spec_name, o.dtype, o.dims) for u in self.units for o in u.outputs if o.spec_name in kept]
+        left = [o for u in self.units for o in u.outputs if o.spec_name in kept]
+        return fresh + [self.allocated(o.spec_name, o.dtype, axes(o.dims, ())) for o in left]
 
     def counts(self) -> bool:
         return self.lead() is not None
 
-    def allocated(self, name: str, dtype: str, dims: Dims) -> str:
+    def allocated(self, name: str, dtype: str, dims: tuple[Dims, ...]) -> str:
         """The line that makes a result."""
         like = next(self.names[p.name] for p in self.kernel.params if p.is_tensor)
         own = self.names[name]
-        same = next((p for p in self.kernel.params if p.is_tensor and p.dims == dims and p.dtype == dtype), None)
+        same = next((p for p in self.kernel.params if p.is_tensor and axes(p.dims or (), p.factors) == dims and p.dtype == dtype), None)
         if same is not None:
             return f"{own} = torch.empty_like({self.names[same.name]})"
         return f"{own} = torch.empty({self.dims_text(dims)}, dtype=torch.{DTYPES[dtype].torch}, device={like}.device)"

@@ -109,9 +109,10 @@ def cuttable(kernel: Kernel) -> list[str]:
     """The dims along which a slice of the operands gives that slice of the results, by the formula alone."""
     crossed: set[str] = set()
     for v in kernel.values:
-        if v.attr and (v.op in REDUCTIONS or v.op in ("pick", "index", "size")):
+        if v.attr and (v.op in REDUCTIONS or v.op in ("pick", "place", "index", "size")):
             crossed |= {v.attr} if isinstance(v.attr, str) else set(v.attr)
     shared = set.intersection(*(set(r.dims) for r in kernel.results))
+    crossed |= {d for d in shared if kernel.joined and d != ELLIPSIS}  # an axis of several dims is not cut along one of them
     return [d for d in dict.fromkeys(d for r in kernel.results for d in r.dims) if d in shared - crossed]
 
 

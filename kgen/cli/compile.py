@@ -12,6 +12,7 @@ from kgen.backends import backend
 from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, with_backward
 from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
+from kgen.parts import over_parts
 
 if TYPE_CHECKING:
     from kgen.check import Kernel
@@ -50,6 +51,7 @@ def compile_(
     def written(k: Kernel, t: str, spec: Kernel) -> dict[str, str]:
         """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims."""
         if sizes is None:
+            k = k if t == "triton" else over_parts(k)  # of a call from C the parts are arguments
             return backend(t).written(k, _chosen(k, dtypes), standalone)
         from kgen.backends.static import named_dims
         from kgen.runtime.static import source
@@ -122,11 +124,12 @@ def _compiled_row(kernel: Kernel, path: Path, source: str, chosen: dict[str, tup
     from kgen import pipeline
     from kgen.cost import predicted_bound
 
+    name, kernel = kernel.name, over_parts(kernel)
     bindings = [b for b in kernel.bindings() if all(d.name in chosen.get(v, (d.name,)) for v, d in b.items())]
     figures = [pipeline.cost(kernel, binding) for binding in bindings]
     low, high = min(f.read for f in figures), max(f.read for f in figures)
     out_low, out_high = min(f.written for f in figures), max(f.written for f in figures)
-    return (kernel.name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
+    return (name, str(path), str(source.count("\n")), _range(low, high), _range(out_low, out_high), predicted_bound(figures[0]))
 
 
 def _range(low: int, high: int) -> str:

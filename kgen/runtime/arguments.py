@@ -14,7 +14,7 @@ from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
 from kgen.runtime.memory import advise
 from kgen.schedule import Workspace
-from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_wide, resolve_named, variable_of
+from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_literal, is_wide, resolve_named, show_type, variable_of
 
 _NO_HISTORY = "a plain run keeps no history: call it under torch.no_grad(), or on x.detach()"
 
@@ -87,16 +87,16 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
     tensors = [(p, given[p.name]) for p in kernel.params if p.is_tensor]
     for p, t in tensors:
         if not isinstance(t, torch.Tensor):
-            raise _wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{_declared(p)}`")
+            raise wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{declared(p)}`")
         if t.requires_grad and torch.is_grad_enabled():
-            raise _wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
+            raise wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
     binding = _bind_dtypes(kernel, tensors)
     device = tensors[0][1].device if tensors else torch.device("cpu")
     for p, t in tensors:
         if t.device != device:
-            raise _wrong(kernel, f"{tensors[0][0].name} is on {device} and {p.name} is on {t.device}", "move them to one device")
+            raise wrong(kernel, f"{tensors[0][0].name} is on {device} and {p.name} is on {t.device}", "move them to one device")
         if t.layout is not torch.strided or t.is_quantized or t.is_nested:
-            raise _wrong(kernel, f"{p.name} is not a dense strided tensor")
+            raise wrong(kernel, f"{p.name} is not a dense strided tensor")
         _check_memory(kernel, p.name, t)
         if t.is_neg() and not any(r.state == p.name for r in kernel.results):
             given[p.name] = t.resolve_neg()
@@ -116,7 +116,9 @@ def refuse_empty(kernel: Kernel, call: Call) -> None:
         if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple) and v.attr:
             if math.prod(call.size(d) for d in v.attr) == 0:
                 empty = next(d for d in v.attr if call.size(d) == 0)
-                raise _wrong(kernel, f"{v.op}[{', '.join(v.attr)}] of no elements: dim {empty} has size 0")
+                raise wrong(kernel, f"{v.op}[{', '.join(v.attr)}] of no elements: dim {empty} has size 0")
+        if v.op == "place" and (empty := next((d for d in v.attr if d not in v.dims and call.size(d) == 0), "")):
+            raise wrong(kernel, f"a place along {empty}, which has size 0")
 
 
 def _check_memory(kernel: Kernel, name: str, t: Any) -> None:
@@ -124,12 +126,13 @@ def _check_memory(kernel: Kernel, name: str, t: Any) -> None:
     import torch
 
     if type(t).__torch_dispatch__ != torch.Tensor.__torch_dispatch__ or torch._C._functorch.is_functorch_wrapped_tensor(t):
-        raise _wrong(kernel, f"{name} is {article(type(t).__name__)} without memory of its own", "kernels run on plain tensors")
+        raise wrong(kernel, f"{name} is {article(type(t).__name__)} without memory of its own", "kernels run on plain tensors")
     if t.device.type != "meta" and t.numel() and not t.data_ptr():
-        raise _wrong(kernel, f"{name} has no memory", "its storage was freed")
+        raise wrong(kernel, f"{name} has no memory", "its storage was freed")
 
 
-def _wrong(kernel: Kernel, message: str, help: str = "") -> KgenError:
+def wrong(kernel: Kernel, message: str, help: str = "") -> KgenError:
+    """The error of a call of a kernel."""
     return KgenError(f"{kernel.name}: {message}", help=help)
 
 
@@ -138,24 +141,26 @@ def article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _declared(p: Parameter) -> str:
-    return f"{p.name}: {p.dtype}" + (f"[{', '.join(p.dims)}]" if p.dims is not None else "")
+def declared(p: Parameter) -> str:
+    """A parameter as its header declares it."""
+    return f"{p.name}: {p.dtype if p.dims is None else show_type(p.dtype, p.dims, p.factors)}"
+
 
 
 def matched(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by parameter, defaults filled in.  Raises `KgenError` for too many, unknown, doubled and missing ones."""
     if len(args) > len(kernel.params):
-        raise _wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.signature())
+        raise wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.signature())
     given = dict(zip((p.name for p in kernel.params), args, strict=False))
     for name, value in kwargs.items():
         if name in given:
-            raise _wrong(kernel, f"{name} is given twice")
+            raise wrong(kernel, f"{name} is given twice")
         if not any(p.name == name for p in kernel.params):
-            raise _wrong(kernel, f"there is no parameter {name}", kernel.signature())
+            raise wrong(kernel, f"there is no parameter {name}", kernel.signature())
         given[name] = value
     missing = [p.name for p in kernel.params if p.name not in given and p.default is None]
     if missing:
-        raise _wrong(kernel, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", kernel.signature())
+        raise wrong(kernel, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", kernel.signature())
     for p in kernel.params:
         if p.name not in given:
             given[p.name] = default(p)
@@ -179,21 +184,21 @@ def number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
     if isinstance(x, bool) or not isinstance(x, (int, float)):
         if hasattr(x, "item") and getattr(x, "ndim", 0) == 0 and not hasattr(x, "requires_grad"):
             return number(kernel, p, x.item())  # a NumPy scalar
-        raise _wrong(
+        raise wrong(
             kernel,
             f"{p.name} is {article(type(x).__name__)}, not {article(p.dtype)}",
             "pass x.item() for a 0-d tensor" if hasattr(x, "item") else "",
         )
     if p.dtype == "int":
         if not isinstance(x, int):
-            raise _wrong(kernel, f"{p.name} is the float {x}, not an int")
+            raise wrong(kernel, f"{p.name} is the float {x}, not an int")
         if not -(2**63) <= x < 2**63:
-            raise _wrong(kernel, f"{p.name} is {x}, which is too large for an i64")
+            raise wrong(kernel, f"{p.name} is {x}, which is too large for an i64")
         return int(x)
     try:
         return float(x)
     except OverflowError:
-        raise _wrong(kernel, f"{p.name} is too large for an f64") from None
+        raise wrong(kernel, f"{p.name} is too large for an f64") from None
 
 
 def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[str, str]:
@@ -207,17 +212,17 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
         shown = have.name if have is not None else str(t.dtype)
         if p.dtype in DTYPES:
             if shown != p.dtype:
-                raise _wrong(
+                raise wrong(
                     kernel,
                     f"{p.name} is {shown}, not {p.dtype}",
-                    f"it is declared `{_declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts",
+                    f"it is declared `{declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts",
                 )
         elif is_wide(p.dtype):
             continue  # once the variables are known
         elif shown not in floats:
-            raise _wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}")
+            raise wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}")
         elif binding.setdefault(p.dtype, shown) != shown:
-            raise _wrong(
+            raise wrong(
                 kernel,
                 f"{p.dtype} is {binding[p.dtype]} in {first[p.dtype]} and {shown} in {p.name}",
                 "one dtype variable stands for one dtype",
@@ -228,10 +233,10 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
         if is_wide(p.dtype):
             wide, variable = resolve_named(p.dtype, binding), variable_of(p.dtype)
             if (shown := str(t.dtype).removeprefix("torch.")) != wide.torch:
-                raise _wrong(
+                raise wrong(
                     kernel,
                     f"{p.name} is {TORCH[shown].name if shown in TORCH else t.dtype}, not {wide}",
-                    f"it is declared `{_declared(p)}`, and {variable} is {binding[variable]}; x.to(torch.{wide.torch}) converts",
+                    f"it is declared `{declared(p)}`, and {variable} is {binding[variable]}; x.to(torch.{wide.torch}) converts",
                 )
     return binding
 
@@ -239,7 +244,7 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
 def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[str, int], tuple[int, ...]]:
     """The size of each named dim, and the shape that `...` stands for, broadcast over the tensors.  Raises `KgenError` where two
     tensors disagree."""
-    sizes: dict[str, int] = {}
+    sizes = kernel.literals
     first: dict[str, str] = {}
     batch: tuple[int, ...] = ()
     widest = ""
@@ -248,15 +253,17 @@ def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[s
         named = [d for d in dims if d != ELLIPSIS]
         lead = t.dim() - len(named)
         if lead < 0 or lead > 0 and ELLIPSIS not in dims:
-            raise _wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{_declared(p)}`")
+            raise wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{declared(p)}`")
         for d, size in zip(named, t.shape[lead:], strict=True):
+            if is_literal(d) and size != sizes[d]:
+                raise wrong(kernel, f"{p.name} has {size} along {d}", f"it is declared `{declared(p)}`")
             if sizes.setdefault(d, size) != size:
-                raise _wrong(kernel, f"dim {d} is {sizes[d]} in {first[d]} and {size} in {p.name}")
+                raise wrong(kernel, f"dim {d} is {sizes[d]} in {first[d]} and {size} in {p.name}")
             first.setdefault(d, p.name)
         if ELLIPSIS in dims:
             joined = _broadcast(batch, tuple(t.shape[:lead]))
             if joined is None:
-                raise _wrong(
+                raise wrong(
                     kernel,
                     f"the leading dims are {list(batch)} in {widest} and {list(t.shape[:lead])} in {p.name}",
                     "they broadcast where they are equal or 1",
@@ -283,7 +290,7 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
     if out is not None:
         outs = (out,) if not isinstance(out, (tuple, list)) else tuple(out)
         if len(outs) != len(fresh):
-            raise _wrong(kernel, f"out has {len(outs)} tensors for {len(fresh)} results")
+            raise wrong(kernel, f"out has {len(outs)} tensors for {len(fresh)} results")
     else:
         outs = (None,) * len(fresh)
     given = dict(zip((r.name for r in fresh), outs, strict=True))
@@ -298,7 +305,7 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if r.state is None:
             _check_memory(kernel, "the result" if given[r.name] is None else "out", result)
         if result.is_neg():
-            raise _wrong(kernel, f"{r.state or 'out'} is a negated view", "pass its resolve_neg()")
+            raise wrong(kernel, f"{r.state or 'out'} is a negated view", "pass its resolve_neg()")
         call.results[r.name] = result
     written = {name: t for name, t in call.results.items()}
     for name, t in written.items():
@@ -309,11 +316,13 @@ def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], o
         if state is None and given.get(name) is None:
             continue  # just allocated: nothing overlaps it
         for p, other in tensors:
-            if p.name != state and _overlap(t, other) and (apart or p.dims != result.dims or not _same_place(t, other)):
-                raise _wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
+            if p.name == state or kernel.apart(name, p.name):
+                continue
+            if _overlap(t, other) and (apart or p.dims != result.dims or not _same_place(t, other)):
+                raise wrong(kernel, f"{state or 'out'} overlaps {p.name} in memory", "write the result elsewhere, or pass a clone")
         for other_name, other in written.items():
-            if other_name != name and _overlap(t, other):
-                raise _wrong(kernel, f"the results {name} and {other_name} share memory")
+            if other_name != name and not kernel.apart(name, other_name) and _overlap(t, other):
+                raise wrong(kernel, f"the results {name} and {other_name} share memory")
 
 
 def several(kernel: Kernel, alone: bool, result: ResultDecl) -> bool:
@@ -345,39 +354,39 @@ def _take_out(kernel: Kernel, call: Call, r: ResultDecl, out: Any) -> Any:
     import torch
 
     if not isinstance(out, torch.Tensor):
-        raise _wrong(kernel, f"out is {article(type(out).__name__)}, not a tensor")
+        raise wrong(kernel, f"out is {article(type(out).__name__)}, not a tensor")
     shape, dtype = call.shape(r.dims), _dtype(call, r)
     if out.layout is not torch.strided or out.is_nested:
-        raise _wrong(kernel, "out is not a dense strided tensor")
+        raise wrong(kernel, "out is not a dense strided tensor")
     if out.requires_grad:
-        raise _wrong(kernel, "out requires grad", "results written to `out` are not differentiable; pass out.detach()")
+        raise wrong(kernel, "out requires grad", "results written to `out` are not differentiable; pass out.detach()")
     if out.dtype != dtype:
-        raise _wrong(kernel, f"out is {str(out.dtype).removeprefix('torch.')}, the result {r.name} is {str(dtype).removeprefix('torch.')}")
+        raise wrong(kernel, f"out is {str(out.dtype).removeprefix('torch.')}, the result {r.name} is {str(dtype).removeprefix('torch.')}")
     if out.device != call.device:
-        raise _wrong(kernel, f"out is on {out.device}, the arguments are on {call.device}")
+        raise wrong(kernel, f"out is on {out.device}, the arguments are on {call.device}")
     if tuple(out.shape) != shape:
         if out.numel():
-            raise _wrong(kernel, f"out has shape {list(out.shape)}, the result {r.name} has {list(shape)}")
+            raise wrong(kernel, f"out has shape {list(out.shape)}, the result {r.name} has {list(shape)}")
         out.resize_(shape)
     if _shares_elements(out):
-        raise _wrong(kernel, "elements of out share memory", "it is expanded or overlaps itself; pass a tensor of its own")
+        raise wrong(kernel, "elements of out share memory", "it is expanded or overlaps itself; pass a tensor of its own")
     return out
 
 
 def _check_writable(kernel: Kernel, call: Call, r: ResultDecl, name: str, t: Any) -> None:
     if tuple(t.shape) != call.shape(r.dims):
-        raise _wrong(
+        raise wrong(
             kernel,
             f"{name} has shape {list(t.shape)}, but the result {r.name} has {list(call.shape(r.dims))}",
             "what is written in place does not broadcast",
         )
     if _shares_elements(t):
-        raise _wrong(kernel, f"elements of {name} share memory", f"{name} is written in place; pass a tensor that is not expanded")
+        raise wrong(kernel, f"elements of {name} share memory", f"{name} is written in place; pass a tensor that is not expanded")
     if t.is_inference():
         import torch
 
         if not torch.is_inference_mode_enabled():
-            raise _wrong(kernel, f"{name} is an inference tensor and cannot be written outside inference mode")
+            raise wrong(kernel, f"{name} is an inference tensor and cannot be written outside inference mode")
 
 
 def _shares_elements(t: Any) -> bool:

@@ -233,11 +233,12 @@ class Calls:
         params = [p for p in self.kernel.params if p.is_tensor]
         written = {index: r for r in self.kernel.results if r.state is not None for index, p in enumerate(params) if p.name == r.state}
         written.update(enumerate(self.fresh, out) if len(tensors) > out else ())
+        names = [p.name for p in params] + [r.name for r in self.fresh]
         found = []
         for a, result in written.items():
             several = arguments.several(self.kernel, self.runnable._alone, result)
             for b, t in enumerate(tensors):
-                if a == b or b < a and b in written or not tensors[a].numel() or not t.numel():
+                if a == b or b < a and b in written or self.kernel.apart(result.name, names[b]) or not tensors[a].numel() or not t.numel():
                     continue
                 same = not several and b not in written and params[b].dims == result.dims and _laid_alike(tensors[a], t)
                 found.append((a, b, _bytes(tensors[a]), _bytes(t), same))

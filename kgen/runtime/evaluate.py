@@ -15,6 +15,7 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS
+from kgen.runtime import joined
 from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve
 
 MODES = ("eager", "kernel", "exact")
@@ -32,6 +33,8 @@ class Evaluator:
         computes op by op) or "exact" (in float64)."""
         import torch
 
+        if kernel.joined:
+            arguments = dict(zip(arguments, joined.split(kernel, arguments)[1], strict=True))
         self.torch, self.kernel, self.arguments, self.mode = torch, kernel, arguments, mode
         self.order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
         self.sizes = {
@@ -51,7 +54,7 @@ class Evaluator:
     def run(self) -> tuple:
         """The results in order, each rounded to its dtype and expanded to its dims (primed ones too; nothing is written)."""
         values = self.values()
-        return tuple(self.finish(values[r.value], r.dims, self.dtype(r.dtype)) for r in self.kernel.results)
+        return tuple(joined.joined(r, self.finish(values[r.value], r.dims, self.dtype(r.dtype))) for r in self.kernel.results)
 
     def values(self) -> list:
         done: list[Any] = []
@@ -155,6 +158,11 @@ class Evaluator:
                 else torch.tensor(args[0], device=self.device, dtype=torch.float64 if isinstance(args[0], float) else None)
             )
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(attr)))
+        if v.op == "place":
+            empty = next((d for d in v.attr if d not in v.dims and self.sizes[d] == 0), "")
+            if empty and any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
+                raise KgenError(f"{self.kernel.name}: a place along {empty}, which has size 0")
+            return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)
         return self.operate(v, args)
@@ -276,6 +284,25 @@ class Evaluator:
         """Where the dims stand in a tensor."""
         lead = x.dim() - len(self.order)
         return [k for d in dims for k in (range(lead) if d == ELLIPSIS else [lead + self.order.index(d)])]
+
+    def placed(self, v: Value, x, at: list):
+        """The elements of x at places along the dims of `v`; 0 outside."""
+        torch, over = self.torch, tuple(v.attr)
+        x = self.whole(x, over)
+        at = [e if isinstance(e, torch.Tensor) else torch.tensor(e, device=x.device) for e in at]
+        rank = max(t.dim() for t in (x, *at))
+        x, *at = (t.reshape([1] * (rank - t.dim()) + list(t.shape)) for t in (x, *at))
+        dims = self.places(x, over)
+        inside = torch.ones((), dtype=torch.bool, device=x.device)
+        for e, d in zip(at, dims, strict=True):
+            inside = inside & (e >= 0) & (e < x.shape[d])
+        shape = torch.broadcast_shapes(*(t.shape for t in at), [1 if d in dims else n for d, n in enumerate(x.shape)])
+        if 0 in x.shape:
+            return torch.zeros((), dtype=x.dtype, device=x.device).expand(shape)
+        index = [torch.arange(n, device=x.device).reshape([-1 if k == d else 1 for k in range(rank)]) for d, n in enumerate(x.shape)]
+        for e, d in zip(at, dims, strict=True):
+            index[d] = torch.where(inside, e.to(torch.int64), 0)
+        return torch.where(inside, x[tuple(torch.broadcast_tensors(*index))], torch.zeros((), dtype=x.dtype, device=x.device))
 
     def pick(self, v: Value, x, index):
         """The elements of x along the dim of `v` at the indices; NaN, or 0 for integers, where an index lies outside."""

@@ -10,6 +10,7 @@ import gc
 import inspect
 import itertools
 import os
+import types
 import warnings
 import weakref
 from collections.abc import Callable
@@ -156,7 +157,13 @@ class Kernel:
         self._launchers: dict[str, Any] = {}
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
         self._key = _known(self)
+        if kernel.joined:
+            from kgen.check import plain
 
+            self._plain = Kernel(plain(kernel))
+
+    #: The kernel whose tensors have an axis for each dim, where this one's have not (`kgen.runtime.joined`).
+    _plain: Kernel | None = None
     __signature__: inspect.Signature  # of a decorated function
     #: The text and its name, of a kernel that was loaded; how many calls of it were kept for other processes.
     _text: tuple[str, str] | None = None
@@ -195,8 +202,16 @@ class Kernel:
         return Foreach(self)
 
     @cached_property
+    def _parts(self) -> Any:
+        """The kernel over the parts of its tensors (`runnable`, and `parted`), where there is one."""
+        from kgen.parts import parted
+
+        made = parted(self.kernel)
+        return None if made is None else types.SimpleNamespace(runnable=Kernel(made.kernel), parted=made)
+
+    @cached_property
     def _reduces(self) -> bool:
-        return self.kernel.reduces or any(v.op == "pick" for v in self.kernel.values)
+        return self.kernel.reduces or any(v.op in ("pick", "place") for v in self.kernel.values)
 
     @cached_property
     def _alone(self) -> bool:
@@ -239,7 +254,7 @@ class Kernel:
         Registered when first asked for (a call under torch.compile or torch.export asks too); a program that was exported and saved
         runs where its kernels' operators are registered.
         """
-        return hooks.operator(self)
+        return hooks.operator(self._plain or self)
 
     def module(self, names: dict[str, str] | None = None, like: Any = None, device: Any = None, dtype: Any = None, **values: Any) -> Any:
         """The kernel as an `nn.Module`: `layernorm.module(w=torch.ones(64), b=torch.zeros(64), eps=1e-5)`.
@@ -320,6 +335,10 @@ class Kernel:
 
         out = None if "out" in self._names else kwargs.pop("out", None)
         target = None if "target" in self._names else kwargs.pop("target", None)
+        if self._plain is not None:
+            from kgen.runtime import joined
+
+            return joined.foreach(self, args, kwargs, out, target)
         if torch.compiler.is_compiling():
             from kgen.runtime import uncompiled
 
@@ -336,6 +355,10 @@ class Kernel:
         if kwargs:
             out = None if "out" in self._names else kwargs.pop("out", None)
             target = None if "target" in self._names else kwargs.pop("target", None)
+        if self._plain is not None:
+            from kgen.runtime import joined
+
+            return joined.call(self, args, kwargs, out, target)
         if (
             torch.compiler.is_compiling()
             or torch._C._len_torch_dispatch_stack()
@@ -356,6 +379,11 @@ class Kernel:
             from kgen.runtime.launchers import warm_up_triton
 
             warm_up_triton()
+        if self._parts is not None:
+            from kgen.runtime import parts
+
+            special = self._calls.special(args, kwargs)
+            return self._special(args, kwargs, out, target) if special else parts.call(self, args, kwargs, out, target)
         result = self._calls(args, kwargs, out, target)
         if result is not self._calls.miss:
             return result
@@ -374,6 +402,10 @@ class Kernel:
             result = fast.call(args, {**kwargs, "out": out, "target": target} if out is not None or target is not None else kwargs)
             if result is not NotImplemented:
                 return result
+        if self._parts is not None:
+            from kgen.runtime import parts
+
+            return parts.call(self, args, kwargs, out, target)
         result = self._calls(args, kwargs, out, target)
         return self._bound(args, kwargs, out, target) if result is self._calls.miss else result
 

@@ -8,6 +8,7 @@ from typing import Any
 from kgen.check import Kernel
 from kgen.ops import REDUCTIONS
 from kgen.runtime.arguments import default
+from kgen.runtime.joined import joined
 from kgen.types import ELLIPSIS, resolve_named
 
 ROW = 4096  # elements along the dims that are reduced, or along a named dim
@@ -21,7 +22,9 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
     """
     import torch
 
-    named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
+    fixed = kernel.literals
+    named = [d for d in dict.fromkeys(d for p in kernel.params for d in p.dims or ()) if d != ELLIPSIS and d not in fixed]
+    elements = max(1, elements // math.prod(fixed.values()))
     reduced = {d for v in kernel.values if (v.op in REDUCTIONS or v.op == "pick") and v.attr for d in v.attr}
     leading = any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
     batch: list[int]
@@ -45,6 +48,7 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
             sizes[d] = min(row, left)
             left //= sizes[d]
         batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]
+    sizes |= fixed
     given: dict[str, Any] = {}
     for p in kernel.params:
         if not p.is_tensor:
@@ -62,4 +66,4 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
     for r in kernel.results:
         if r.state is not None:
             given[r.state] = given[r.state].abs()  # second moments are not negative
-    return given
+    return {p.name: joined(p, given[p.name]) if p.is_tensor else given[p.name] for p in kernel.params}

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kgen.check import Kernel
+from kgen.check import Kernel, plain
 from kgen.errors import KgenError
 from kgen.types import Binding
 
@@ -96,7 +96,7 @@ def _nvcc(kernel: Kernel, source: str, bound: Binding, arch: str, stage: str) ->
     from kgen.runtime.nvrtc import expressions as launched
     from kgen.runtime.samples import arguments
 
-    dtype = next((d.name for d in bound.values()), "f32")
+    kernel, dtype = plain(kernel), next((d.name for d in bound.values()), "f32")
     expressions = launched(kernel, bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
     instances = "\n".join(f"const void* kgen_instance_{k} = reinterpret_cast<const void*>(&{e});" for k, e in enumerate(expressions))
     with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
@@ -117,7 +117,7 @@ def _triton(kernel: Kernel, bound: Binding, arch: str, stage: str) -> list[tuple
     from kgen.runtime.launchers import Triton
     from kgen.runtime.samples import arguments
 
-    dtype = next((d.name for d in bound.values()), "f32")
+    kernel, dtype = plain(kernel), next((d.name for d in bound.values()), "f32")
     made = triton_kernels(Triton(kernel), bind(kernel, (), arguments(kernel, dtype, 1 << 15, "cpu"), None), arch)
     return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from kgen import check as checker
 from kgen.errors import KgenError
+from kgen.runtime import joined
 from kgen.runtime.arguments import default
 from kgen.runtime.kernel import Kernel
 from kgen.testing import checks
@@ -155,7 +156,8 @@ class Against:
                 return x
             return x.to(dtype) if dtype is not None and x.is_floating_point() and x.dtype != dtype else checks._same_layout(x, "cpu", True)
 
-        given = {name: passed(arguments[name]) for name in self.names}
+        params = {p.name: p for p in self.kernel.params}
+        given = {name: joined.joined(params[name], passed(arguments[name])) for name in self.names}
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is asked of the function here, not by its user
             found = self.function(**given) if self.by_name else self.function(*given.values())
@@ -165,7 +167,10 @@ class Against:
             kinds = ", ".join(type(v).__name__ for v in values)
             raise KgenError(f"{self.name} gives ({kinds}) for {self.kernel.name}'s {count} result{'s' * (count > 1)}",
                             help="give each result as a tensor, or None for one that is not to be compared")  # fmt: skip
-        return values
+        if not self.kernel.joined:
+            return values
+        sizes, _ = joined.split(self.kernel, {p.name: joined.joined(p, arguments[p.name]) for p in self.kernel.params})
+        return [joined.view(self.kernel, r, v, sizes, r.name) for r, v in zip(self.kernel.results, values, strict=True)]
 
     def takes(self, arguments: dict[str, Any]) -> bool:
         """Whether the function takes these arguments, in float64."""

@@ -17,7 +17,7 @@ the exact reading is rounded too), d the depth and e_i the error of the term x_i
     argmax    0 where no other term reaches the greatest, else none; argmin likewise
     any, all  0 where a sure term decides, or all are sure; else none
     x == max(x)  0 where one term alone reaches the greatest, whatever their errors (`ties.py`); else none
-    pick      the error of the picked element
+    pick      the error of the picked element; so of a place
     zeros     a zero of either sign, as a maximum of both may be, is one value; what tells them apart adds what it tells (`zeros.py`)
 
 A sum about a peak may be made while that moves (`online.py`): what is summed so far is rescaled each time.  A term passes through at most
@@ -50,6 +50,7 @@ from kgen.online import About, found
 from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
+from kgen.runtime.joined import joined
 from kgen.testing import ties, zeros
 from kgen.testing.staying import moving
 from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
@@ -188,10 +189,8 @@ class Analysis(Evaluator):
                 if stored is f64:  # the reference is rounded as well
                     e = e + 0.5 * ulp(x.double(), "f64")
                 x = x.double()
-            exact = self.finish(x, r.dims, x.dtype)
-            found.append(
-                Bounded(exact, self.finish(e.expand(torch.broadcast_shapes(e.shape, x.shape)), r.dims, torch.float64), stored.name)
-            )
+            whole = self.finish(e.expand(torch.broadcast_shapes(e.shape, x.shape)), r.dims, torch.float64)
+            found.append(Bounded(joined(r, self.finish(x, r.dims, x.dtype)), joined(r, whole), stored.name))
         return found
 
     def analyse(self) -> tuple[list, list]:
@@ -231,7 +230,7 @@ class Analysis(Evaluator):
             return -math.inf
         if v.op == "mul" and v.args[0] == v.args[1] or v.op == "pow" and self.kernel.values[v.args[1]].op == "lit" and args[1] % 2 == 0:
             return 0.0
-        if v.op in ("cast", "pick"):
+        if v.op in ("cast", "pick", "place"):
             return (low[0] if v.op == "pick" else 0.0) if low[0] >= 0 else -math.inf
         row = self.row(v)
         return row.sign.floor(*low) if row is not None else -math.inf
@@ -256,6 +255,8 @@ class Analysis(Evaluator):
         zero = torch.zeros((), dtype=torch.float64)
         if v.op in ("param", "index") or not v.args:
             return zero
+        if v.op == "place":
+            return self.placed(v, carried[0].to(torch.float64).expand(args[0].shape), args[1:])
         if v.op == "pick" or v.op in REDUCTIONS and v.attr:
             return self.reduced(v, x, args, carried)
         row = OPS.get(v.op)

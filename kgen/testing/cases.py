@@ -170,7 +170,9 @@ class Draw:
         self.reduced = {d for v in kernel.values if v.op == "pick" or v.op in REDUCTIONS and v.attr for d in v.attr}
         self.picked = self.indices()
         self.batch = self.random.several(SIZES, (0, 1, 1, 2, 2, 3, 5))
-        self.named = {d: self.random.choice(SIZES) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
+        self.fixed = kernel.literals
+        named = (d for p in kernel.params for d in p.dims or () if d != ELLIPSIS and d not in self.fixed)
+        self.named = {d: self.random.choice(SIZES) for d in dict.fromkeys(named)}
         if self.reduced:
             self.rows()
         self.fix()
@@ -215,7 +217,7 @@ class Draw:
     def shrink(self) -> None:
         """Halve sizes, of those that are not limited, until there are few enough elements."""
         limited = {d: self.limits.size(d) for d in self.named if self.limits.size(d)}
-        while math.prod(self.batch) * math.prod(self.named.values()) > self.limits.max_elements:
+        while math.prod(self.batch) * math.prod(self.sizes.values()) > self.limits.max_elements:
             if limited or ELLIPSIS in (self.limits.sizes or ()):
                 free = [d for d, n in self.named.items() if d not in limited and n > 1]
                 if ELLIPSIS not in (self.limits.sizes or ()) and any(n > 1 for n in self.batch):
@@ -227,6 +229,8 @@ class Draw:
                 else:
                     break  # they are what was asked for
                 continue
+            if not self.named and not any(n > 1 for n in self.batch):
+                break  # literals alone
             kept = {d: n for d, n in self.named.items() if not (self.reduced and d in self.reduced) and n > 1}
             rows = ELLIPSIS not in self.reduced and any(n > 1 for n in self.batch) or kept  # what is not reduced gives way first
             named = kept if self.reduced and rows else self.named
@@ -235,6 +239,11 @@ class Draw:
             else:
                 widest = max(named, key=lambda d: self.named[d])
                 self.named[widest] //= 2
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each dim but the leading ones."""
+        return {**self.fixed, **self.named}
 
     def arguments(self) -> dict[str, Any]:
         written = {r.state for r in self.kernel.results if r.state}
@@ -264,7 +273,7 @@ class Draw:
             batch = [1 if rnd.chance(0.4) else n for n in batch][rnd.randrange(len(batch) + 1) if rnd.chance(0.5) else 0 :]
         if sum(ELLIPSIS in (q.dims or ()) for q in self.kernel.params) == 1:
             batch = list(self.batch) if ELLIPSIS in p.dims else []
-        shape = batch + [self.named[d] for d in p.dims if d != ELLIPSIS]
+        shape = batch + [self.sizes[d] for d in p.dims if d != ELLIPSIS]
         x = self.strided(p, shape, written)
         if p.name in self.picked and not self.limits.special:
             x = x.contiguous()  # all its elements are set
@@ -304,7 +313,7 @@ class Draw:
         """Write what reductions get wrong into a tensor: rows of special values, and indices into what is picked from."""
         torch, rnd = self.torch, self.random
         if p.name in self.picked:
-            size = self.named[self.picked[p.name]]
+            size = self.sizes[self.picked[p.name]]
             limit = torch.iinfo(x.dtype).max
             inside = rnd.integers(0, max(1, min(size, limit)), x.shape, torch.int64)
             ignored = [default(q) for q in self.kernel.params if q.dtype == "int" and q.default is not None]
@@ -371,7 +380,7 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
 
     generator = torch.Generator().manual_seed(0)
     named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-    sizes = {d: 257 if d == named[-1] else 5 for d in named}
+    sizes = {d: 257 if d == named[-1] else 5 for d in named} | kernel.literals
     batch = (6,) if named else (6, 257)
     picked = Draw(kernel, limits=Limits(special=False)).picked
     free = [p.name for p in kernel.params if not p.is_tensor and p.default is None]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kgen import check as checker
 from kgen.backends import TARGETS
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -231,7 +232,7 @@ def check(
 
     Raises `KgenError` where no code can be generated for the kernel.
     """
-    trial = Trial(kernel, target, runnable, against)
+    trial = Trial(checker.plain(kernel), target, runnable, against)
     report = Report(kernel.name, target)
 
     def take(number: int | None, findings: list[Finding], arguments: dict[str, Any]) -> None:
@@ -267,6 +268,7 @@ def check_backward(
     """
     from kgen.grad import backward
 
+    kernel = checker.plain(kernel)
     return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel), limits=limits, plain=plain)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from kgen import check as checker
 from kgen import syntax
 from kgen.errors import KgenError
+from kgen.parts import over_parts
 from kgen.testing import checks, programs, properties, trees
 from kgen.testing.checks import Report
 from kgen.testing.holding import few_long_rows
@@ -67,7 +68,7 @@ class Subject:
         from kgen.runtime.kernel import Kernel as Runnable
 
         self.text, self.seed = text, seed
-        self.kernel = checker.check(syntax.parse(text, "<program>"))
+        self.kernel = checker.plain(checker.check(syntax.parse(text, "<program>")))
         self.runnable = Runnable(self.kernel)
         self.numbers = _numbers(self.kernel, seed, cases)
         self.long = few_long_rows(self.kernel, seed) if seed % 3 else None
@@ -81,14 +82,14 @@ class Subject:
         from kgen.backends import TARGETS, backend
 
         if target in TARGETS:
-            backend(target).render(self.kernel)
+            backend(target).render(over_parts(self.kernel))
         if self.wants_gradients and self.saving is None and grad.differentiable(self.kernel):
             with contextlib.suppress(KgenError):  # `backward_agrees` counts those
                 saving = checks.Saving(self.kernel)
                 if saving.made.forward is self.kernel:
                     saving.forward = self.runnable
                 for runnable in (saving.forward, saving.backward) if target in TARGETS else ():
-                    backend(target).render(runnable.kernel)
+                    backend(target).render(over_parts(runnable.kernel))
                 self.saving = saving
 
     def builds(self) -> list[tuple[Any, dict[str, str]]]:
@@ -99,7 +100,7 @@ class Subject:
             for bound in _bindings(anew, self.numbers):
                 for runnable in (self.saving.forward, self.saving.backward):
                     found.append((runnable, {v: bound.get(v, "f32") for v in runnable.kernel.variables}))
-        return found
+        return [(r if r._parts is None else r._parts.runnable, b) for r, b in found]
 
     def due(self, name: str, target: str) -> bool:
         """Whether a campaign looks at a property: on GPUs, where a case is a build of a second, at two in one program in four."""

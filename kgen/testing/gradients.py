@@ -96,6 +96,7 @@ def _point(kernel: Kernel, rnd: random.Random) -> dict[str, Any]:
 
     generator = torch.Generator().manual_seed(rnd.getrandbits(60))
     sizes = {d: rnd.choice((2, 3, 3, 4, 1)) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
+    sizes |= kernel.literals
     lead = rnd.choice(([2, 3], [3], [2], []))
     given: dict[str, Any] = {}
     for p in kernel.params:

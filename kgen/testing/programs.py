@@ -9,7 +9,7 @@ shrinks to simple programs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kgen import check as checker
@@ -17,8 +17,9 @@ from kgen import syntax
 from kgen.errors import KgenError
 from kgen.ops import CONSTANTS, OPS
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result
+from kgen.testing.placing import Placing, Term
 from kgen.testing.trees import NOWHERE, Program, applied, tidy, typed, word
-from kgen.types import DTYPES, ELLIPSIS, variable_of
+from kgen.types import DTYPES, ELLIPSIS, is_literal, variable_of
 
 #: Names that sources have uses of their own for, or that mean something in a language they are written in.
 AWKWARD = (
@@ -63,19 +64,7 @@ def program(rnd: Any, name: str = "f") -> Program:
     return tidy(_Maker(rnd).program(name))
 
 
-@dataclass(frozen=True)
-class Term:
-    """An expression with what is known of it: its kind ("float", "int" or "bool"), its dims, and whether it is a `weak` integer: one
-    made of integer literals, which is float only beside a float."""
-
-    node: Expr
-    kind: str
-    dims: frozenset[str]
-    weak: bool = False
-    tensor: bool = True
-
-
-class _Maker:
+class _Maker(Placing):
     """One program in the making: `env` holds the terms that have names."""
 
     def __init__(self, rnd: Any):
@@ -111,6 +100,8 @@ class _Maker:
         self.dims = [*pool[:1], *(d for d in rnd.sample(pool[1:], count - 1))] if count else []
         if not self.dims or self.chance(0.7):
             self.dims.insert(0, ELLIPSIS)
+        if self.chance(0.2):
+            self.dims.insert(rnd.randrange(ELLIPSIS in self.dims, len(self.dims) + 1), rnd.choice(("2", "3", "4")))
         names = [*_PARAMS, *(AWKWARD if self.chance(0.15) else ())]
         params = self.params(names)
         if self.chance(0.25):
@@ -121,6 +112,17 @@ class _Maker:
         results: list[Result] = []
         states = {p.name.name: p for p in params if p.type.dims is not None} if self.chance(0.12) else {}
         for k in range(rnd.choice((1, 1, 1, 2, 2, 2, 3, 3, 4, 6))):
+            literal = next((d for d in self.dims if is_literal(d)), "")
+            if literal and self.chance(0.25):
+                target, dims = locals_.pop(), frozenset([literal])
+                for place in range(int(literal)):
+                    term = self.float_of(rnd.choice((1, 1, 2)))
+                    dims |= term.dims
+                    equations.append(Equation(word(target), term.node, NOWHERE, (word(literal),), (Num(str(place), NOWHERE),)))
+                self.env.append(Term(word(target), "float", dims))
+                if k == 0 or self.chance(0.6):
+                    results.append(self.result(target, self.env[-1]))
+                continue
             kind = rnd.choice(("float",) * 8 + ("int", "bool"))
             term = self.term(kind, rnd.choice((1, 2, 2, 3, 3, 4, 4, 5)))
             written = next((p for p in states.values() if self.fits(p, term)), None)
@@ -142,8 +144,17 @@ class _Maker:
         last = equations[-1]
         if last.name.name not in {r.name.name for r in results}:
             results.append(self.result(last.name.name, replace(self.env[-1])))
+        if self.chance(0.7):
+            params = [replace(p, type=self.axes(p.type)) for p in params]
+            typed_as = {f"{p.name.name}'": p.type for p in params}
+            results = [replace(r, type=typed_as.get(r.name.name) or self.axes(r.type)) for r in results]
         header = Header(word(name), tuple(params), tuple(results), NOWHERE)
         return Program((header, *self.helpers.values(), *equations))
+
+    def float_of(self, depth: int) -> Term:
+        """A float that is no integer literal."""
+        term = self.floats(depth)
+        return replace(term, node=applied("f32", term.node), weak=False) if term.weak else term
 
     def kind_of(self, dtype: str) -> str:
         if dtype in ("float", "int", "bool"):
@@ -259,6 +270,7 @@ class _Maker:
             (1, lambda d: self.float_leaf()), (6, self.binary), (4, self.unary), (5, self.reduction), (2, self.where), (2, self.activation),
             (1, self.cast), (1, self.spread), (1, self.mixed), (1, self.three), (1, self.picked), (1, self.helper),
             (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))), (6, self.extreme),
+            (4, self.placed),
         ))  # fmt: skip
         return way(depth - 1)
 
@@ -307,7 +319,7 @@ class _Maker:
     def number(self, depth: int) -> Term:
         """An expression of numbers alone."""
         numbers = [t for t in self.env if not t.tensor]
-        sizes = [Term(word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS]
+        sizes = [Term(word(d), "int", frozenset(), tensor=False) for d in self.dims if d != ELLIPSIS and not is_literal(d)]
         if depth <= 0 or self.chance(0.4):
             literal = self.literal()
             return self.rnd.choice([replace(literal, weak=False, node=literal.node if not literal.weak else Num("0.75", NOWHERE)),
@@ -452,7 +464,8 @@ class _Maker:
         leaves: list[tuple[int, Any]] = [(2, lambda d: self.whole_literal())]
         if plain and named:
             leaves.append((3, lambda d: self.index_of(named)))
-            leaves.append((1, lambda d: Term(word(self.rnd.choice(named)), "int", frozenset(), tensor=False)))
+            sized = [d for d in named if not is_literal(d)] or named
+            leaves.append((1, lambda d: Term(self.size(self.rnd.choice(sized)), "int", frozenset(), tensor=False)))
         if self.named("int"):
             leaves.append((6, lambda d: self.named("int") or self.whole_literal()))
         if depth <= 0:

@@ -48,14 +48,14 @@ class Interpreted(Evaluator):
 
     def __init__(self, kernel: Kernel, program: Any, arguments: dict[str, Any]):
         """A kernel whose values are the lets of `program`, so that programs are evaluated as kernels are."""
-        from kgen.expressions import Value
+        from kgen.values import Value
 
         index = {let.name: k for k, let in enumerate(program.lets)}
         values = []
         for let in program.lets:
             name, attrs = let.expr.name, let.expr.attrs
             t = Float(frozenset({let.dtype.name})) if not let.is_number and let.dtype.is_float else let.dtype
-            attr: Any = attrs if name == "gather" or name == "pick" or name in REDUCTIONS and attrs else attrs[0] if attrs else ""
+            attr: Any = attrs if name in ("gather", "pick", "place") or name in REDUCTIONS and attrs else attrs[0] if attrs else ""
             if name == "cast":
                 attr = let.dtype.name
             op = {"load": "param", "arg": "param"}.get(name, name)
@@ -72,7 +72,7 @@ class Interpreted(Evaluator):
             text = str(v.attr)
             return float(text) if text in ("inf", "-inf", "nan") else float(exact(text))
         if v.op == "gather":
-            return self.pick(v, *args)
+            return self.placed(v, args[0], args[1:])
         if v.op in ("max", "min") and v.attr and v.type is boolean:  # what `expand` makes of any and all, of no elements too
             v = replace(v, op="any" if v.op == "max" else "all")
         if v.op == "index" and v.attr == ELLIPSIS:  # a part of the position that goes into argmax; torch's own counts by itself
@@ -249,6 +249,7 @@ def rows_alone(kernel: Kernel, target: str = "torch", seed: int = 0, number: int
     sizes = {d: 16 * rnd.choice((1, 2, 4, 8, 33)) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
     while len(sizes) > 1 and sum(n > 16 for n in sizes.values()) > 1:
         sizes[max(sizes, key=lambda d: sizes[d])] = 16
+    sizes |= kernel.literals
     batch = rnd.choice((2, 3, 37))
     arguments: dict[str, Any] = {}
     for p in kernel.params:

@@ -21,7 +21,7 @@ from kgen.syntax import KEYWORDS, Apply, Equation, Expr, Header, Helper, Name
 from kgen.testing.checks import Report
 from kgen.testing.holding import Violation, hold
 from kgen.testing.programs import AWKWARD, AWKWARD_DIMS
-from kgen.types import DTYPES, ELLIPSIS, Float
+from kgen.types import DTYPES, ELLIPSIS, Float, is_literal
 
 
 def prints_and_parses(kernel: Kernel) -> Report:
@@ -50,7 +50,7 @@ def _shape(s: syntax.Statement) -> tuple:
     if isinstance(s, Header):
         results = [(r.name.name, typeset.format_type(r.type)) for r in s.results]
         return (s.name.name, *(typeset.format_param(p) for p in s.params), *results)
-    own = [s.name.name] if isinstance(s, Equation) else [n.name for n in (s.name, *s.dims, *s.params)]
+    own = [typeset.assigned(s)] if isinstance(s, Equation) else [n.name for n in (s.name, *s.dims, *s.params)]
     nodes: list = []
     for n in syntax.postorder(s.body):
         if isinstance(n, Apply):
@@ -64,8 +64,8 @@ def written(kernel: Kernel) -> str:
     """The kernel's spec, written anew from its values."""
     from kgen.write import Declared, Names, write
 
-    params = [Declared(p.name, p.dtype, p.dims, p.default) for p in kernel.params]
-    results = [(Declared(r.name, r.dtype, r.dims), r.value) for r in kernel.results]
+    params = [Declared(p.name, p.dtype, p.dims, p.default, p.factors) for p in kernel.params]
+    results = [(Declared(r.name, r.dtype, r.dims, None, r.factors), r.value) for r in kernel.results]
     taken = [kernel.name, *(p.name for p in kernel.params), *(r.name for r in kernel.results), *kernel.variables]
     taken += [d for p in kernel.params for d in p.dims or ()]
     return write(kernel.name, [], params, results, kernel.values, {}, {}, Names(taken))
@@ -167,7 +167,7 @@ def renamed(
     choices among `pools` of names (of dims the second), or two letters with which plain ones begin."""
     header = next(s for s in kernel.file.statements if isinstance(s, Header))
     plain = [*(p.name.name for p in header.params), *(s.name.name for s in kernel.file.statements if isinstance(s, Equation))]
-    dims = dict.fromkeys(d.name for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
+    dims = dict.fromkeys(d.name for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS and not is_literal(d.name))
     helpers = {s.name.name for s in kernel.file.statements if isinstance(s, Helper)}
     taken = {*helpers, kernel.name, *kernel.variables, *(f"{v}32" for v in kernel.variables)}
     names: dict[str, str] = {}

@@ -137,14 +137,14 @@ def smaller(made: Program) -> Iterator[Program]:
             continue
         for d in p.type.dims:
             dims = tuple(q for q in p.type.dims if q is not d)
-            yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dims=dims))))
+            yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dims=dims, factors=()))))
         for dtype in ("T", "f32"):
             if p.type.dtype.name not in ("T", "f32", dtype):
                 yield _with(made, header, _with_param(header, p, replace(p, type=replace(p.type, dtype=word(dtype)))))
     for r in header.results:
         for d in r.type.dims or ():
             dims = tuple(q for q in r.type.dims or () if q is not d)
-            yield _with(made, header, _with_result(header, r, replace(r, type=replace(r.type, dims=dims))))
+            yield _with(made, header, _with_result(header, r, replace(r, type=replace(r.type, dims=dims, factors=()))))
     for name in sorted({d.name for p in header.params for d in p.type.dims or ()}):  # a dim everywhere
         yield tidy(_without_dim(made, name))
 
@@ -154,7 +154,7 @@ def widened(made: Program) -> Program:
     header = next(s for s in made.statements if isinstance(s, Header))
     names = dict.fromkeys(d.name for p in header.params for d in p.type.dims or ())
     dims = tuple(word(d) for d in ([ELLIPSIS] if ELLIPSIS in names else []) + [d for d in names if d != ELLIPSIS])
-    results = tuple(r if r.primed else replace(r, type=replace(r.type, dims=dims)) for r in header.results)
+    results = tuple(r if r.primed else replace(r, type=replace(r.type, dims=dims, factors=())) for r in header.results)
     return _with(made, header, replace(header, results=results))
 
 
@@ -190,7 +190,7 @@ def _simpler(root: Expr) -> Iterator[Expr]:
     for node in reversed(nodes):
         for child in node.args:
             yield _replaced(root, node, child)
-        if node.dims is not None and len(node.dims) > 1:
+        if node.dims is not None and len(node.dims) > 1 and node.written != "place":
             for d in node.dims:
                 yield _replaced(root, node, replace(node, dims=tuple(q for q in node.dims if q is not d)))
     for node in reversed(nodes):
@@ -216,9 +216,12 @@ def _without_dim(made: Program, d: str) -> Program:
     """The program without a dim: taken out of types and reductions; where it stands as a number, that is 2."""
 
     def cut(t: Type) -> Type:
-        return t if t.dims is None else replace(t, dims=tuple(q for q in t.dims if q.name != d))
+        if t.dims is None or not any(q.name == d for q in t.dims):
+            return t
+        return replace(t, dims=tuple(q for q in t.dims if q.name != d), factors=())
 
     def body(root: Expr) -> Expr:
+        """An expression without it."""
         done: dict[int, Expr] = {}
         for node in syntax.postorder(root):
             new: Expr = node
@@ -227,6 +230,9 @@ def _without_dim(made: Program, d: str) -> Program:
             elif isinstance(node, Apply):
                 dims = None if node.dims is None else tuple(q for q in node.dims if q.name != d)
                 args = tuple(done[id(a)] for a in node.args)
+                if node.written == "place" and dims:
+                    places = [a for q, a in zip(node.dims or (), args[1:], strict=False) if q.name != d]
+                    args = (args[0], *places, *args[len(node.dims or ()) + 1 :])
                 if node.dims and not dims:  # nothing is left to reduce over
                     new = args[0] if args else Num("2", NOWHERE)
                 else:

@@ -32,7 +32,7 @@ def told(analysis: Any, v: Value, x: Any, args: list) -> tuple[Any, Any]:
     torch = analysis.torch
     masks = [analysis.either[a] for a in v.args]
     step, mask = torch.zeros((), dtype=torch.float64), None
-    if v.op == "pick" or v.op in REDUCTIONS and v.attr:
+    if v.op in ("pick", "place") or v.op in REDUCTIONS and v.attr:
         if torch.is_tensor(x) and x.dtype.is_floating_point:
             mask = reduced(analysis, v, x, args, masks)
     elif any(m is not None for m in masks):
@@ -73,6 +73,8 @@ def reduced(analysis: Any, v: Value, x: Any, args: list, masks: list) -> Any:
     torch, mask = analysis.torch, masks[0]
     if v.op == "pick":
         return None if mask is None else analysis.pick(v, mask.double().expand(args[0].shape), args[1]) == 1
+    if v.op == "place":
+        return None if mask is None else analysis.placed(v, mask.double().expand(args[0].shape), args[1:]) == 1
     over = tuple(v.attr)
     terms = analysis.whole(args[0], over)
     dims = analysis.places(terms, over)

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from kgen.errors import KgenError
-from kgen.expressions import Parameter
 from kgen.runtime.arguments import number
 from kgen.runtime.kernel import Kernel
 from kgen.torch_op.layers import LAYERS, Layer, chosen
 from kgen.torch_op.traits import traits
-from kgen.types import ELLIPSIS
+from kgen.types import ELLIPSIS, axes
+from kgen.values import Parameter
 
 _OWN, _FIXED, _GIVEN = "own", "fixed", "given"
 
@@ -48,7 +48,7 @@ class KernelModule(torch.nn.Module):
         self._shown = shown if shown is not None else self._described(sizes)
 
     def _own(self, name: str, p: Parameter, tensor: torch.Tensor, sizes: dict[str, int]) -> None:
-        own = [d for d in p.dims or () if d != ELLIPSIS]
+        own = ["*".join(axis) for axis in axes(p.dims or (), p.factors) if axis != (ELLIPSIS,)]
         lead = tensor.dim() - len(own)
         if lead < 0 or lead and ELLIPSIS not in (p.dims or ()):
             raise KgenError(f"{self.kernel.name}: {p.name} has {tensor.dim()} dims", help=f"it is declared with {', '.join(own) or 'none'}")

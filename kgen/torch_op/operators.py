@@ -231,7 +231,7 @@ def allocated(t: Traits, arguments: Sequence[Any]) -> list[Any]:
     kernel = t.checked
     tensors = [(kernel.params[k], arguments[k]) for k in t.tensors]
     binding = arguments_of._bind_dtypes(kernel, tensors)
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, Any] = dict(kernel.literals)
     heads: list[tuple] = []
     device = tensors[0][1].device if tensors else torch.device("cpu")
     for p, x in tensors:

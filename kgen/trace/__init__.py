@@ -352,7 +352,7 @@ def _moved(kind: Type, by: int, fixed: Span | None) -> Type:
         return replace(n, span=_shifted(n.span, by, fixed))
 
     dims = None if kind.dims is None else tuple(name(d) for d in kind.dims)
-    return Type(name(kind.dtype), dims, _shifted(kind.span, by, fixed))
+    return Type(name(kind.dtype), dims, _shifted(kind.span, by, fixed), kind.factors)
 
 
 __all__ = ["Apply", "Const", "Diagnostic", "TracedFile", "to_spec", "trace"]

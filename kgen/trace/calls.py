@@ -12,7 +12,6 @@ from typing import Any
 
 from kgen import syntax, typeset
 from kgen.errors import KgenError
-from kgen.expressions import closest, did_you_mean
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Expr, Helper, Name
 from kgen.trace import names
@@ -22,6 +21,7 @@ from kgen.trace.torch_calls import TorchCalls
 from kgen.trace.tracer import Frame, Refused
 from kgen.trace.values import Const, Method, Several, Shape, Spec, Traced
 from kgen.types import DTYPES
+from kgen.values import closest, did_you_mean
 
 MAX_CALLS = 32
 _VALUES = {"float": "its value is not known while the function is traced", "int": "its value is not known while the function is traced",

@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from kgen import syntax
-from kgen.expressions import closest, did_you_mean, prelude
+from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.syntax import Apply, Name, Num
 from kgen.trace.calls import Calls
@@ -22,6 +22,7 @@ from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Dtype, Method, Several, Shape, Spec, Traced
 from kgen.types import DTYPES, Number, variable_of
+from kgen.values import closest, did_you_mean
 
 BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
           ast.BitAnd: "bitand", ast.BitOr: "bitor", ast.LShift: "shl", ast.RShift: "shr"}  # fmt: skip

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from kgen import syntax
-from kgen.expressions import closest, did_you_mean
 from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Name, Num
 from kgen.trace import names
@@ -20,6 +19,7 @@ from kgen.trace.names import METHODS, Row
 from kgen.trace.tracer import Refused, Tracer
 from kgen.trace.values import Const, Dtype, Several, Shape, Traced, dtype_name, named, show_shape
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, TORCH, Dims, is_float
+from kgen.values import closest, did_you_mean
 
 _SPECIAL_WORDS = ("dim", "keepdim", "dtype", "reduction", "normalized_shape", "unbiased", "correction", "device")
 

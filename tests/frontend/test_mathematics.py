@@ -41,7 +41,8 @@ def read_back(tex: str) -> str:
     for sign, text in ((r"\left\lfloor ", "floor("), (r"\right\rfloor", ")"), (r"\left\lceil ", "ceil("), (r"\right\rceil", ")"), (r"\left|", "abs("),
                        (r"\right|", ")"), (r"\left(", "("), (r"\right)", ")"), (r"\cdot", "*"), (r"\bmod", "%"), (r"\leq", "<="), (r"\geq", ">="),
                        (r"\neq", "!="), (r"\ldots", "..."), (r"\mathbin{|}", "|"), (r"\mathbin{\&}", "&"), (r"\mathord{\sim}", "~"), (r"\ll", "<<"),
-                       (r"\gg", ">>"), (r"\mathbin{/\!/}", "//"), (r"\pi", "pi"), (r"\infty", "inf"), (" = ", " == ")):  # fmt: skip
+                       (r"\gg", ">>"), (r"\mathbin{/\!/}", "//"), (r"\pi", "pi"), (r"\infty", "inf"), (" = ", " == "), (r"\left[", "["),
+                       (r"\right]", "]"), (r"\mapsto", "=")):  # fmt: skip
         tex = tex.replace(sign, text)
     while (m := re.search(r"\\begin\{cases\} ((?:(?!\\begin\{cases\}).)*?) \\end\{cases\}", tex)) is not None:
         *rows, last = m.group(1).split(r" \\ ")

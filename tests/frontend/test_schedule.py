@@ -132,3 +132,10 @@ def test_a_plan_that_reads_what_is_not_written_is_a_fault() -> None:
     made = next(p for p in map(plan, TEXTS.values()) if p.workspaces)
     with pytest.raises(Broken, match="which no pass before it writes"):
         verified(replace(made, passes=made.passes[::-1]))
+
+
+def test_what_is_gathered_from_is_written_by_a_pass_before() -> None:
+    """Of three gathers, each of what the one before it gives, none stands in a pass with another."""
+    text = "f(w: T[N, D, C]) -> y: T[N, C]\n\ny = w[D = 0][C = index[C] - 1 else 0][N = index[N] + 1 else 0]\n"
+    plan = schedule(lower(check(parse(text)), {"T": f32}))
+    assert [len(p.gathers) for p in plan.passes if isinstance(p, Reduce)] == [1, 1, 1]

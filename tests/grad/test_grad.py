@@ -9,11 +9,11 @@ import torch
 
 import kgen
 from kgen import check, grad, syntax
-from kgen.expressions import Value
 from kgen.invariant import unmoved
 from kgen.runtime.evaluate import Evaluator
 from kgen.tape import Tape
 from kgen.testing import checks
+from kgen.values import Value
 from tests.conftest import ROOT
 from tests.grad_cases import FORMULAS, arguments, is_float, kernel, kgens, texts, torchs, wide
 

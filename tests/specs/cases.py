@@ -125,6 +125,11 @@ def _quantised(x: torch.Tensor, **_: Any) -> tuple[torch.Tensor, ...]:
     return q.nan_to_num(0).to(torch.int8), (a / 127)[..., 0]
 
 
+def _quantised_in_groups(x: torch.Tensor, **_: Any) -> tuple[torch.Tensor, ...]:
+    q, s = _quantised(x.view(len(x), -1, 128))
+    return q.view(x.shape), s
+
+
 def _cross_entropy(x: torch.Tensor, t: torch.Tensor, ignore: int, smoothing: float, z: float) -> tuple[torch.Tensor, ...]:
     loss = F.cross_entropy(x, t, reduction="none", ignore_index=ignore, label_smoothing=smoothing)
     return (loss + (torch.where(t == ignore, 0.0, z * torch.logsumexp(x, -1) ** 2) if z else 0),)
@@ -208,6 +213,9 @@ def cases() -> list[Case]:
         Case("variance", x, _variance),
         Case("row_absmax_int8", x, _quantised),
         Case("sum_of_squares_cols", lambda n, make: {"x": make(ROWS, n).mT}, lambda x: ((x**2).sum(0),)),
+        Case("group_int8", lambda n, make: {"x": make(3, 128 * max(1, n // 128))}, _quantised_in_groups),
+        Case("causal_conv4", lambda n, make: {"x": make(2, 3, n), "w": random(make(1).dtype, 5)(3, 4), "b": random(make(1).dtype, 6)(3)},
+             lambda x, w, b: (F.silu(F.conv1d(F.pad(x, (3, 0)), w[:, None], b, groups=3)),), special=False),
         Case("frobenius", lambda n, make: {"x": make(2, 3, n)}, lambda x: (torch.linalg.vector_norm(x),)),
     ]  # fmt: skip
 

@@ -1,0 +1,84 @@
+"""What random programs have of places: axes of several dims, and values elsewhere along a dim.
+
+In: a source of choices, and the dims and terms of a program in the making.  Out: types and terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kgen.syntax import Apply, Expr, Num, Type
+from kgen.testing.trees import NOWHERE, applied, word
+from kgen.types import ELLIPSIS, is_literal
+
+
+@dataclass(frozen=True)
+class Term:
+    """An expression with what is known of it: its kind ("float", "int" or "bool"), its dims, and whether it is a `weak` integer: one
+    made of integer literals, which is float only beside a float."""
+
+    node: Expr
+    kind: str
+    dims: frozenset[str]
+    weak: bool = False
+    tensor: bool = True
+
+
+class Placing:
+    """The part of a program's maker that knows of places."""
+
+    rnd: Any
+    dims: list[str]
+    inside: bool
+
+    def chance(self, share: float) -> bool:
+        raise NotImplementedError
+
+    def floats(self, depth: int) -> Term:
+        raise NotImplementedError
+
+    def axes(self, t: Type) -> Type:
+        """A type whose literal dims make an axis with a neighbour, where they have one."""
+        dims = [d.name for d in t.dims or ()]
+        at = next((k for k, d in enumerate(dims) if is_literal(d)), None)
+        if at is None or self.chance(0.3):
+            return t
+        first = at if at + 1 < len(dims) and self.chance(0.6) else at - 1
+        if first < 0 or first + 1 >= len(dims) or dims[first] == ELLIPSIS:
+            return t
+        return replace(t, factors=(*(1,) * first, 2, *(1,) * (len(dims) - first - 2)))
+
+    def placed(self, depth: int) -> Term:
+        """A value elsewhere along one of its dims: shifted, mirrored, rolled, with gaps, at one place, or along another dim."""
+        x = self.floats(depth)
+        named = [d for d in self.dims if d in x.dims and d != ELLIPSIS]
+        if not named or self.inside:
+            return x
+        rnd, dim = self.rnd, self.rnd.choice(named)
+        number, here = Num(rnd.choice(("1", "1", "2", "3")), NOWHERE), applied("index", dims=[dim])
+        size = self.size(dim)
+        last, others = applied("sub", size, Num("1", NOWHERE)), [d for d in self.dims if d != ELLIPSIS]
+        other = rnd.choice(others)
+        there = applied("index", dims=[other])
+        ways: dict[str, tuple[Expr, bool, frozenset[str]]] = {
+            "shifted": (applied(rnd.choice(("add", "sub")), here, number), not (is_literal(dim) and dim == "1"), frozenset([dim])),
+            "mirrored": (applied("sub", last, here), False, frozenset([dim])),
+            "rolled": (applied("mod", applied("add", here, number), size), False, frozenset([dim])),
+            "first": (Num("0", NOWHERE), False, frozenset()),
+            "last": (last, False, frozenset()),
+        }
+        if other != dim and other not in x.dims and not (is_literal(dim) and is_literal(other)):
+            ways["gaps"] = applied("add", applied("mul", Num("2", NOWHERE), there), number), True, frozenset([other])
+        e, filled, dims = ways[rnd.choice([*ways, "shifted", "shifted"])]
+        fill = [Num(rnd.choice(("0", "0.5", "1", "0.0")), NOWHERE)] if filled else []
+        node = Apply("place", (x.node, e, *fill), NOWHERE, NOWHERE, "place", (word(dim),))
+        return Term(node, "float", x.dims - {dim} | dims)
+
+    @staticmethod
+    def size(dim: str) -> Expr:
+        """The size of a dim as a node."""
+        return Num(dim, NOWHERE) if is_literal(dim) else word(dim)
+
+
+__all__ = ["Placing", "Term"]

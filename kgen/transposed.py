@@ -1,0 +1,164 @@
+"""The gradient of a place: the cotangent at the place that leads there.
+
+In: the graph of a derivative, a place of the forward in it, and that place's cotangent.  Out: its contribution to the cotangent of what
+was read.  An affine place is turned round: what was read at `index[N] - 1` gives to `index[N]` the cotangent at `index[N] + 1`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from kgen.errors import Diagnostic, KgenError, Span
+from kgen.places import Form, Places
+from kgen.syntax import Apply, Num
+from kgen.types import FEW, INT, Dims, i64, is_literal, union
+
+if TYPE_CHECKING:
+    from kgen.tape import Part, Tape
+
+MOST_COPIES = 16  # of a value that `//` spreads over several places
+
+
+def integer(tape: Tape, form: Form, span: Span) -> int:
+    """The value of a form: what is added first, in the order of its terms, then what is taken off."""
+    made = None
+    terms = sorted(((atoms, f) for atoms, f in form.items() if f), key=lambda t: (t[1] < 0, not t[0]))
+    for atoms, f in terms:
+        one = None if atoms and abs(f) == 1 else tape.build(str(abs(int(f))))
+        for kind, of in atoms:
+            atom = int(of) if kind == "value" else tape.size((str(of),), span)
+            if kind == "index":
+                atom = tape.make("index", (), str(of), i64, (str(of),), span)
+            one = atom if one is None else tape.build("a * b", a=one, b=atom)
+        assert one is not None
+        if made is None:
+            made = one if f > 0 else tape.build("-a", a=one)
+        else:
+            made = tape.build("a + b" if f > 0 else "a - b", a=made, b=one)
+    return tape.build("0") if made is None else made
+
+
+class Transposed:
+    """One place, turned round.  `pivots` are the dims of the cotangent that it is read at places along, `dims` those that it then has."""
+
+    def __init__(self, tape: Tape, k: int):
+        self.tape, self.k, self.value = tape, k, tape.values[k]
+        self.read = Places(tape.values)
+        self.rest = tuple(d for d in tape.values[self.value.args[0]].dims if d not in self.value.attr)
+        self.pivots: dict[str, list[int]] = {}  # by dim, the places of each copy
+        self.conditions: list[int] = []
+        for dim, e in zip(self.value.attr, self.value.args[1:], strict=True):
+            self.turn(dim, e)
+        alone = [d for d, e in zip(self.value.attr, self.value.args[1:], strict=True) for p in self.pivots if p in tape.values[e].dims]
+        if len(alone) > len(self.pivots):
+            raise self.unknown()
+
+    @property
+    def dims(self) -> Dims:
+        """The dims that the contribution has in full."""
+        return union(tuple(d for d in self.value.dims if d not in self.pivots), tuple(self.value.attr))
+
+    def unknown(self) -> KgenError:
+        message = f"{self.tape.kernel.name}: the gradient of this place is not known"
+        return KgenError(Diagnostic(message, self.value.span, help="a place is a sum of indices and numbers; cut it with stop(...)"),
+                         self.tape.kernel.file.source)  # fmt: skip
+
+    def turn(self, dim: str, e: int) -> None:
+        """Note where along the cotangent what is read at `e` along `dim` went."""
+        tape, values = self.tape, self.tape.values
+        here = tape.make("index", (), dim, i64, (dim,), self.value.span)
+        over = values[e]
+        if not over.dims:
+            self.conditions.append(tape.build("p == e", p=here, e=e))
+            return
+        if over.op in ("mod", "floordiv") and not values[over.args[1]].dims:
+            inner, by = over.args
+            found = self.pivot(inner)
+            number = tape.known(by) if over.op == "floordiv" else None
+            if over.op == "mod" and found is not None and abs(found[1]) == 1 and self.is_size(by, dim) and self.is_size(by, found[0]):
+                self.note(found[0], [tape.build("q % n", q=self.solved(inner, here, *found), n=by)])
+                return
+            if number is not None and 1 <= number <= MOST_COPIES and found is not None and abs(found[1]) == 1:
+                ends = [tape.build("p * n + j", p=here, n=by, j=tape.build(str(j))) for j in range(int(number))]
+                self.note(found[0], [self.solved(inner, end, *found) for end in ends])
+                return
+        if self.read.affine(e) is None:
+            if not is_literal(dim) or int(dim) > FEW or set(over.dims) & set(self.value.attr):
+                raise self.unknown()
+            self.conditions.append(tape.build("p == e", p=here, e=e))  # of a few elements each is asked
+            return
+        found = self.pivot(e)
+        if found is None:
+            self.conditions.append(tape.build("p == e", p=here, e=e))  # along dims that what is read has too
+            return
+        pivot, factor = found
+        solved = self.solved(e, here, pivot, factor)
+        if abs(factor) > 1:
+            by = tape.build(str(abs(factor)))
+            self.conditions.append(tape.build("q % n == 0", q=solved, n=by))
+            solved = tape.build("q // n", q=solved, n=by)
+        self.note(pivot, [solved])
+
+    def is_size(self, v: int, dim: str) -> bool:
+        return self.read.form(v) == self.read.form(self.tape.size((dim,), self.value.span))
+
+    def note(self, pivot: str, places: list[int]) -> None:
+        if pivot in self.pivots or len(places) > 1 and self.pivots:
+            raise self.unknown()
+        self.pivots[pivot] = places
+
+    def pivot(self, e: int) -> tuple[str, int] | None:
+        """A dim along which a place runs and what is read has no other element, with its factor: of several the one of the least."""
+        factors = self.read.affine(e)
+        if not factors:
+            return None
+        own = {d: f for d, f in factors.items() if d not in self.rest}
+        return min(own.items(), key=lambda pair: (abs(pair[1]), pair[0] not in self.value.attr, pair[0].isdigit()), default=None)
+
+    def solved(self, e: int, here: int, pivot: str, factor: int) -> int:
+        """The place along the pivot (times its factor's size) at which `e` is `here`."""
+        sign = 1 if factor > 0 else -1
+        form = {atoms: sign * f for atoms, f in self.read.form(here).items()}
+        for atoms, f in self.read.form(e).items():
+            if atoms != (("index", pivot),):
+                form[atoms] = form.get(atoms, Fraction(0)) - sign * f
+        return integer(self.tape, form, self.value.span)
+
+    def share(self, dy: Part) -> Part:
+        """The contribution of a cotangent; the place's own condition is dropped, since what is turned round lies inside."""
+        tape = self.tape
+        guards = tuple((g, holds) for g, holds in dy.guards if not (holds and self.read.guards(g, self.k)))
+        inside = tuple(g for g in guards if set(tape.values[g[0]].dims) & self.pivots.keys())
+        kept = tuple(g for g in guards if g not in inside)
+        raw = tape.selected(type(dy)(dy.raw, inside))
+        for p in self.pivots:
+            if p not in tape.values[raw].dims:  # the same all along it: but not beyond its ends
+                index = tape.make("index", (), p, i64, (p,), self.value.span)
+                raw = tape.build("x if p >= 0 else 0", x=raw, p=index)
+        if self.pivots:
+            copies = max(map(len, self.pivots.values()))
+            total = None
+            for j in range(copies):
+                one = self.at(raw, [places[min(j, len(places) - 1)] for places in self.pivots.values()])
+                total = one if total is None else tape.build("a + b", a=total, b=one)
+            assert total is not None
+            raw = total
+        return type(dy)(raw, (*kept, *((c, True) for c in self.conditions)))
+
+    def at(self, raw: int, places: list[int]) -> int:
+        """A cotangent at places along the pivots; 0 where they lie outside."""
+        tape, dims = self.tape, tuple(self.pivots)
+        value = tape.values[raw]
+        made = tape.make("place", (raw, *places), dims, value.type, tape.placed(value.dims, dims, places), self.value.span)
+        if all(self.read.inside(e, d) for d, e in zip(dims, places, strict=True)):
+            return made
+        span = self.value.span
+        zero = tape.make("lit", (), "0", INT, (), span)
+        node = Num("0", span)
+        filled = tape.filled(Apply("place", (node, node), span, span, "place"), made, zero)
+        assert filled is not None
+        return filled
+
+
+__all__ = ["Transposed", "integer"]

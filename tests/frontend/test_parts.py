@@ -1,0 +1,44 @@
+"""A kernel over the parts of its tensors: halves are operands of their own, and few terms are written out."""
+
+from __future__ import annotations
+
+from kgen.check import check, plain
+from kgen.parts import over_parts, parted
+from kgen.syntax import parse
+
+
+def parts_of(header: str, *equations: str) -> str:
+    made = parted(plain(check(parse(f"f({header}\n\n" + "\n".join(equations) + "\n", "f.k"))))
+    return "" if made is None else made.kernel.file.source.text.partition("\n\n")[2].strip()
+
+
+def test_halves_are_operands_and_results() -> None:
+    text = parts_of("x: T[..., 2*N]) -> y: T[..., 2*N]", "y[2 = 0] = x[2 = 1]", "y[2 = 1] = -x[2 = 0]")
+    assert text == "y_0 = x_1\ny_1 = -x_0"
+
+
+def test_what_runs_along_a_literal_dim_is_written_out() -> None:
+    text = parts_of("x: T[..., N], w: T[3]) -> y: T[..., N]", "y = sum[3](x[N = index[N] - 1 + index[3] else 0] * w)")
+    assert text == "y = x[N = index[N] - 1 else 0] * w_0 + x * w_1 + x[N = index[N] + 1 else 0] * w_2"
+
+
+def test_a_mirror_image_and_a_choice_by_the_index() -> None:
+    assert parts_of("x: T[2*N]) -> y: T[2*N]", "y = x[2 = 1 - index[2]] if index[2] == 0 else x[2 = 0] * 2") == "y_0 = x_1\ny_1 = x_0 * 2"
+    text = parts_of("x: T[2*N]) -> y: T[N]", "y = x[2 = index[N] % 2]")
+    assert text == "y = x_0 if index[N] % 2 == 0 else x_1"
+
+
+def test_a_reduction_over_parts_and_more_is_one_reading() -> None:
+    assert parts_of("x: T[..., 2*N]) -> y: T[...]", "y = sum[2, N](x * x[2 = 1 - index[2]])") == "y = sum[N](x_0 * x_1 + x_1 * x_0)"
+
+
+def test_what_has_no_places_stays_whole() -> None:
+    kernel = plain(check(parse("f(x: T[..., 2*N]) -> y: T[..., N]\n\ny = sum[2](x)\n", "f.k")))
+    assert parted(kernel) is None and over_parts(kernel) is kernel
+    assert not parts_of("x: T[..., 2*N]) -> y: i64[..., N]", "y = argmax[2](x) + (index[2])[2 = 0]")
+
+
+def test_a_choice_among_parts_keeps_its_fill() -> None:
+    """A place along a literal dim that an index gives, and that may lie outside, is not the last part there."""
+    text = parts_of("x: T[4*N]) -> y: T[N]", "y = x[4 = 2*index[N] + 1 else 1]")
+    assert text.startswith("t1 = 2 * index[N] + 1") and text.endswith("else 1")

@@ -1,0 +1,68 @@
+"""Gradients of places are places: held to autograd's, and written without a sum over all pairs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kgen import grad
+from kgen.check import check, plain
+from kgen.errors import KgenError
+from kgen.syntax import parse
+from kgen.testing.gradients import backward_agrees
+
+HEAD = "f(x: f64[..., 4, 2*N], w: f64[4], z: f64[N, M], n: int = 1) -> y: f64[{dims}]\n\ny = {body}\n"
+UNUSED = {"x": "sum[...,4,2,N](x)", "w": "sum[4](w)", "z": "sum[M,N](z)", "n": "n"}
+BODIES = {
+    "x[N = index[N] - 1 else 0] * x": "..., 4, 2*N",
+    "(x^2)[N = index[N] + n else 0.5] * x": "..., 4, 2*N",
+    "(x * exp(-x^2))[N = N - 1 - index[N], 2 = 1 - index[2]]": "..., 4, 2*N",
+    "x[2 = 0] * tanh(x[2 = 1]) + x[4 = 3, 2 = 0]": "..., 4, N",
+    "sum[4](x[N = index[N] - 3 + index[4] else 0] * w)": "..., 2*N",
+    "x[N = (index[N] + 1) % N] * x[N = (N + n - index[N]) % N]": "..., 4, 2*N",
+    "x[N = 0] * sum[N](x)": "..., 4, 2",
+    "(x / sum[N](1 + x^2))[N = index[N] + 1 else 1]": "..., 4, 2*N",
+    "sum[4](x * w)[N = 2*index[N] + 1 else 0]": "..., 2*N",
+    "sum[...](x)[N = index[N]//2] * w": "4, 2*N",
+    "x[2 = index[N] % 2]": "..., 4, N",
+    "z[M = index[M] - 1, N = index[N] + 1 else 0] * z": "N, M",
+    "x[4 = index[2] * index[2] + 1] + 0 * x[4 = 1]": "..., 2*N",
+    "x[4 = index[2]] * z[N = index[M] else 0]": "..., 2, N, M",
+    "sum[4](x[N = index[N] + 2*index[4] - 3 else 2] * w) * z[M = n else 0]": "..., 2*N",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_gradients_are_those_of_autograd(body: str) -> None:
+    words = set(re.findall(r"\w+", body))
+    unused = "".join(f" + 0 * {u}" for name, u in UNUSED.items() if name not in words)
+    kernel = plain(check(parse(HEAD.format(dims=BODIES[body], body=body + unused), "f.k")))
+    for seed in range(3):
+        assert not backward_agrees(kernel, seed).failures
+
+
+def derived(header: str, body: str) -> str:
+    text = grad.backward(check(parse(f"f({header}) -> y: T[..., N]\n\ny = {body}\n", "f.k"))).kernel.file.source.text
+    return text.partition("\n\n")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "gradient"),
+    [
+        ("x: T[..., N]", "x[N = index[N] - 1 else 0]", "dx = dy[N = index[N] + 1 else 0]"),
+        ("x: T[..., N]", "x[N = N - 1 - index[N]]", "dx = dy[N = N - index[N] - 1]"),
+        ("x: T[..., N]", "x[N = (index[N] + 3) % N]", "dx = dy[N = (index[N] - 3) % N]"),
+        ("x: T[..., 2*N]", "x[2 = 1]", "dx = dy if index[2] == 1 else 0"),
+        ("x: T[..., N]", "x[N = 0]", "dy_ = sum[N](dy)\ndx  = dy_ if index[N] == 0 else 0"),
+    ],
+)
+def test_a_place_is_turned_round(header: str, body: str, gradient: str) -> None:
+    assert derived(header, body) == gradient
+
+
+@pytest.mark.parametrize(("header", "body"), [("x: T[..., N]", "x[N = max(index[N] - 1, 0)]"),
+                                               ("x: T[..., 4*N]", "sum[4](x[4 = (index[4] + 1) % 2])")])  # fmt: skip
+def test_what_is_not_known_is_told_at_its_place(header: str, body: str) -> None:
+    with pytest.raises(KgenError, match="the gradient of this place is not known"):
+        derived(header, body)

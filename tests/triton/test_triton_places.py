@@ -1,0 +1,32 @@
+"""Emitted Triton files with places, parts and split axes, under Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kgen
+from kgen.backends import backend
+from tests.conftest import ROOT
+
+TEXTS = {name: (ROOT / "specs" / f"{name}.k").read_text() for name in ("rope", "rope_interleaved", "laplacian")}
+TEXTS["conv"] = """conv(x: T[..., C, N], w: T[C, 4]) -> y: T[..., C, N]
+
+y = sum[4](x[N = index[N] - 3 + index[4] else 0] * w)
+"""
+TEXTS["around"] = "around(x: T[..., N]) -> y: T[..., N]\n\ny = x[N = (index[N] + 1) % N] - x[N = N - 1 - index[N]]\n"
+
+
+def test_host_functions_give_what_torch_gives(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    for spec in TEXTS.values():
+        for file, text in backend("triton").written(kgen.loads(spec).kernel).items():
+            (tmp_path / file).write_text(text)
+    env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    script = ROOT / "tests" / "triton" / "interpreted_places.py"
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and "held" in done.stdout, done.stderr[-3000:]
