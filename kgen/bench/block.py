@@ -170,10 +170,28 @@ def time_block(sizes: Sizes, peers: Sequence[str], device: str, warn: Callable[[
     data = list(gpt2.batches(sizes, LOSSES, device))
     exact = exact_losses(plain, data, device)
     free(device)
-    ways: dict[str, Callable[[], Step]] = {EAGER: partial(of_torch, plain, device), COMPILED: partial(of_torch, plain, device, True)}
-    ways = {name: make for name, make in ways.items() if name in peers} | {KGEN: partial(of_kgen, plain, sizes, device)}
-    if COMPILED in peers:
-        ways[BOTH] = partial(of_kgen, plain, sizes, device, True)
+    ways: dict[str, Callable[[], Step]] = {COMPILED: partial(of_torch, plain, device, True), EAGER: partial(of_torch, plain, device)}
+    ways = {KGEN: partial(of_kgen, plain, sizes, device)} | {name: make for name, make in ways.items() if name in peers}
+    groups = [ways, {BOTH: partial(of_kgen, plain, sizes, device, True)}] if COMPILED in peers else [ways]
+    machine = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    shape = sizes.layers, sizes.batch, sizes.width, sizes.length, sizes.vocabulary
+    apart: dict[str, float] = {}
+    for group in groups:  # the last way takes longest to begin: what is killed then has the others' rows
+        begun = begin(group, data, device, warn)
+        hosts = {name: way.host() for name, way in begun.items()}
+        times: dict[str, list[float]] = {name: [] for name in begun}
+        for _ in range(TURNS):
+            for name, way in begun.items():
+                times[name] += way.times()
+        for name, way in begun.items():
+            ms, low, high = spread(times[name])
+            yield BlockTiming(name, *shape, ms, low, high, hosts[name], way.memory, way.losses, exact, machine)
+        apart |= {name: max(distances(way.losses, exact)) for name, way in begun.items()}
+        refuse(apart)
+
+
+def begin(ways: dict[str, Callable[[], Step]], data: list[Any], device: str, warn: Callable[[str], None]) -> dict[str, Trained]:
+    """Each way with its first steps taken; one that fails is told to `warn` and left out, but for kgen's own, which raises."""
     begun: dict[str, Trained] = {}
     for name, make in ways.items():
         try:
@@ -183,17 +201,7 @@ def time_block(sizes: Sizes, peers: Sequence[str], device: str, warn: Callable[[
                 raise
             warn(f"left out {name}: {reason(error)}")
         free(device)
-    hosts = {name: way.host() for name, way in begun.items()}
-    times: dict[str, list[float]] = {name: [] for name in begun}
-    for _ in range(TURNS):
-        for name, way in begun.items():
-            times[name] += way.times()
-    machine = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    shape = sizes.layers, sizes.batch, sizes.width, sizes.length, sizes.vocabulary
-    for name, way in begun.items():
-        ms, low, high = spread(times[name])
-        yield BlockTiming(name, *shape, ms, low, high, hosts[name], way.memory, way.losses, exact, machine)
-    refuse({name: max(distances(way.losses, exact)) for name, way in begun.items()})
+    return begun
 
 
 def refuse(apart: dict[str, float]) -> None:

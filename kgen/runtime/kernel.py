@@ -379,17 +379,14 @@ class Kernel:
             from kgen.runtime.launchers import warm_up_triton
 
             warm_up_triton()
+        if self._calls.special(args, kwargs):
+            return self._special(args, kwargs, out, target)
         if self._parts is not None:
             from kgen.runtime import parts
 
-            special = self._calls.special(args, kwargs)
-            return self._special(args, kwargs, out, target) if special else parts.call(self, args, kwargs, out, target)
+            return parts.call(self, args, kwargs, out, target)
         result = self._calls(args, kwargs, out, target)
-        if result is not self._calls.miss:
-            return result
-        if self._calls.special(args, kwargs):
-            return self._special(args, kwargs, out, target)
-        return self._bound(args, kwargs, out, target)
+        return self._bound(args, kwargs, out, target) if result is self._calls.miss else result
 
     def _special(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         """A call that is traced or transformed, differentiated, or whose tensors are no plain ones."""

@@ -11,6 +11,8 @@ from kgen.runtime.calls import PLAIN
 from kgen.runtime.kernel import Kernel
 from kgen.torch_op.traits import Traits, as_tuple, traits
 
+_is_functional, _is_batched = torch._is_functional_tensor, torch._C._functorch.is_legacy_batchedtensor
+
 
 def run_below(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> tuple:
     """A kernel's results, without regard to gradients: run on plain tensors, else as an operator that modes and subclasses see."""
@@ -28,7 +30,7 @@ def run_plain(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> t
 
 def out_of_the_ordinary(t: Traits, arguments: Sequence[Any]) -> bool:
     """Whether a call must go through the dispatcher: under a dispatch mode or a trace, for subclasses, and where there is no memory."""
-    return under_a_mode() or any([not is_plain(arguments[k]) for k in t.tensors])
+    return under_a_mode() or not all([is_plain(arguments[k]) for k in t.tensors])
 
 
 def under_a_mode() -> bool:
@@ -39,7 +41,7 @@ def under_a_mode() -> bool:
 
 def is_plain(x: Any) -> bool:
     """Whether a tensor has memory of its own, and is nothing else besides."""
-    return type(x) in PLAIN and not (x.is_meta or torch._is_functional_tensor(x) or torch._C._functorch.is_legacy_batchedtensor(x))
+    return type(x) in PLAIN and not (x.is_meta or _is_functional(x) or _is_batched(x))
 
 
 def call_operator(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> Any:
