@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
 
 from kgen import grad, mathematics, pipeline, typeset
 from kgen.check import Kernel
@@ -14,6 +15,9 @@ from kgen.schedule import Plan, Reduce
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
 from kgen.types import DTYPES, VARIABLE, Binding, f32, resolve
+
+if TYPE_CHECKING:
+    from kgen.backends.base import Backend
 
 
 def binding(kernel: Kernel, chosen: tuple[str, ...]) -> Binding:
@@ -60,7 +64,7 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
     if stage == "schedule":
         return schedules(kernel, bound, rides, backend(target).merges)
     if stage == "precision":
-        return precision(kernel, bound, rides) if backend(target).has_forms else f"{target}: every operator in its accurate form\n"
+        return precision(kernel, bound, backend(target))
     if stage == "units":
         return bare("".join(f"{line}\n" for unit in Render(backend(target), kernel).units() for line in _tree(unit, 0)))
     if stage == "launch":
@@ -161,12 +165,12 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str
     return "\n".join(lines) + "\n"
 
 
-def precision(kernel: Kernel, bound: Binding, rides: Rides) -> str:
+def precision(kernel: Kernel, bound: Binding, target: Backend) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
-    defs = pipeline.plan(kernel, bound, rides).program.by_name
-    lines = []
-    for name, (form, decides) in pipeline.forms(kernel, bound, rides).items():
+    program = pipeline.plan(kernel, bound, target.rides).program
+    defs, lines = program.by_name, []
+    for name, (form, decides) in target.forms(pipeline.forms(kernel, bound, target.rides), program).items():
         short = bound.get(decides, DTYPES.get(decides, f32)).narrow
         lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {defs[name]}")
     return "\n".join(lines or ["every operator in its accurate form"]) + "\n"

@@ -52,6 +52,9 @@ ENDS = {"least": "-inf", "greatest": "inf"}
 #: Dtypes of variables: one of each, or several.
 Only = Mapping[str, str | Sequence[str]]
 
+#: The forms of operators (`Brief`), each nearer the exact value than those before it.
+NEARER = ("rough", "brief", "near")
+
 
 class Backend:
     """A target: a table of types, a table of keywords, how literals and casts are written, and its templates."""
@@ -64,7 +67,8 @@ class Backend:
     keywords: frozenset[str] = frozenset()
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
-    has_forms = True  # the brief and rough forms of operators
+    #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
+    own_forms: frozenset[str] | None = None
     rides = Rides.NONE  # of which rows sums about a peak are made with it
     merges = False  # whether sums over rows are made while these are gone through
 
@@ -77,6 +81,20 @@ class Backend:
         if form and row.brief is not None:
             return Spell(self.call(f"{row.brief.named(form)}_{row.name}", ", ".join(f"{{{k}}}" for k in range(row.arity)), "{B}"))
         return self.spells.get(row.name) or row.spell(self.spelled_as or self.name)
+
+    def forms(self, allowed: Mapping[str, tuple[str, str]], program: Program) -> Mapping[str, tuple[str, str]]:
+        """Of the forms that the planner allows a program's lets (`precision.forms`) those that the target takes: where it lacks one, the
+        next nearer one that it has."""
+        own = self.own_forms
+        if own is None:
+            return allowed
+        taken = {}
+        for name, (form, decides) in allowed.items():
+            nearer = NEARER[NEARER.index(form) :] if form in NEARER else ()
+            found = next((f for f in nearer if f"{f}_{program.by_name[name].expr.name}" in own), None)
+            if found:
+                taken[name] = found, decides
+        return taken
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         """The pattern of a call of a function that goes by a dtype."""
@@ -277,7 +295,7 @@ class Render:
         """The passes, and the forms of operators that are not the accurate ones."""
         binding, rides = self.kernel.bindings()[0], self.backend.rides
         plan = pipeline.scheduled(self.kernel, binding, rides, self.backend.merges)
-        return plan, pipeline.forms(self.kernel, binding, rides) if self.backend.has_forms else {}
+        return plan, self.backend.forms(pipeline.forms(self.kernel, binding, rides), plan.program)
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in, which is T32 too."""

@@ -12,7 +12,7 @@ from kgen.backends.c_static import CStatic, block, over
 from kgen.backends.cpp import Cpp
 from kgen.backends.cpp_rows import Carried, RowPrinter
 from kgen.backends.names import bare
-from kgen.backends.static import Known, StaticRender, deep, inlined, rounds, stored
+from kgen.backends.static import Known, StaticRender, deep, inlined, rounds, static_call, stored
 from kgen.backends.text import Text, named, source, trimmed, wrapped
 from kgen.backends.units import Accumulator, Code, RowUnit, Tensor, Unit
 from kgen.check import Kernel
@@ -27,6 +27,13 @@ BLOCK = 2048
 PARALLEL = 32768
 #: The longest row of which values are kept from one reading to the next.
 LONGEST_KEPT = 65536
+
+
+class StaticCpp(Cpp):
+    """C++ without template arguments: functions by the names that they have for the dtype."""
+
+    def call(self, function: str, operands: str, dtype: str) -> str:
+        return f"{static_call(function, 'std::fma')}({operands})"
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,14 @@ class CppStatic:
     entry_calls: list[str]
 
 
-class CppPrinter(CStatic[Cpp]):
+class CppPrinter(CStatic[StaticCpp]):
     """The texts of one file."""
 
     integer = "int64_t"
 
-    def __init__(self, backend: Cpp, kernel: Kernel, known: Known):
-        super().__init__(backend, StaticRender(backend, kernel, known))
+    def __init__(self, kernel: Kernel, known: Known):
+        mine = StaticCpp()
+        super().__init__(mine, StaticRender(mine, kernel, known))
 
     # ------------------------------------------------------------------ the file
 
@@ -307,5 +315,5 @@ class CppPrinter(CStatic[Cpp]):
 
 def written(backend: Cpp, kernel: Kernel, known: Known, planner: object = None) -> str:
     """The static source of a kernel; how rows are walked follows from their layout alone, without a planner."""
-    printer = CppPrinter(backend, kernel, known)
+    printer = CppPrinter(kernel, known)
     return printer.render.poured(printer.view(), "static.cpp.jinja", printer.render.page())

@@ -101,7 +101,7 @@ class StaticRender(Render):
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
         plan = columns.merged(plan) if self.backend.merges else plan
-        found = precision.forms(plan, self.kernel) if self.backend.has_forms else {}
+        found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
         return plan, {
             name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
             for name, (form, decides) in found.items() if decides in NARROW

@@ -38,7 +38,7 @@ class Spell:
 
 
 class Brief(NamedTuple):
-    """The forms of an operator for results of 16 bits (see `precision.py`): `brief_<name>` of each GPU target's functions, within 2^-16
+    """The forms of an operator for results of 16 bits (see `precision.py`): `brief_<name>` of a target's functions, within 2^-16
     of the value, where `rough` is given `rough_<name>`, within 2^-10.9, and for differences `near_<name>`, within 2^-20 of what a
     slightly other argument gives; what each costs, as in `Op`.  Where `near` is not given, the brief form is that near."""
 

@@ -43,6 +43,7 @@ from typing import Any
 
 from kgen import pipeline
 from kgen.backends import backend
+from kgen.backends.base import NEARER
 from kgen.check import Kernel, Value
 from kgen.ir import exact
 from kgen.monoids import Drift, fallen
@@ -58,7 +59,7 @@ from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
 #: The forms of operators, each with a larger bound than those before it.
-LOOSER = ("near", "brief", "rough")
+LOOSER = NEARER[::-1]
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {d.name: (d.digits, d.least, d.largest) for d in DTYPES.values() if d.is_float}
 
@@ -93,14 +94,14 @@ class Bounded:
 
 
 @lru_cache(maxsize=64)
-def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> dict[tuple[str, Any], str]:
-    """The brief, rough and near forms that operators of a kernel have for these dtypes, by operator and place in the spec: of several
-    there, that with the largest bound.  A fused sum is none of them: it rounds once where its bound has two roundings."""
+def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> dict[tuple[str, Any], str]:
+    """The brief, rough and near forms that operators of a kernel have on a target for these dtypes, by operator and place in the spec: of
+    several there, that with the largest bound.  A fused sum is none of them: it rounds once where its bound has two roundings."""
     plan = pipeline.plan(kernel, dict(binding))
     named = {name: dtype.name for name, dtype in binding}
     defs = plan.program.by_name
     made: dict[tuple[str, Any], str] = {}
-    for name, (form, decides) in pipeline.forms(kernel, dict(binding)).items():
+    for name, (form, decides) in backend(target).forms(pipeline.forms(kernel, dict(binding)), plan.program).items():
         dtype = named.get(decides, decides)
         if form != "fused" and dtype in NARROW:
             place = defs[name].expr.name, defs[name].span
@@ -159,7 +160,7 @@ class Analysis(Evaluator):
         """`arguments` are torch tensors and numbers by parameter; `target` is whose bounds, forms and sums about a peak are meant."""
         super().__init__(kernel, arguments, "exact")
         self.target = target
-        self.forms = _forms(kernel, tuple(self.binding.items())) if backend(target).has_forms else {}
+        self.forms = _forms(kernel, tuple(self.binding.items()), target)
         self.floors: list[float] = []
         self.about = moving(sums_about(kernel), kernel, self.arguments, target, self.count)
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}

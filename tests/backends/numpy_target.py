@@ -70,7 +70,7 @@ class NumPy(Backend):
         d.name: f"numpy.{d.torch}" for d in DTYPES.values() if d.is_int
     }
     number_types = {"float": "numpy.float64", "int": "numpy.int64", "bool": "numpy.bool_"}
-    has_forms = False
+    own_forms = frozenset[str]()
     spelled_as = "cpp"  # what it writes with the same signs, with the same bounds
     spells = {
         **{name: Spell(f"numpy.{name}({{0}})", ulp=(4, 4)) for name in ("exp", "exp2", "log", "sin", "cos", "tanh", "cosh", "expm1", "log1p")},

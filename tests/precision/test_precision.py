@@ -8,6 +8,7 @@ import kgen
 from kgen import grad, pipeline
 from kgen.cost import predicted_bound
 from kgen.lower import lower
+from kgen.monoids import Rides
 from kgen.precision import forms
 from kgen.rewrite import rewrite
 from kgen.schedule import schedule
@@ -96,9 +97,18 @@ def test_a_number_of_the_host_has_no_form():
 def test_sources_have_the_form_for_the_deciding_dtype():
     kernel = kgen.loads("f(x: T[N]) -> y: T[N]\ny = x * sigmoid(x)")
     assert "brief_sigmoid<T>(x)" in kernel.source("cuda") and "brief_sigmoid(x, T)" in kernel.source("triton")
-    assert "brief" not in kernel.source("cpp")
+    assert "brief_sigmoid<T>(x)" in kernel.source("cpp")
     wide = kgen.loads("f(x: T[N]) -> y: T32[N]\ny = x * sigmoid(x)")
-    assert "brief" not in wide.source("cuda") + wide.source("triton")
+    assert "brief" not in wide.source("cuda") + wide.source("triton") + wide.source("cpp")
+
+
+def test_cpp_takes_the_forms_that_it_has_and_else_the_nearer_one():
+    kernel = kgen.loads("f(x: T[N]) -> (y: T[N], z: T[N])\ny = tanh(sigmoid(x) * 2 + 1) / 3\nz = log(x) - erfc(x) * 3")
+    assert {"rough", "fused", "brief", "near"} == {form for form, _ in pipeline.forms(kernel.kernel, {"T": bf16}, Rides.NONE).values()}
+    source = kernel.source("cpp")
+    assert all(call in source for call in ("brief_tanh<T>(", "brief_sigmoid<T>(", "std::log(", "near_erfc<T>("))
+    assert not any(word in source for word in ("rough_", "fused", "brief_div", "brief_log"))
+    assert "near_" not in kgen.loads("f(x: T[N]) -> y: T[N]\ny = exp(x) - 1").source("cpp")
 
 
 def test_what_is_fused_is_a_lone_unnamed_product_of_what_ends_in_16_bits():
