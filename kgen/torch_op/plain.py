@@ -30,12 +30,7 @@ def run_plain(kernel: Kernel, arguments: Sequence[Any], target: str | None) -> t
 
 def out_of_the_ordinary(t: Traits, arguments: Sequence[Any]) -> bool:
     """Whether a call must go through the dispatcher: under a dispatch mode or a trace, for subclasses, and where there is no memory."""
-    if under_a_mode():
-        return True
-    for k in t.tensors:
-        if not is_plain(arguments[k]):
-            return True
-    return False
+    return under_a_mode() or any([not is_plain(arguments[k]) for k in t.tensors])
 
 
 def under_a_mode() -> bool:
