@@ -45,6 +45,7 @@ def _runnable() -> type:
 def _call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
     from kgen.torch_op import call
 
+    hooks.call = call  # from now on without an import
     return call(kernel, args, kwargs, out, target)
 
 

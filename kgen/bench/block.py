@@ -172,8 +172,9 @@ def time_block(sizes: Sizes, peers: Sequence[str], device: str, warn: Callable[[
     free(device)
     ways: dict[str, Callable[[], Step]] = {COMPILED: partial(of_torch, plain, device, True), EAGER: partial(of_torch, plain, device)}
     ways = {KGEN: partial(of_kgen, plain, sizes, device)} | {name: make for name, make in ways.items() if name in peers}
-    last: dict[str, Callable[[], Step]] = {BOTH: partial(of_kgen, plain, sizes, device, True)} if COMPILED in peers else {}
-    groups = [ways, last] if last else [ways]
+    groups = [ways]
+    if COMPILED in peers:
+        groups.append({BOTH: partial(of_kgen, plain, sizes, device, True)})
     machine = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     shape = sizes.layers, sizes.batch, sizes.width, sizes.length, sizes.vocabulary
     apart: dict[str, float] = {}
