@@ -66,6 +66,7 @@ def compile_call(kernel: kgen.Kernel, given: dict[str, Any], targets: tuple[str,
     Triton wrote, or flushes denormals that no approximation flushes.
     """
     assert driver.available(), "NVRTC is missing: pip install nvidia-cuda-nvrtc"
+    kernel = kernel._plain or kernel  # what runs, where a header splits axes
     with torch.no_grad():
         call = bind(kernel.kernel, (), dict(given), out, kernel._alone)
         if not any(t.numel() for t in call.results.values()):
