@@ -112,7 +112,7 @@ def test_random_programs_with_awkward_names_compile(seed: int, request: pytest.F
     for number in range(200 if request.config.getoption("--fuzz") else 1):
         first = kernel(fuzz.program_of(seed, number).text)
         k, _ = textual.renamed(first, random.Random(number))
-        build(k, drawn(k, number))
+        build(k, drawn(k, number), TARGETS if any(p.is_tensor for p in k.params) else ("cuda",))  # a Triton file makes tensors on a GPU
 
 
 # ---------------------------------------------------------------------- every way of walking

@@ -89,7 +89,7 @@ RARE = ("a threshold, in f64", "a NaN for a number")  # few elements show them
 def test_a_function_that_means_something_else_is_found(name: str) -> None:
     spec, function, message = OTHER[name]
     with pytest.raises(CheckFailed, match=message) as error:
-        held(spec, function, shrink=0.5, examples=80 if name in RARE else 12)
+        held(spec, function, shrink=0.5, examples=160 if name in RARE else 12)
     assert "import torch, kgen" in str(error.value) and "error: error" not in str(error.value)
 
 
