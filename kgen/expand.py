@@ -61,6 +61,8 @@ class _Expand:
             value, index = (self.build.defs[o.name] for o in let.expr.operands)
             found = self.at(value, dims[0], index, {})
             return self.build.like(found.expr, found, let.label)
+        if name == "cast":  # a place may have given its operand's dims another order
+            let = replace(let, dims=self.build.defs[let.expr.operands[0].name].dims)
         if not is_reduction(let):
             return self.build.like(let.expr, let, let.label)
         operand = let.expr.operands[0]

@@ -424,10 +424,16 @@ class _Scheduler:
             finals.append(store)
 
     def last_reader(self, tensor: str, stage: _Stage, finals: list[Store]) -> bool:
-        """Whether no pass from `stage` on reads a tensor but `stage` itself."""
+        """Whether no pass from `stage` on reads a tensor but `stage` itself, and that where it writes: no gather reads it."""
+        if any(n.expr.name == "gather" and self.loads_of(n.expr.operands[0].name, tensor) for n in stage.nodes):
+            return False
         loads = self.where(lambda let: let.expr.name == "load" and let.expr.attrs[0] == tensor)
         later = (self.reads(self.roots(s.stores, s), s) for s in self.stages if s.rank > stage.rank)
         return not any(loads & read for read in later) and not loads & self.reads([s.ref for s in finals])
+
+    def loads_of(self, name: str, tensor: str) -> bool:
+        """Whether a value is the load of a tensor."""
+        return self.defs[name].expr.name == "load" and self.defs[name].expr.attrs[0] == tensor
 
     def reads(self, roots: list[str], stage: _Stage | None = None) -> int:
         """What some values are made of that a stage reads, as bits."""

@@ -54,6 +54,7 @@ class TritonView:
     given: list[tuple[str, str]]  # each tensor's name in the spec, and that of its parameter
     axes: list[tuple[str, str]]  # the dims of each tensor by its axes, where one is split
     parts: list[tuple[str, str, str]]  # tensors that are parts of these: of which, and where
+    disjoint: list[tuple[str, str]]  # parts, and of which tensor, also where a call has made them
     literals: bool
     fresh: list[ResultDecl]
     fresh_names: str
@@ -280,6 +281,7 @@ class Triton(Backend):
             generic=bool(render.variables),
             wide=[(d, variable_of(d)) for d in kernel.wide],
             parts=self.parts(render),
+            disjoint=[(name, of.rstrip("'")) for name, of, _ in render.kernel.parts if not name.endswith("'")],
             tensors=self.tensors(render) + [(o.name, self.kept_dtype(o.dtype, render), " ".join(o.dims)) for o in kept],
             head=self.head(render, bool(fresh)),
             summary=[f'"""Writes {", ".join(r.state for r in kernel.results if r.state)} in place."""'] if states else [],

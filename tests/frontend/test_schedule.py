@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 import kgen
+from kgen import pipeline
 from kgen.check import check
 from kgen.expand import expand, is_reduction
 from kgen.ir import Broken, verify
 from kgen.lower import lower
+from kgen.monoids import Rides
 from kgen.rewrite import rewrite
 from kgen.schedule import Plan, Reduce, schedule, verified
 from kgen.syntax import parse
-from kgen.types import f32
+from kgen.types import DTYPES, f32
 from tests.conftest import ROOT
 from tests.programs import PROGRAMS
 
@@ -139,3 +141,18 @@ def test_what_is_gathered_from_is_written_by_a_pass_before() -> None:
     text = "f(w: T[N, D, C]) -> y: T[N, C]\n\ny = w[D = 0][C = index[C] - 1 else 0][N = index[N] + 1 else 0]\n"
     plan = schedule(lower(check(parse(text)), {"T": f32}))
     assert [len(p.gathers) for p in plan.passes if isinstance(p, Reduce)] == [1, 1, 1]
+
+
+def test_what_a_gather_reads_is_not_written_in_its_pass() -> None:
+    """x is written where another thread may yet read it."""
+    text = "p(x: T[..., D, N]) -> x': T[..., D, N]\n\nx' = exp(0.1 * x)[D = index[D] - 1 else 0.0]\n"
+    passes = pipeline.plan(kgen.loads(text).kernel, {"T": DTYPES["f32"]}, Rides.NONE).passes
+    assert [[s.state for s in p.stores] for p in passes] == [[None], ["x"]]
+    assert not any(t.name == "x" for t in passes[1].loads)
+
+
+def test_a_cast_of_a_place_has_the_dims_of_what_stands_there() -> None:
+    text = "p(l: f64[3, N], y: T[3, N]) -> x: T[N, 3]\n\nx = T((y if index[3] == 1 else l)[3 = 2 - index[3]])\n"
+    kernel = kgen.loads(text).kernel
+    for binding in kernel.bindings():
+        assert pipeline.plan(kernel, binding, Rides.NONE).passes
