@@ -85,7 +85,7 @@ def test_the_sums_of_a_long_row_stay_within_their_bounds(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name, text", [("weighted", WEIGHTED), ("spread", SPREAD)])
-@pytest.mark.parametrize("few", [0, 1 << 40])
+@pytest.mark.parametrize("few", [pytest.param(0, marks=pytest.mark.slow), 1 << 40])
 def test_the_long_forms_compile(name, text, few, tmp_path: Path):
     """Loops and splits, of a wide dtype and a narrow one."""
     module = emit(text, tmp_path, name)
