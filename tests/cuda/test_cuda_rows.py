@@ -113,6 +113,7 @@ def test_nvcc_says_nothing_of_a_file_built_by_its_own_line(tmp_path: Path) -> No
     built(fewer_variants(re.sub(r'extern "C" cudaError_t \w+_(f16|bf16|f64)\(.*?\n\}\n', "", text, flags=re.S)), tmp_path)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_nvcc_says_nothing_of_rows_and_columns_in_one_pass(tmp_path: Path) -> None:
     """Of a file that has no other passes, and so no use for the table of those."""
@@ -294,6 +295,7 @@ def test_a_constant_of_two_phases_is_declared_once():
     assert "r" in declared and len(declared) == len(set(declared))
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_a_file_for_many_architectures_knows_its_kernels(tmp_path: Path) -> None:
     """nvcc bounds what it computes at compile time: the kernels of passes with many operands, of several sizes, for all its architectures."""

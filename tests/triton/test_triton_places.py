@@ -21,6 +21,7 @@ y = sum[4](x[N = index[N] - 3 + index[4] else 0] * w)
 TEXTS["around"] = "around(x: T[..., N]) -> y: T[..., N]\n\ny = x[N = (index[N] + 1) % N] - x[N = N - 1 - index[N]]\n"
 
 
+@pytest.mark.slow
 def test_host_functions_give_what_torch_gives(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     for spec in TEXTS.values():
