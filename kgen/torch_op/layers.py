@@ -38,7 +38,7 @@ class Layer:
     `takes` are the spec's parameters; `call(kernel, m, inputs, own)` gives the result of m's call, of its inputs and its own tensors, or
     NotImplemented for what only the layer itself can take.  `own` are the attributes of its tensors, each with the parameter that it is and
     the number that stands there where the attribute is None.  `lacks` says of a layer what the spec has not; `wide` that CUDA's autocast
-    computes the layer in f32; `tiny` gives such a result of one element, where its dtype differs from one torch to another.
+    computes the layer in f32; `result` gives its result's dtype there, where one torch differs from another.
     """
 
     spec: str
@@ -48,7 +48,7 @@ class Layer:
     lacks: Callable[[Any], str] = _nothing
     inputs: int = 1
     wide: bool = False
-    tiny: Callable[[torch.dtype, torch.dtype], torch.Tensor] | None = None
+    result: Callable[[torch.dtype, torch.dtype, torch.dtype], torch.dtype] | None = None
 
     def kernel(self, m: nn.Module, kernel: Kernel | None = None) -> Kernel:
         """The kernel for a layer, which lacks the parameters that the layer lacks; `kernel` stands for the bundled spec."""
@@ -70,9 +70,9 @@ class Layer:
             if device.type != "cuda":
                 return NotImplemented  # where each layer has a rule of its own
             result = self.call(kernel, m, _widened(inputs), _widened(own))
-            if result is NotImplemented or self.tiny is None:
+            if result is NotImplemented or self.result is None:
                 return result
-            return result.to(self.tiny(inputs[0].dtype, own[0].dtype if own else inputs[0].dtype).dtype)
+            return result.to(self.result(inputs[0].dtype, own[0].dtype if own else inputs[0].dtype, torch.get_autocast_dtype("cuda")))
         if len({t.dtype for t in floats}) != 1:
             return NotImplemented
         return self.call(kernel, m, inputs, own)
@@ -88,9 +88,11 @@ def _widened(tensors: Sequence[Any]) -> list[Any]:
     return [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors]
 
 
-def _rms_norm_of_one(x: torch.dtype, w: torch.dtype) -> torch.Tensor:
-    """torch's RMSNorm of one element under CUDA's autocast, by the dtypes of its argument and weight: torch 2.13's is f32, 2.11's of x."""
-    return torch.nn.functional.rms_norm(torch.ones(1, 1, dtype=x, device="cuda"), (1,), torch.ones(1, dtype=w, device="cuda"))
+@cache
+def _rms_norm_dtype(x: torch.dtype, w: torch.dtype, autocast: torch.dtype) -> torch.dtype:
+    """The dtype of torch's RMSNorm under CUDA's autocast to a dtype, by those of its argument and weight, found with one element, once:
+    torch 2.13's is f32, 2.11's that of x."""
+    return torch.nn.functional.rms_norm(torch.ones(1, 1, dtype=x, device="cuda"), (1,), torch.ones(1, dtype=w, device="cuda")).dtype
 
 
 @cache
@@ -196,7 +198,7 @@ _SCALE, _SHIFT = ("w", "1"), ("b", "0")
 
 LAYERS: dict[type[nn.Module], tuple[Layer, ...]] = {
     nn.LayerNorm: (Layer("layernorm", ("x", "w", "b", "eps"), _norm, {"weight": _SCALE, "bias": _SHIFT}, wide=True),),
-    nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": _SCALE}, wide=True, tiny=_rms_norm_of_one),),
+    nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": _SCALE}, wide=True, result=_rms_norm_dtype),),
     nn.GroupNorm: (Layer("groupnorm", ("x", "w", "b", "eps"), _group_norm, {"weight": _SCALE, "bias": _SHIFT}, wide=True),),
     nn.GELU: (Layer("gelu", ("x",), _pointwise, lacks=_of_erf), Layer("gelu_tanh", ("x",), _pointwise, lacks=_of_tanh)),
     nn.SiLU: (Layer("silu", ("x",), _pointwise, lacks=_in_place),),
