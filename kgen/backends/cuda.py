@@ -18,7 +18,7 @@ from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled
 from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
 from kgen.check import Kernel
-from kgen.monoids import Rides
+from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS
 from kgen.schedule import Workspace
 
@@ -157,8 +157,8 @@ class Cuda(CFamily):
         )
 
     def combined(self, a: Accumulator, x: str, y: str) -> Text:
-        if a.kind in ("max", "min") and a.dtype.kind != "bool":
-            return source("greatest({0}, {1})" if a.kind == "max" else "least({0}, {1})", x, y)
+        if (join := MONOIDS[a.kind].join) in ("max", "min") and a.dtype.kind != "bool":
+            return source("greatest({0}, {1})" if join == "max" else "least({0}, {1})", x, y)
         return super().combined(a, x, y)
 
     # ------------------------------------------------------------------ for the runtime
