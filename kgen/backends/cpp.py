@@ -107,7 +107,7 @@ class Cpp(CFamily):
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
         rows = [v for v in views if isinstance(v, RowsView)]
         calls += [c for v in rows for text in v.combining for c in text.calls] + [c for v in rows for a in v.peaks for c in a.calls]
-        calls += [c for v in views if isinstance(v, ScansView) for s in v.joins for c in s.value.calls]
+        calls += [c for v in views if isinstance(v, ScansView) for text in v.joining for c in text.calls]
         calls += [c for v in views for text in v.rounded.values() for c in text.calls]
         known = self.functions(calls)
         calls += [c for f in known.values() for c in f.calls]

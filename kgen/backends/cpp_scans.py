@@ -35,6 +35,11 @@ class ScansView(ScanUnit):
     entries: list[tuple[str, str]]
 
     @property
+    def joining(self) -> list[Text]:
+        """What joins partials, and what they begin with."""
+        return [*(s.value for s in self.joins), *(f.identity for f in self.fields), *(f.share for f in self.fields)]
+
+    @property
     def takes(self) -> list[Given]:
         """What has come of the scans, as the second code takes it."""
         return list(self.stored.takes)
