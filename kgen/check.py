@@ -14,7 +14,7 @@ from typing import Any
 from kgen import syntax, typeset
 from kgen.errors import KgenError, Span
 from kgen.expressions import MAX_FLOAT, Expressions, prelude
-from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS
 from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Num, Param
 from kgen.types import (
     DTYPES,
@@ -325,7 +325,7 @@ class _Checker(Expressions):
             name = s.name.name
             if name in self.helpers:
                 self.error(f"helper `{name}` is defined twice", s.name.span)
-            elif name in OPS and name not in ("pos",) or name in REDUCTIONS or name in DTYPES or name in ("index", "pick"):
+            elif name in OPS and name not in ("pos",) or name in REDUCTIONS or name in SCANS or name in DTYPES or name in ("index", "pick"):
                 self.error(f"`{name}` is built in and cannot be defined again", s.name.span, help="give the helper another name")
             for d in s.dims:
                 if is_literal(d.name):

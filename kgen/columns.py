@@ -16,7 +16,7 @@ from dataclasses import replace
 from kgen.expand import is_reduction
 from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
 from kgen.phases import Phase, phases_of
-from kgen.schedule import Map, Pass, Plan, Reduce, verified
+from kgen.schedule import Map, Pass, Plan, Reduce, Scan, verified
 
 #: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.
 MERGED = frozenset(("sum",))
@@ -69,7 +69,7 @@ def merged(plan: Plan) -> Plan:
 
 def _reduces_columns(p: Pass) -> bool:
     """Whether a pass adds up columns, in one reading, of elements whose rows lie one after another."""
-    if not isinstance(p, Reduce) or not p.inner or p.gathers or p.long or p.finish:
+    if not isinstance(p, Reduce) or isinstance(p, Scan) or not p.inner or p.gathers or p.long or p.finish:
         return False
     sums = [let for let in p.lets if is_reduction(let)]
     plain = all(let.expr.name in MERGED for let in sums)
@@ -93,6 +93,8 @@ def _takes(passes: list[Pass], j: int, k: int) -> bool:
     """Whether pass number j can accumulate the columns of number k, at the place of the later of both."""
     host, column = passes[j], passes[k]
     assert isinstance(column, Reduce)
+    if isinstance(host, Scan):
+        return False
     if isinstance(host, Map):
         fits = set(host.dims) == set(column.dims)
     else:

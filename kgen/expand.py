@@ -13,6 +13,7 @@ from kgen.errors import Span
 from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.monoids import RIDERS
 from kgen.ops import REDUCTIONS
+from kgen.scanned import is_scan
 from kgen.types import INT, Dims, boolean, i64, is_literal, union
 
 
@@ -154,7 +155,7 @@ class _Expand:
     @staticmethod
     def stored(let: Let) -> bool:
         """Whether a value is in memory where it is picked: loaded, or kept by a pass before."""
-        return let.expr.name in ("load", "gather") or is_reduction(let)
+        return let.expr.name in ("load", "gather") or is_reduction(let) or is_scan(let)
 
 
 __all__ = ["count", "expand", "is_reduction"]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from kgen import host, syntax
 from kgen.errors import Errors, Span, TooLong
-from kgen.ops import CONSTANTS, OPS, REDUCTIONS, Op
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS, Op
 from kgen.places import Places
+from kgen.scanned import scan
 from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
 from kgen.types import (
     BOOL,
@@ -172,7 +173,7 @@ class Expressions:
             self.error(f"`{name}` is not defined", node.span, help=did_you_mean(found))
 
     def is_function(self, name: str) -> bool:
-        return name in OPS or name in REDUCTIONS or name in self.helpers or name in prelude() or self.is_dtype(name) or name in ("pick",)
+        return name == "pick" or self.is_dtype(name) or any(name in known for known in (OPS, REDUCTIONS, SCANS, self.helpers, prelude()))
 
     def is_dtype(self, name: str) -> bool:
         """Whether a name stands for a dtype here: a storage dtype, a variable of the kernel's, or `T32` of one."""
@@ -180,18 +181,11 @@ class Expressions:
 
     def unknown_function(self, node: Apply) -> None:
         """The error for a call of what does not exist, with what was probably meant."""
-        known = [n for n in (*OPS, *REDUCTIONS, *self.helpers, *prelude(), *DTYPES, "pick")]
+        known = [*OPS, *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *DTYPES, "pick"]
         alias = {
-            "float": "f32(x)",
-            "int": "i64(x)",
-            "maximum": "max(a, b)",
-            "minimum": "min(a, b)",
-            "square": "x^2",
-            "abs_": "abs(x)",
-            "ln": "log(x)",
-            "amax": "max[N](x)",
-            "amin": "min[N](x)",
-        }
+            "float": "f32(x)", "int": "i64(x)", "maximum": "max(a, b)", "minimum": "min(a, b)", "square": "x^2", "abs_": "abs(x)",
+            "ln": "log(x)", "amax": "max[N](x)", "amin": "min[N](x)",
+        }  # fmt: skip
         self.error(
             f"there is no function `{node.op}`",
             node.head,
@@ -210,6 +204,8 @@ class Expressions:
             return self.place(node, args, env_dims)
         if op == "index" and not node.args:
             return self.index(node, env_dims)
+        if op in SCANS and node.written == "call":
+            return scan(self, node, args, env_dims)
         dims = self.dims_of(node, env_dims)
         if node.dims is not None and dims is None:
             return None

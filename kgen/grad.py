@@ -18,6 +18,8 @@ from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import Diagnostic, KgenError, TooLong
 from kgen.expressions import MAX_VALUES
 from kgen.invariant import unmoved
+from kgen.ops import SCANS
+from kgen.ops.scans import rules as scan_rules
 from kgen.tape import Part, Tape
 from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, variable_of
 from kgen.values import Value
@@ -363,11 +365,15 @@ class _ForwardMode(_Derivative):
                 continue
             self.outside = (v.op, v.span)
             parts: list[Part] = []
-            for a, rule in self.rules(v):
+            for n, (a, rule) in enumerate(self.rules(v)):
                 if a not in found:
                     continue
                 if v.op == "place":
                     parts.append(Part(self.placed_tangent(v, found[a])))
+                elif v.op in SCANS:
+                    given = dict(zip(SCANS[v.op].args, v.args, strict=True))
+                    tangent = scan_rules(v.op, tuple(v.attr), tangents=True)[n]
+                    parts.append(Part(self.build(tangent, {"D": v.attr[:1]}, dy=found[a], **given)))
                 elif v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
                     parts.append(Part(self.build("pick[D](x, t)", {"D": tuple(v.attr)}, x=found[a], t=v.args[1])))
                 elif (part := Part(found[a]) if v.op == "pick" else self.share(k, rule, Part(found[a]))) is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from kgen.check import Kernel, Value
 from kgen.errors import Diagnostic, KgenError
 from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
-from kgen.ops import OPS, REDUCTIONS
+from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, is_wide, promote, resolve, union, variable_of
 
 
@@ -87,6 +87,8 @@ class _Lower:
             if v.op in ("any", "all"):
                 args = [self.convert(args[0], boolean)]
             expr = Op(v.op, *v.attr, *(ref(a.name) for a in args))
+        elif v.op in SCANS:
+            expr = Op(v.op, *v.attr, *(ref(self.convert(a, v.type).name) for a in args))
         else:
             expr = Op(v.op, *(ref(a.name) for a in self.operands(v, args)))
         return self.build.add(expr, dtype, v.dims, v.span, label, generic(v.type))

@@ -179,6 +179,13 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("sqsum", "add", (Field("count", share="1", early=True), Field(share="squared({x} - centre({top}, {top.count}))")), "mean",
            ("apart", "apart"), again=True, sign=1, cost=(4, 0), error=squares,
            moves=(Move("", "+=", "spread({count}, {peak}, {top.count}, {top})"),)),
+    # What scans carry along; of a recurrence h' = a h + b, of which "follow" joins two steps to one, also what h is multiplied by.
+    Monoid("cumsum", "add", (Field(),), cost=(3, 0)),
+    Monoid("cumprod", "mul", (Field(identity="1"),), cost=(3, 0)),
+    Monoid("cummax", "max", (Field(identity="least"),), cost=(3, 0)),
+    Monoid("cummin", "min", (Field(identity="greatest"),), cost=(3, 0)),
+    Monoid("logcumsumexp", "log_add_exp", (Field(identity="least"),), cost=(40, 4)),
+    Monoid("recur", "follow", (Field(share="{v}"), Field("factor", "1")), cost=(9, 0)),
 )}  # fmt: skip
 
 #: Sums about a peak: their operands are x, the peak (its maximum, or its sum) and the weights.

@@ -1,7 +1,7 @@
 """How the loops run, apart from how they are spelled.
 
-In: a program.  Out: its passes over memory, in order.  A `Map` computes each element of its dims alone.  A `Reduce` walks the
-rows of its dims and reads each as often as its reductions feed one another; what follows in the same dims is stored on the
+In: a program.  Out: its passes over memory, in order.  A `Map` computes each element of its dims alone.  A `Scan` goes along
+the rows of its dims, and stores what follows at each element.  A `Reduce` walks the rows of its dims and reads each as often as its reductions feed one another; what follows in the same dims is stored on the
 last reading.  What a later pass needs of an earlier one goes through a workspace: a tensor of the reduction's dims, in the
 dtype computed in.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
@@ -20,7 +20,9 @@ from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, l
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
+from kgen.ops.scans import REVERSED
 from kgen.phases import Phase, phases_of
+from kgen.scanned import is_scan
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -115,6 +117,18 @@ class Reduce:
         return not set(dims) & set(self.inner)
 
 
+@dataclass(frozen=True)
+class Scan(Reduce):
+    """A pass over rows of one dim that goes along each, `backwards` from its last element.  Its `phases` are two, of elements both: what
+    is scanned, and what follows from that, which is stored; between them stands the row up to there."""
+
+    backwards: bool = False
+
+    @property
+    def readings(self) -> int:
+        return 1
+
+
 Pass = Map | Reduce
 
 
@@ -172,9 +186,15 @@ class _Stage:
     depth: int
     rows: frozenset[str]
     inner: frozenset[str]
-    rank: tuple[int, bool, int]
+    rank: tuple[int, int, int]
+    scan: str = ""  # which way, "forward" or "backward", if its nodes are scans
     nodes: list[Let] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[frozenset[str], frozenset[str], str]:
+        """What its nodes have in common."""
+        return self.rows, self.inner, self.scan
 
 
 class _Cone(NamedTuple):
@@ -269,20 +289,21 @@ class _Scheduler:
         """The stages of some nodes."""
         return (self.home[self.program.lets[k].name] for k in _bits(nodes))
 
-    def place(self, let: Let, rows: frozenset[str], inner: frozenset[str], roots: list[str]) -> None:
-        """Put a node into the first stage of its dims behind all that feeds it."""
+    def place(self, let: Let, rows: frozenset[str], inner: frozenset[str], roots: list[str], scan: str = "") -> None:
+        """Put a node into the first stage of its dims behind all that feeds it; a scan feeds no other in one stage."""
         depth = 0
         for root in roots:
             cone = self.cone(root)
             for home in self.homes(cone.nodes & ~cone.stored):
-                depth = max(depth, home.depth + ((home.rows, home.inner) != (rows, inner)))
+                depth = max(depth, home.depth + (bool(scan) or home.key != (rows, inner, scan)))
             for home in self.homes(cone.nodes & cone.stored):
                 depth = max(depth, home.depth + 1)
         if let.expr.name == "gather" and (of := self.home.get(let.expr.operands[0].name)) is not None:
             depth = max(depth, of.depth + 1)  # what it is gathered from lies in memory by then
-        stage = next((s for s in self.stages if (s.depth, s.rows, s.inner) == (depth, rows, inner)), None)
+        stage = next((s for s in self.stages if (s.depth, *s.key) == (depth, rows, inner, scan)), None)
         if stage is None:
-            stage = _Stage(depth, rows, inner, (depth, bool(self.last_dims & inner), len(self.stages)))
+            last = 2 if scan else int(bool(self.last_dims & inner))
+            stage = _Stage(depth, rows, inner, (depth, last, len(self.stages)), scan)
             self.stages.append(stage)
         self.settle(let, stage)
 
@@ -290,7 +311,7 @@ class _Scheduler:
         """Keep what a pass behind others needs of them as far along as they can compute it: one value a row, not its parts."""
         others: dict[frozenset[str], list[_Stage]] = {}
         for stage in sorted(self.stages, key=lambda s: s.rank, reverse=True):
-            if stage.inner and (stage.rows, stage.inner) != (rows, inner):
+            if stage.inner and not stage.scan and (stage.rows, stage.inner) != (rows, inner):
                 others.setdefault(stage.rows, []).append(stage)
         todo = [self.defs[r] for r in roots] if others else []
         seen: set[str] = set()
@@ -348,6 +369,11 @@ class _Scheduler:
                 self.cut(roots, frozenset(let.dims), inner)
                 self.keep_gathers(roots, inner)
                 self.place(let, frozenset(let.dims), inner, roots)
+            elif is_scan(let):
+                along = frozenset(let.expr.attrs[:1])
+                self.cut(roots)
+                self.keep_gathers(roots, frozenset(let.dims))
+                self.place(let, frozenset(let.dims) - along, along, roots, "backward" if REVERSED in let.expr.attrs else "forward")
             elif let.name in gathered and let.expr.name != "load":  # a gather, or what `online.py` made of a reduction
                 if let.expr.name != "gather":
                     self.cut([let.name])
@@ -403,7 +429,9 @@ class _Scheduler:
             here = {k for k, home in homes if home is stage and not cone.stored >> k & 1}
             if any(home.rank >= stage.rank for k, home in homes if k not in here):
                 continue
-            if any(x.name not in self.home and set(x.dims) & stage.inner for x in gathers):
+            if any(x.name not in self.home and (set(x.dims) & stage.inner or stage.scan) for x in gathers):
+                continue
+            if not element and stage.scan:
                 continue
             if not element and self.spreads(cone, stage.inner):
                 continue
@@ -474,12 +502,35 @@ class _Scheduler:
             return Map(stores[0].dims, *common)
         if stage is not None and stage.inner:
             node = next(n for n in stage.nodes)
+            if stage.scan:
+                return self.scan(stage, common)
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
         phases = phases_of(frozenset(inner), values, tuple(writes), defs, self.spend)
         made = Reduce(rows, inner, *common, phases)
         return self.long(made, lets) if self.rides and inner else made
+
+    def scan(self, stage: _Stage, common: tuple[Any, ...]) -> Scan:
+        """The pass of a stage of scans: what each is made of, then what follows from them."""
+        *_, lets, writes = common
+        own = tuple(let for let in lets if let in stage.nodes)
+        made = {let.name for let in own}
+
+        def code(roots: set[str], stops: set[str]) -> tuple[Let, ...]:
+            needed = set(roots)
+            for let in reversed(lets):
+                if let.name in needed and let.name not in stops:
+                    needed.update(o.name for o in let.expr.operands)
+            found = tuple(let for let in lets if let.name in needed and let.name not in stops)
+            self.spend(found)
+            return found
+
+        first = code({o.name for let in own for o in let.expr.operands}, set())
+        phases = Phase(True, first, (), own), Phase(True, code({s.ref for s in writes}, made), (), (), writes)
+        node = stage.nodes[0]
+        rows = tuple(d for d in node.dims if d not in stage.inner)
+        return Scan(rows, node.expr.attrs[:1], *common, phases, backwards=stage.scan == "backward")
 
     def long(self, p: Reduce, lets: Sequence[Let]) -> Reduce:
         """A pass with phases of their own for rows that do not stay on the chip, where sums made in the reading of their peak save one:

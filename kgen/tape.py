@@ -18,7 +18,9 @@ from kgen import syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError, Span
 from kgen.expressions import Expressions
-from kgen.ops import OPS, REDUCTIONS
+from kgen.ops import OPS, REDUCTIONS, SCANS
+from kgen.ops.scans import rules as scan_rules
+from kgen.scanned import over
 from kgen.syntax import Apply, Equation, Expr, Num
 from kgen.transposed import Transposed
 from kgen.types import ELLIPSIS, FEW, INT, Dims, Float, Number, ValueType, i64, is_literal, union
@@ -325,6 +327,8 @@ class Tape(Expressions):
             return [(v.args[0], "dy")]
         if v.op in REDUCTIONS and v.attr:
             return [(v.args[0], rule)] if (rule := REDUCTIONS[v.op].grad) else []
+        if v.op in SCANS:
+            return list(zip(v.args, scan_rules(v.op, tuple(v.attr)), strict=True))
         if v.op not in OPS:
             return []
         unknown = UNKNOWN if OPS[v.op].rule == "float" else "0"  # an operator of bools or integers has nothing to give
@@ -345,6 +349,9 @@ class Tape(Expressions):
             env |= {"p": self.make("index", (), dim, i64, (dim,), v.span), "t": v.args[1]}
         elif v.op in REDUCTIONS and v.attr:
             env["x"], dims = v.args[0], {"D": tuple(v.attr)}
+        elif v.op in SCANS:
+            env |= dict(zip(SCANS[v.op].args, v.args, strict=True))
+            dims = {"D": over(v.op, v.attr)}
         elif v.op in OPS:
             env |= dict(zip(OPS[v.op].args, v.args, strict=True))
         return self.part(rule, dy.guards, dims, **env)
@@ -352,7 +359,7 @@ class Tape(Expressions):
     def dims_of_share(self, k: int) -> Dims:
         """The dims that what a rule of value `k` makes of a cotangent has in full."""
         v = self.values[k]
-        return Transposed(self, k).dims if v.op == "place" else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
+        return Transposed(self, k).dims if v.op == "place" else v.dims if v.op in SCANS else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
 
     def leads(self, roots: Iterable[int], stops: Container[int] = ()) -> set[int]:
         """What the roots are made of, themselves among it; nothing behind `stops`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kgen import syntax, typeset
 from kgen.errors import Span
 from kgen.expressions import prelude
-from kgen.ops import CONSTANTS, OPS, REDUCTIONS
+from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS
 from kgen.places import Places
 from kgen.syntax import Apply, Expr, Name, Num
 from kgen.types import DTYPES, ELLIPSIS, Dims, show_type
@@ -51,7 +51,7 @@ class Names:
     """Names that a spec has not given yet."""
 
     def __init__(self, taken: Iterable[str]):
-        self.taken = {*taken, *OPS, *REDUCTIONS, *DTYPES, *CONSTANTS, *prelude(), *syntax.KEYWORDS, "float", "int", "index", "pick"}
+        self.taken = {*taken, *OPS, *REDUCTIONS, *SCANS, *DTYPES, *CONSTANTS, *prelude(), *syntax.KEYWORDS, "float", "int", "index", "pick"}
         self.counts: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
@@ -160,7 +160,7 @@ class _Writer:
             read = Places(self.values)
             inside = all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True))
             return self.placed(place, args[:-1], [] if inside else args[-1:])
-        if op == "pick" or op in REDUCTIONS and attr:
+        if op == "pick" or op in SCANS or op in REDUCTIONS and attr:
             return call(op, args, attr)
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
 

@@ -18,7 +18,7 @@ from kgen import pipeline
 from kgen.backends.body import Body, RowNames
 from kgen.backends.names import Names, settled
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, spelled
-from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, Statement, Tensor, Unit
+from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
@@ -26,7 +26,8 @@ from kgen.ir import Let, Program, Store
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
-from kgen.schedule import Map, Plan, Reduce
+from kgen.scanned import is_scan
+from kgen.schedule import Map, Plan, Reduce, Scan
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
 
@@ -315,7 +316,7 @@ class Render:
     @staticmethod
     def row_name(let: Let) -> str:
         """A name for a row's value: the writer's own, else its reduction's with its dims, else its operator's."""
-        along = "_".join("all" if d == ELLIPSIS else d for d in let.expr.attrs) if is_reduction(let) else "row"
+        along = "_".join("all" if d == ELLIPSIS else d for d in let.expr.attrs) if is_reduction(let) or is_scan(let) else "row"
         return let.label.rstrip("'") or f"{let.expr.name}_{along}"
 
     def storage(self, dtype: str) -> str:
@@ -451,10 +452,11 @@ class Render:
         words = {g.size for g in gathers.values()}.union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
         made = tuple(dict.fromkeys(gathers.values()))
-        return RowUnit(
+        unit = RowUnit(
             name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
             self.declared(variables), tuple(long), finish,
         )  # fmt: skip
+        return ScanUnit(**vars(unit), backwards=p.backwards) if isinstance(p, Scan) else unit
 
     def unit(self, p: Map) -> Unit:
         """A pass over independent elements: its element function's statements, and what those read."""

@@ -17,7 +17,9 @@ from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Gi
 from kgen.ir import Let, Store, exact
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS
+from kgen.ops.scans import EXCLUSIVE
 from kgen.phases import Phase
+from kgen.scanned import is_scan
 from kgen.schedule import Reduce
 from kgen.types import FLOAT, DType
 
@@ -218,11 +220,12 @@ class RowNames:
         self.rows[let.name] = Given(name, own)
         peak = self.rows[let.expr.operands[1].name].name if row.about else ""
         at = text[rest[0].name] if row.placed else NOTHING
-        weights = tuple(text[w.name] for w in rest) if row.about else ()
+        weights = tuple(text[w.name] for w in rest) if row.about or is_scan(let) else ()
         product = row.name == "sum" and value.expr.name == "mul" and value.name in body.singles and value.name not in body.named
         product = product and let.tensor_dtype.is_float
         factors = tuple(text[o.name].fit(CALL) for o in value.expr.operands) if product else ()
-        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors)
+        return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors,
+                           EXCLUSIVE in let.expr.attrs[1:])  # fmt: skip
 
 
 class _RowBody(Body):

@@ -55,6 +55,7 @@ class MapView(Unit):
     """A pass over independent elements as C++'s templates see it: its element function, and its operands in the order of their strides."""
 
     over_rows: ClassVar[bool] = False
+    scans: ClassVar[bool] = False
     element_template: str
     element_call: str
     element_head: str

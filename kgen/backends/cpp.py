@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from kgen.backends.base import Page, Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
+from kgen.backends.cpp_scans import ScanPrinter, ScansView
 from kgen.backends.text import Text, called, wrapped
-from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.monoids import MONOIDS, Rides
 from kgen.schedule import Plan, Reduce
@@ -36,7 +37,7 @@ class CppView:
     """A file: its passes, whether their entries go over lists of tensors, the functions that it brings along, those of the vector library
     with their arities, and what else it needs."""
 
-    units: list[CppMap | RowsView]
+    units: list[CppMap | RowsView | ScansView]
     over_lists: bool
     functions: list[str]
     function_sources: list[Text]
@@ -90,12 +91,14 @@ class Cpp(CFamily):
         """As the skeleton has it: longer rows are gone through by segments, and keep no values for the next reading."""
         return elements <= SEGMENT
 
-    def layout(self, kernel: Kernel) -> tuple[list[CppMap | RowsView], Plan]:
+    def layout(self, kernel: Kernel) -> tuple[list[CppMap | RowsView | ScansView], Plan]:
         """The views of a kernel's units and its plan: what a launcher must know of the order of arguments."""
         render = Render(self, kernel)
         return [self.unit_view(render, u) for u in render.units()], render.plan
 
-    def unit_view(self, render: Render, unit: Unit | RowUnit) -> CppMap | RowsView:
+    def unit_view(self, render: Render, unit: Unit | RowUnit) -> CppMap | RowsView | ScansView:
+        if isinstance(unit, ScanUnit):
+            return ScanPrinter(self, render, unit).scans()
         return self.cpp_map(render, unit) if isinstance(unit, Unit) else RowPrinter(self, render, unit).view()
 
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CppView:
@@ -104,6 +107,7 @@ class Cpp(CFamily):
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
         rows = [v for v in views if isinstance(v, RowsView)]
         calls += [c for v in rows for text in v.combining for c in text.calls] + [c for v in rows for a in v.peaks for c in a.calls]
+        calls += [c for v in views if isinstance(v, ScansView) for text in v.joining for c in text.calls]
         calls += [c for v in views for text in v.rounded.values() for c in text.calls]
         known = self.functions(calls)
         calls += [c for f in known.values() for c in f.calls]

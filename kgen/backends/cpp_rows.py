@@ -55,6 +55,7 @@ class RowsView(RowUnit):
     one whose layout decides how a row is walked."""
 
     over_rows: ClassVar[bool] = True
+    scans: ClassVar[bool] = False
     phases: list[PhaseView]
     once: list[PhaseView]  # of rows that are not read from a cache, where they are others
     tensors: list[Tensor]

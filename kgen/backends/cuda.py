@@ -9,23 +9,25 @@ from copy import copy
 from dataclasses import dataclass
 
 from kgen.backends import cuda_partials as partials
+from kgen.backends import scan_launches
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
-from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand
+from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
+from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled
-from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
-from kgen.monoids import Rides
+from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS
 from kgen.schedule import Workspace
 
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"
 #: Files of the library that are made of tables.
-TABLES = {"kgen_launches.cuh": table, "kgen_rounds_table.cuh": rounds}
+TABLES = {"kgen_launches.cuh": table, "kgen_rounds_table.cuh": rounds, "kgen_scans_table.cuh": scan_launches.table}
 FUNCTIONS_HEAD = """// Functions of kgen's kernels that the device's own library lacks, or has not as torch has them.
 #pragma once
 #include "kgen_numbers.cuh"
@@ -42,7 +44,7 @@ def inlined(text: str) -> str:
 class CudaView:
     """What the templates see of a file: its passes, what it has of the library, and functions of the host."""
 
-    units: list[CudaMap | CudaRows]
+    units: list[CudaMap | CudaRows | CudaScans]
     library: list[str]
     host_functions: list[Text]
     over_rows: bool
@@ -123,11 +125,12 @@ class Cuda(CFamily):
         known = self.functions(sorted({*library(self.template_folder()), *brought(self.columns())}))
         return "\n".join([FUNCTIONS_HEAD, *known.values()])
 
-    def included(self, views: list[CudaMap | CudaRows]) -> list[str]:
+    def included(self, views: list[CudaMap | CudaRows | CudaScans]) -> list[str]:
         """What a source has of the library: lines that include it, or its text with those functions alone that are called."""
         code = [line for v in views for line in v.code]
         used = self.functions(called("\n".join(code), self.comment))
-        parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
+        kinds = {"rows": CudaRows, "maps": CudaMap, "scans_run": CudaScans}
+        parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows", "scans_run") if any(isinstance(v, kinds[kind]) for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
         parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
@@ -138,10 +141,12 @@ class Cuda(CFamily):
     def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CudaView:
         """What the templates take of a file."""
         words = self.words(units)
-        views: list[CudaMap | CudaRows] = []
+        views: list[CudaMap | CudaRows | CudaScans] = []
         for u, p in zip(units, render.passes, strict=True):
             if isinstance(u, Unit):
                 views.append(MapPrinter(self, render, u, p.scalars).view())
+            elif isinstance(u, ScanUnit):
+                views.append(ScanPrinter(self, render, u, p.scalars).scans())
             else:
                 views.append(RowPrinter(self, render, u, p.scalars, words).view())
         calls = [c for v in views for text in v.rounded for c in text.calls]
@@ -157,8 +162,8 @@ class Cuda(CFamily):
         )
 
     def combined(self, a: Accumulator, x: str, y: str) -> Text:
-        if a.kind in ("max", "min") and a.dtype.kind != "bool":
-            return source("greatest({0}, {1})" if a.kind == "max" else "least({0}, {1})", x, y)
+        if (join := MONOIDS[a.kind].join) in ("max", "min") and a.dtype.kind != "bool":
+            return source("greatest({0}, {1})" if join == "max" else "least({0}, {1})", x, y)
         return super().combined(a, x, y)
 
     # ------------------------------------------------------------------ for the runtime
@@ -166,7 +171,7 @@ class Cuda(CFamily):
     @staticmethod
     def words(units: list[Unit | RowUnit]) -> int:
         """The most that a reading's partial takes, in 32-bit words, of all passes over rows of a source: they share one workspace."""
-        rows = [u for u in units if isinstance(u, RowUnit)]
+        rows = [u for u in units if isinstance(u, RowUnit) and not isinstance(u, ScanUnit)]
         return max((partials.words(c) for u in rows for c in (*u.codes, *u.long)), default=0)
 
     def layout(self, kernel: Kernel) -> tuple[Layout | RowLayout, ...]:
@@ -184,6 +189,13 @@ class Cuda(CFamily):
             if isinstance(unit, RowUnit):
                 found = tuple(w.record for w in row_operands(render, unit)[0])
                 rereads = {o.name for o in found if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
+                if isinstance(unit, ScanUnit):
+                    partial = sum(8 * len(MONOIDS[a.kind].fields) for a in unit.scanned.accumulators)
+                    made.append(
+                        ScanLayout(name, unit.rows, unit.inner, variables, found, p.scalars, numbers, 0, True, 0, bool(rereads), 0,
+                                   backwards=unit.backwards, partial=partial)
+                    )  # fmt: skip
+                    continue
                 reads, long = counts(unit.codes), counts(unit.long or unit.codes)[0]
                 made.append(
                     RowLayout(
@@ -210,4 +222,4 @@ def role(t: Tensor, unit: Unit) -> str:
     return "input" if t in unit.inputs else "result"
 
 
-__all__ = ["SPLATS", "Cuda", "Layout", "Operand", "RowLayout", "RowOperand"]
+__all__ = ["SPLATS", "Cuda", "Layout", "Operand", "RowLayout", "RowOperand", "ScanLayout"]

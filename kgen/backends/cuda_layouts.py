@@ -119,6 +119,14 @@ class RowLayout:
         return f"{self.kernel}<{types}{walk}>"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScanLayout(RowLayout):
+    """How a pass along rows is launched: whether it goes `backwards`, and the most bytes that a partial takes."""
+
+    backwards: bool
+    partial: int
+
+
 def stored(s: Scalar) -> bool:
     """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
     return s.let.generic.startswith("=") or s.let.tensor_dtype.narrow

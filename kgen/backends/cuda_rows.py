@@ -43,6 +43,7 @@ class CudaRows(host.HostView):
     """What the templates see of a pass over rows: its kernel, phase by phase, and its host function."""
 
     over_rows: ClassVar[bool] = True
+    scans: ClassVar[bool] = False
     about: str
     operand_names: list[str]
     kernel_head: str
@@ -85,6 +86,8 @@ def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
 
 class RowPrinter:
     """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces."""
+
+    runs = "run_rows"  # the library's function that launches it
 
     def __init__(self, backend: CFamily, render: Render, unit: RowUnit, given: tuple[Scalar, ...], words: int):
         self.backend, self.render, self.unit, self.words = backend, render, unit, words
@@ -326,7 +329,7 @@ class RowPrinter:
             computed=host.computed(self.numbers),
             host_aliases={a: of for a, of in render.computed_of.items() if a in uses},
             host_operands=[self.host_operand(w, index | gather_stride | stride) for w in self.operands],
-            launch=host.indented(wrapped("return run_rows", launched, ";", 120), 4),
+            launch=host.indented(wrapped(f"return {self.runs}", launched, ";", 120), 4),
             rounded=[n.rounded for n in self.numbers],
         )
 

@@ -20,13 +20,14 @@ from kgen.backends.triton_held import rides_at_once
 from kgen.backends.triton_maps import MapPrinter, TritonUnit
 from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_rows import RowPrinter
-from kgen.backends.units import Argument, RowUnit, Statement, Tensor, Unit
+from kgen.backends.triton_scans import ScanPrinter
+from kgen.backends.units import Argument, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.ir import Let, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.parts import over_parts
-from kgen.schedule import Reduce
+from kgen.schedule import Reduce, Scan
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, Dims, DType, Number, axes, variable_of
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
@@ -137,6 +138,9 @@ class Triton(Backend):
         for unit, p in zip(units, render.passes, strict=True):
             if isinstance(unit, Unit):
                 views.append(MapPrinter(self, render, unit).view())
+            elif isinstance(p, Scan):
+                assert isinstance(unit, ScanUnit)
+                views.append(ScanPrinter(self, render, unit, p).scan())
             elif isinstance(p, Reduce):
                 views.append(RowPrinter(self, render, unit, p).view())
         return views

@@ -43,6 +43,7 @@ class TritonUnit:
     finds: bool = False
     spreads: bool = False
     peak: bool = False
+    scan: bool = False
     generics: frozenset[str] = frozenset()
 
 

@@ -510,7 +510,7 @@ class RowPrinter:
             return [", ".join(o.pointer for o in operands if o.pointer), *([", ".join(parts)] if parts else []), *middle, *tail]
 
         kinds = self.kinds()
-        heads = {"row": signature(["HOLD"] * kinds["hold"] + ["FULL"] * kinds["finds"], [])}
+        heads = {"row": signature(["HOLD"] * kinds.get("hold", False) + ["FULL"] * kinds.get("finds", False), [])}
         if parts is not None:
             heads |= {"loop": signature(["SEGMENT"], []), "split": signature(["SEGMENT", "PARTS", "READING"], parts)}
         return heads

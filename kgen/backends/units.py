@@ -115,6 +115,7 @@ class Accumulator:
     peak: str = ""
     weights: tuple[Text, ...] = ()
     factors: tuple[Text, ...] = ()  # of a sum: what `value` is the product of, if it is one
+    exclusive: bool = False  # of a scan: whether an element's own share is not in what it ends as
 
 
 @dataclass(frozen=True)
@@ -227,3 +228,18 @@ class RowUnit:
     def is_row(self, t: Tensor) -> bool:
         """Whether a tensor has one element a row."""
         return not set(t.dims) & set(self.inner)
+
+
+@dataclass(frozen=True)
+class ScanUnit(RowUnit):
+    """One pass along rows: its two codes are what is scanned (`accumulators`) and what follows, `backwards` from the last element."""
+
+    backwards: bool = False
+
+    @property
+    def scanned(self) -> Code:
+        return self.codes[0]
+
+    @property
+    def stored(self) -> Code:
+        return self.codes[1]

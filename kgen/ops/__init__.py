@@ -29,6 +29,7 @@ import re
 
 from kgen.ops.intervals import Move
 from kgen.ops.row import CALL, LOOSE, PRODUCT, SUM, UNARY, Brief, Eager, Errors, Notation, Op, Reduction, Sign, Spell
+from kgen.ops.scans import SCANS
 from kgen.ops.table import OPS, REDUCTIONS
 
 CONSTANTS = ("pi", "inf", "nan")
@@ -55,7 +56,7 @@ def register(row: Op) -> None:
     has a meaning."""
     wrong = (
         "its name is no identifier in small letters" if not re.fullmatch(r"[a-z][a-z0-9_]*", row.name)
-        else "its name is taken" if row.name in OPS or row.name in REDUCTIONS or row.name in CONSTANTS
+        else "its name is taken" if row.name in OPS or row.name in REDUCTIONS or row.name in SCANS or row.name in CONSTANTS
         else f"there is no rule {row.rule}" if row.rule not in RULES
         else "`grad` has not an expression for each operand" if len(row.grad) != row.arity
         else "`host` says no value on numbers" if not callable(row.host)
@@ -74,6 +75,6 @@ def unregister(name: str) -> None:
 
 
 __all__ = [
-    "CALL", "CONSTANTS", "LOOSE", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "SUM", "UNARY", "Brief", "Eager", "Errors",
+    "CALL", "CONSTANTS", "LOOSE", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "SCANS", "SUM", "UNARY", "Brief", "Eager", "Errors",
     "Move", "Notation", "Op", "Reduction", "Sign", "Spell", "register", "tree_depth", "unregister",
 ]  # fmt: skip

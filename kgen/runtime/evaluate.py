@@ -14,8 +14,8 @@ from kgen import host
 from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
-from kgen.ops import OPS, REDUCTIONS
-from kgen.runtime import joined
+from kgen.ops import OPS, REDUCTIONS, SCANS
+from kgen.runtime import joined, scanned
 from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve
 
 MODES = ("eager", "kernel", "exact")
@@ -165,7 +165,7 @@ class Evaluator:
             return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)
-        return self.operate(v, args)
+        return scanned.scan(self, v, args) if v.op in SCANS else self.operate(v, args)
 
     def keeps(self, v: Value) -> bool:
         """Whether a cast rounds nothing: to T32, of what is computed in that dtype."""

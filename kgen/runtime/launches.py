@@ -7,7 +7,7 @@ from kgen.backends.cuda import Cuda, Layout, RowLayout
 from kgen.backends.launches import MAP_ROWS
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.runtime import nvrtc, rounds, rows
+from kgen.runtime import nvrtc, rounds, rows, scans
 from kgen.types import DTYPES, Binding, resolve
 
 #: How many rows the calls have, and the elements of each.
@@ -37,7 +37,7 @@ def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> rows.RowPlan | rounds.RoundsPlan:
+def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan:
     """The plan of a pass over `ROWS` rows of n elements on dense tensors that begin anywhere a vector may."""
     sizes = dict.fromkeys(unit.dims, 1) | dict.fromkeys(unit.inner[-1:], n) | dict.fromkeys(unit.rows[-1:], ROWS)
     parts = (unit.rows, unit.inner)
@@ -51,14 +51,16 @@ def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> rows.RowPlan | 
         size = 0 if o.role == "index" else DTYPES[o.dtype].bytes if o.dtype in DTYPES else resolve(o.dtype, bound).bytes
         outer, inner = (tuple(steps[d] for d in part) for part in parts)
         operands.append((0, outer, inner, size))
-    plan = nvrtc.rounds_plan if unit.columns else nvrtc.rows_plan
-    planned = plan(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
+    planned = nvrtc.pass_plan(unit)(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
     assert planned is not None
     return planned
 
 
-def cells(n: int, planned: rows.RowPlan | rounds.RoundsPlan) -> tuple[str, ...]:
+def cells(n: int, planned: rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan) -> tuple[str, ...]:
     """The cells under HEADS."""
+    if isinstance(planned, scans.ScanPlan):
+        own = planned.steps[0][0]
+        return (*map(str, (n, own.threads, own.team, 1, own.vec)), PLACES[0], "1", "0", str(planned.segments), str(len(planned.launches)))
     under = planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     walk = under.steps[0][0]
     _, _, threads, shared, cluster = next(step for step in planned.launches if step[0].keep == walk.keep)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand
+from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout
 from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, rounds, rows, tuned
+from kgen.runtime import driver, rounds, rows, scans, tuned
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
@@ -217,6 +217,20 @@ def rounds_plan(
     return rounds.cached(row_sizes, inner_sizes, places(unit, operands), gathers, *passed, arch)
 
 
+def scan_plan(
+    unit: RowLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
+) -> scans.ScanPlan | None:  # fmt: skip
+    """The same for a pass that goes along rows."""
+    assert isinstance(unit, ScanLayout)
+    return scans.cached(row_sizes, inner_sizes[0], places(unit, operands), unit.backwards, unit.partial)
+
+
+def pass_plan(unit: RowLayout) -> Callable[..., rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan | None]:
+    """What plans the launches of a pass over rows."""
+    return scan_plan if isinstance(unit, ScanLayout) else rounds_plan if unit.columns else rows_plan
+
+
 class CudaLauncher:
     """Makes the launches of one source's units; each variant is compiled when it is first needed.
 
@@ -271,7 +285,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        planned = (rounds_plan if unit.columns else rows_plan)(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
+        planned = pass_plan(unit)(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
         if planned is None:
             return None
         types = dict(zip(unit.variables, binding, strict=True))

@@ -77,6 +77,21 @@ static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     wait(warps[me / 32], 32);
     return found;
 }
+static unsigned shuffled(unsigned word, unsigned from) {
+    const unsigned me = threadIdx.x;
+    fibers[me].word = word;
+    wait(warps[me / 32], 32);
+    const unsigned found = fibers[from].word;
+    wait(warps[me / 32], 32);
+    return found;
+}
+static unsigned __shfl_up_sync(unsigned, unsigned word, unsigned by, unsigned width = 32) {
+    const unsigned me = threadIdx.x;
+    return shuffled(word, me % width < by ? me : me - by);
+}
+static unsigned __shfl_sync(unsigned, unsigned word, unsigned lane, unsigned width = 32) {
+    return shuffled(word, threadIdx.x / width * width + lane);
+}
 static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
 static unsigned char* shared_at(unsigned place) { return row_memory + int(place); }  // a kernel's own arrays stand before or behind
 static void copy_later(unsigned to, const void* from, unsigned bytes = 16) {

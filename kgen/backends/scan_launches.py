@@ -1,0 +1,70 @@
+"""Who goes along a row on a GPU, as data: what kgen's runtime reads, and (printed in C++, `kgen_scans_table.cuh`) the host part of a
+written file.  What a row's elements are joined in follows from these and from its length, layout and dtypes alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kgen.backends.launches import ANY, SECTOR
+
+
+class Team(NamedTuple):
+    """For rows of up to `longest` vectors of a thread: teams of so many threads, in blocks of `threads`."""
+
+    longest: int
+    team: int
+    threads: int
+
+
+#: Rows whose elements are neighbours: a thread, some of a warp, a warp, or a block.
+TEAMS = (
+    Team(1, 1, 128), Team(8, 4, 256), Team(16, 8, 256), Team(32, 16, 256), Team(256, 32, 256), Team(512, 128, 128), Team(1024, 256, 256),
+    Team(ANY, 512, 512),
+)  # fmt: skip
+#: Rows whose elements lie apart: neighbouring threads take neighbouring rows.
+APART = Team(ANY, 1, 128)
+#: Tiles of a segment, of rows that a thread takes alone and of others.
+SPAN_ALONE, SPAN = 256, 4
+#: With fewer blocks than this, several of them share a row of several segments, where a thread or so many take it.
+FEW, SHARING = 96, 512
+#: Tiles on their way while one is computed, where no more than so many operands are read.
+AHEAD, AHEAD_OPERANDS = 2, 2
+#: Registers of a thread that blocks are promised room for, and of one that carries or moves much.
+REGISTERS, MANY_REGISTERS = 48, 96
+
+
+def resident(threads: int, much: bool) -> int:
+    """Blocks of a multiprocessor that a kernel is compiled for."""
+    return max(1, 65536 // ((MANY_REGISTERS if much else REGISTERS) * threads))
+
+
+HEAD = """// Who goes along a row on GPUs: kgen's own table, which its runtime reads too (kgen/backends/scan_launches.py says what it means).
+#pragma once
+#include "kgen_numbers.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+struct ScanTeam { i64 longest; int team, threads; };
+"""
+TAIL = """
+}  // namespace host
+}  // namespace
+#endif
+"""
+
+
+def table() -> str:
+    """The text of kgen_scans_table.cuh."""
+    names = ("FEW", "SHARING", "SPAN", "SPAN_ALONE", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS")
+    lines = [f"constexpr int SCAN_{n} = {globals()[n]};" for n in names]
+    rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}}}" for t in TEAMS)
+    lines.append(f"constexpr ScanTeam SCAN_TEAMS[] = {{{rows}}};")
+    lines.append(f"constexpr int SCAN_SECTOR = {SECTOR};")
+    much = "(much ? SCAN_MANY_REGISTERS : SCAN_REGISTERS) * threads"
+    lines.append(f"constexpr int scans_resident(int threads, bool much) {{ return 65536 > {much} ? 65536 / ({much}) : 1; }}")
+    return HEAD + "\n".join(lines) + TAIL
+
+
+__all__ = ["AHEAD", "AHEAD_OPERANDS", "APART", "FEW", "SHARING", "SPAN", "SPAN_ALONE", "TEAMS", "Team", "resident", "table"]

@@ -1,0 +1,104 @@
+"""Scans: their rows.  `cumsum[N](x)` has at each place along N what a reduction makes of the elements up to there.
+
+A scan has the dims of its operands.  Behind its dim may stand `reversed` (from the last element to the first) and `exclusive` (without
+the element itself: what stands before the first is the identity).  How two partial results are joined says the row of the table of
+monoids by the same name (`kgen/monoids.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+REVERSED, EXCLUSIVE = "reversed", "exclusive"
+MODIFIERS = (REVERSED, EXCLUSIVE)
+
+
+class Scan(NamedTuple):
+    """One kind of scan: its operands, its dtype rule ("sum", "same" or "float"), its value in torch, and its gradients.
+
+    `torch` takes the module, the operands and the dim; None where torch has none.  `grad` gives each operand's share of the cotangent
+    `dy`, in kgen's own language: `y` is the result, `{on}` the dim in the scan's own direction and `{back}` in the other one; `exclusive`
+    the same of the exclusive scan.  `tangent` gives what each operand's tangent `dy` adds to the result's; `{out}` is the dim with all that
+    stands behind it.  A gradient is a scan again, or made of scans.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    rule: str
+    torch: Callable[..., Any] | None
+    grad: tuple[str, ...]
+    exclusive: tuple[str, ...]
+    tangent: tuple[str, ...]
+
+
+def _extreme(name: str) -> tuple[tuple[str], tuple[str], tuple[str]]:
+    """The gradients of a running maximum or minimum: an element that is one has the cotangents up to the next that is.  Of equals, as in
+    torch, the last counts."""
+
+    def written(before: str, every: str) -> tuple[str]:
+        taken = f"isnan(x) or x {'<=' if name == 'cummin' else '>='} {before}"
+        return (every.replace("{taken}", taken).replace("{keeps}", f"(0.0 if {taken} else 1.0)"),)
+
+    own = f"{name}[{{on}}, exclusive](x)"
+    return (
+        written(own, "dy + recur[{back}, exclusive]({keeps}, {keeps} * dy) if {taken} else 0"),
+        written("y", "recur[{back}, exclusive]({keeps}, dy) if {taken} else 0"),
+        written(own, "recur[{out}]({keeps}, dy if {taken} else 0)"),
+    )
+
+
+def _fall(low: str, top: str) -> str:
+    """exp(low - top), 0 where both are -inf."""
+    return f"(0 if {top} == -inf else exp({low} - {top}))"
+
+
+_BELOW = _fall("x", "logcumsumexp[{on}](x)")
+_STEP = _fall("logcumsumexp[{on}, exclusive](x)", "logcumsumexp[{on}](x)")
+#: What the cotangents behind an element of a recurrence come to at it, and before it.
+_LATER, _PAST = "(dy + recur[{back}, exclusive](a, a * dy))", "recur[{back}, exclusive](a, dy)"
+
+SCANS: dict[str, Scan] = {s.name: s for s in (
+    Scan("cumsum", ("x",), "sum", lambda t, x, d: t.cumsum(x, d), ("cumsum[{back}](dy)",), ("cumsum[{back}, exclusive](dy)",),
+         ("cumsum[{out}](dy)",)),
+    Scan("cumprod", ("x",), "sum", lambda t, x, d: t.cumprod(x, d), ("cumprod[{on}, exclusive](x) * (dy + recur[{back}, exclusive](x, x * dy))",),
+         ("y * recur[{back}, exclusive](x, dy)",), ("recur[{out}](x, dy * cumprod[{on}, exclusive](x))",)),
+    Scan("cummax", ("x",), "same", lambda t, x, d: t.cummax(x, d).values, *_extreme("cummax")),
+    Scan("cummin", ("x",), "same", lambda t, x, d: t.cummin(x, d).values, *_extreme("cummin")),
+    Scan("logcumsumexp", ("x",), "float", lambda t, x, d: t.logcumsumexp(x, d),
+         (f"{_BELOW} * (dy + recur[{{back}}, exclusive]({_STEP}, {_STEP} * dy))",),
+         (f"{_BELOW} * recur[{{back}}, exclusive]({_STEP}, dy)",), (f"recur[{{out}}]({_STEP}, {_BELOW} * dy)",)),
+    Scan("recur", ("a", "b"), "float", None, (f"recur[{{on}}, exclusive](a, b) * {_LATER}", _LATER), (f"y * {_PAST}", _PAST),
+         ("recur[{out}](a, dy * recur[{on}, exclusive](a, b))", "recur[{out}](a, dy)")),
+)}  # fmt: skip
+
+
+def split(attr: tuple[str, ...]) -> tuple[str, bool, bool]:
+    """The dim of a scan, whether it runs backwards, and whether it is exclusive, from what stands in its brackets."""
+    return attr[0], REVERSED in attr[1:], EXCLUSIVE in attr[1:]
+
+
+def attrs(dim: str, backwards: bool, exclusive: bool) -> tuple[str, ...]:
+    """What stands in a scan's brackets."""
+    return (dim, *([REVERSED] if backwards else []), *([EXCLUSIVE] if exclusive else []))
+
+
+def rules(name: str, attr: tuple[str, ...], tangents: bool = False) -> tuple[str, ...]:
+    """The gradient by each operand of a scan, or what its tangent adds; the dim is written as `D`."""
+    row, (_, backwards, exclusive) = SCANS[name], split(attr)
+    on, back, out = (", ".join(attrs("D", *how)) for how in ((backwards, False), (not backwards, False), (backwards, exclusive)))
+    chosen = row.tangent if tangents else row.exclusive if exclusive else row.grad
+    return tuple(rule.replace("{on}", on).replace("{back}", back).replace("{out}", out) for rule in chosen)
+
+
+def depth(n: int) -> int:
+    """The most joins that one of `n` scanned elements passes through on any target.
+
+    CUDA: 8 of a thread, 5 of a warp, 5 of a block; then tiles and segments one after the other: of rows 16 of at least 512 elements each,
+    of columns 256 of 8 (kgen_scans.cuh).  Triton: a tree of twice the depth of a tile, then tiles of 1,024 or more.  C++: 64 of a block,
+    then blocks in pairs, twice over.
+    """
+    return max(0, min(n, 64 + 2 * n.bit_length() + 256 + -(-n // 1024)))
+
+
+__all__ = ["EXCLUSIVE", "MODIFIERS", "REVERSED", "SCANS", "Scan", "attrs", "depth", "rules", "split"]

@@ -1,0 +1,81 @@
+"""Scans evaluated by PyTorch.
+
+In: a scan of a kernel's graph, its operands as the evaluator keeps them.  Out: its value.  Torch has no recurrence: that is made in
+rounds, each joining twice as many steps.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from kgen.check import Value
+from kgen.ops import SCANS
+from kgen.ops.scans import split
+from kgen.types import DType, Float
+
+if TYPE_CHECKING:
+    from kgen.runtime.evaluate import Evaluator
+
+
+def scan(e: Evaluator, v: Value, args: list) -> Any:
+    """A scan's value, in the dtype that the evaluator's mode computes it in."""
+    torch, (dim, _, _) = e.torch, split(tuple(v.attr))
+    own = operands(e, v, args, dim)
+    at = e.places(own[0], (dim,))[0]
+    return along(torch, v, own, at)
+
+
+def operands(e: Evaluator, v: Value, args: list, dim: str) -> list:
+    """The operands as tensors of one shape and dtype, in full along the scan's dim."""
+    torch = e.torch
+    tensors = [a if isinstance(a, torch.Tensor) else torch.tensor(a, device=e.device).reshape([1] * len(e.order)) for a in args]
+    if isinstance(v.type, DType):
+        wanted = getattr(torch, v.type.torch)
+    else:
+        assert isinstance(v.type, Float)
+        wanted = reduce(torch.promote_types, map(e.dtype, sorted(v.type.of)))
+        if e.mode != "eager":
+            wanted = torch.float64 if e.mode == "exact" or wanted == torch.float64 else torch.float32
+    return [e.whole(t.to(wanted), (dim,)) for t in torch.broadcast_tensors(*tensors)]
+
+
+def along(torch: Any, v: Value, own: list, at: int) -> Any:
+    """A scan of whole tensors along dim `at`."""
+    _, backwards, exclusive = split(tuple(v.attr))
+    if own[0].shape[at] == 0:
+        return own[-1]
+    if backwards:
+        own = [t.flip(at) for t in own]
+    function = SCANS[v.op].torch
+    found = recurrence(torch, *own, at) if function is None else function(torch, *own, at)
+    if exclusive:
+        first = torch.full_like(found.narrow(at, 0, 1), identity(torch, v.op, found.dtype))
+        found = torch.cat([first, found.narrow(at, 0, found.shape[at] - 1)], at)
+    return found.flip(at) if backwards else found
+
+
+def identity(torch: Any, op: str, dtype: Any) -> float | int:
+    """What stands before the first element."""
+    if op in ("cumsum", "recur"):
+        return 0
+    if op == "cumprod":
+        return 1
+    if dtype.is_floating_point:
+        return float("inf") if op == "cummin" else float("-inf")
+    return torch.iinfo(dtype).max if op == "cummin" else torch.iinfo(dtype).min
+
+
+def recurrence(torch: Any, a: Any, b: Any, at: int) -> Any:
+    """h' = a h + b along a dim, from h = 0."""
+    a, b = (t.movedim(at, -1).clone() for t in (a, b))
+    n, step = a.shape[-1], 1
+    b[..., 0] = a[..., 0] * 0 + b[..., 0]
+    while step < n:
+        low, high = (..., slice(0, n - step)), (..., slice(step, n))
+        b, a = torch.cat([b[..., :step], a[high] * b[low] + b[high]], -1), torch.cat([a[..., :step], a[high] * a[low]], -1)
+        step *= 2
+    return b.movedim(-1, at)
+
+
+__all__ = ["along", "operands", "recurrence", "scan"]

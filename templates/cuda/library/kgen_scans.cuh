@@ -1,0 +1,196 @@
+// Walks along rows, for kernels that scan.
+#pragma once
+#include "kgen_memory.cuh"
+
+// Rows in memory: how many, how many elements each has, how far these lie apart in each of K operands. The rows' dims are merged, outermost
+// first. Where blocks share a row, `work` has the total of each of its segments.
+template <int RR, int K, typename Index> struct Lines {
+    Index rows, n, segments;
+    Index row_size[RR], row_stride[K][RR], step[K];
+    unsigned* work;
+};
+
+// The word of the lane that is `by` before this one, or of lane number `of`, of WIDTH neighbours.
+template <int WIDTH, typename P> __device__ inline P lane_before(const P& p, int by) {
+    Words<P> words(p);
+    #pragma unroll
+    for (int w = 0; w < words.COUNT; w++) words.at[w] = __shfl_up_sync(0xffffffffu, words.at[w], by, WIDTH);
+    return words;
+}
+template <int WIDTH, typename P> __device__ inline P lane_of(const P& p, int of) {
+    Words<P> words(p);
+    #pragma unroll
+    for (int w = 0; w < words.COUNT; w++) words.at[w] = __shfl_sync(0xffffffffu, words.at[w], of, WIDTH);
+    return words;
+}
+
+// How the threads of a block go along rows: teams of TEAM threads take a row each, tile by tile, and a thread VEC neighbours of a tile. BACK:
+// from the last element to the first. SPAN tiles make a segment. A team takes all segments of its row; or, if STEP is not -1, a team takes
+// one, in two launches: for the totals of all segments, and for what stands at each element.
+// The order in which a row's elements are joined depends on TEAM, VEC and SPAN alone.
+template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int SPAN, int AHEAD, bool BACK, int STEP, int RR, int K, typename Index> struct Along {
+    static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, VEC = VEC_, TEAMS = THREADS / TEAM, WIDTH = TEAM < 32 ? TEAM : 32;
+    static constexpr bool TOTALS = STEP == 0;
+    static constexpr Index TILE = Index(TEAM) * VEC;
+    using Layout = Lines<RR, K, Index>;
+
+    const Layout& rows;
+    Index row, segment = 0, first, last, at_row[K];
+    unsigned lane, turn = 0, tiles = 0;
+    bool inside;
+
+    __device__ explicit Along(const Layout& rows) : rows(rows), lane(threadIdx.x % TEAM) {
+        Index block = blockIdx.x;
+        if constexpr (STEP >= 0) {
+            segment = block % rows.segments;
+            block /= rows.segments;
+        }
+        row = block * TEAMS + threadIdx.x / TEAM;
+        inside = row < rows.rows;
+        if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
+        #pragma unroll
+        for (int k = 0; k < K; k++) at_row[k] = place_of(rows.row_size, rows.row_stride[k], row);
+        first = segment * SPAN * TILE;
+        last = STEP < 0 || rows.n - first < SPAN * TILE ? rows.n : first + SPAN * TILE;
+    }
+    // A tile after the other.
+    __device__ bool more() const { return first < last; }
+    __device__ void next() { first += TILE; }
+
+    // Where the thread's k-th element of a tile stands in a vector, whether the row has it, and its place there.
+    __device__ static constexpr int at(int k) { return BACK ? VEC - 1 - k : k; }
+    __device__ bool has(int k) const { return first + lane * VEC + k < rows.n; }
+    __device__ Index place(Index i) const { return BACK ? rows.n - 1 - i : i; }
+    template <int O> __device__ i64 position(int k) const { return i64(at_row[O] + place(first + lane * VEC + k) * rows.step[O]); }
+
+    // The thread's elements of the tile that begins with element `from`.
+    template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, Index from) const {
+        Vector<T, VEC> found = {};
+        const Index i = from + lane * VEC, step = rows.step[O];
+        if (from >= last || i >= rows.n) return found;
+        if (rows.n - i < VEC) {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) {
+                if (i + k < rows.n) found.at[at(k)] = p[place(i + k) * step];
+            }
+            return found;
+        }
+        const T* low = p + place(BACK ? i + VEC - 1 : i) * step;
+        if (step == 0) {
+            const T one = *low;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) found.at[k] = one;
+            return found;
+        }
+        if constexpr (VEC * sizeof(T) % 4 == 0) {
+            if (step == 1) {
+                const unsigned over = unsigned(u64(low) / sizeof(T) % VEC);
+                return over == 0 ? *reinterpret_cast<const Vector<T, VEC>*>(low) : shifted<T, VEC>(low, over);
+            }
+        }
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) found.at[k] = low[k * step];
+        return found;
+    }
+    template <int O, typename T> __device__ void store(T* p, const Vector<T, VEC>& values) const {
+        const Index i = first + lane * VEC, step = rows.step[O];
+        if (!inside || i >= rows.n) return;
+        p += at_row[O];
+        if (rows.n - i >= VEC) {
+            T* low = p + place(BACK ? i + VEC - 1 : i) * step;
+            if (step == 1 && u64(low) % sizeof(Vector<T, VEC>) == 0) {
+                *reinterpret_cast<Vector<T, VEC>*>(low) = values;
+                return;
+            }
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) low[k * step] = values.at[k];
+            return;
+        }
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) {
+            if (i + k < rows.n) p[place(i + k) * step] = values.at[at(k)];
+        }
+    }
+
+    // Operand O of a row, some tiles of it on their way.
+    template <int O, typename T> struct Tiles {
+        const T* p;
+        Vector<T, VEC> held[AHEAD];
+
+        __device__ Tiles(const Along& walk, const T* base) : p(base + walk.at_row[O]) {
+            #pragma unroll
+            for (int k = 0; k < AHEAD; k++) held[k] = walk.template load<O>(p, walk.first + k * TILE);
+        }
+        __device__ Vector<T, VEC> take(const Along& walk) {
+            const Vector<T, VEC> now = held[0];
+            #pragma unroll
+            for (int k = 1; k < AHEAD; k++) held[k - 1] = held[k];
+            held[AHEAD - 1] = walk.template load<O>(p, walk.first + AHEAD * TILE);
+            return now;
+        }
+    };
+
+    // What stands before a tile: the segments before its own, and the tiles of that. `join(own, next)` joins neighbours.
+    template <typename P, typename Join> struct Carried {
+        P before, own;
+        const P none;
+        Join join;
+
+        __device__ Carried(const Along& walk, const P& none, Join join) : before(none), own(none), none(none), join(join) {
+            if constexpr (STEP == 1) {
+                const Words<P>* totals = reinterpret_cast<const Words<P>*>(walk.rows.work) + walk.row * walk.rows.segments;
+                for (Index s = 0; s < walk.segment; s++) before = join(before, P(totals[s]));
+            }
+        }
+        // Makes a thread's elements what each has joined to those before it in the tile that the thread has, and gives what stands before all
+        // of these.
+        __device__ P prefix(Along& walk, P (&tile)[VEC]) {
+            #pragma unroll
+            for (int k = 1; k < VEC; k++) tile[k] = join(tile[k - 1], tile[k]);
+            P all = tile[VEC - 1], left = none;
+            if constexpr (TEAM > 1) {
+                const int l = threadIdx.x % WIDTH;
+                #pragma unroll
+                for (int d = 1; d < WIDTH; d *= 2) {
+                    const P lower = lane_before<WIDTH>(all, d);
+                    if (l >= d) all = join(lower, all);
+                }
+                const P lower = lane_before<WIDTH>(all, 1);
+                if (l > 0) left = lower;
+                if constexpr (TEAM <= 32) all = lane_of<WIDTH>(all, WIDTH - 1);
+            }
+            if constexpr (TEAM > 32) {
+                constexpr int WARPS = TEAM / 32;
+                __shared__ Words<P> totals[2][WARPS];  // two, so that one barrier is enough
+                const int l = threadIdx.x % 32, warp = threadIdx.x / 32;
+                if (l == 31) totals[walk.turn][warp] = Words<P>(all);
+                __syncthreads();
+                P each = none;
+                if (l < WARPS) each = totals[walk.turn][l];
+                #pragma unroll
+                for (int d = 1; d < WARPS; d *= 2) {
+                    const P lower = lane_before<32>(each, d);
+                    if (l >= d) each = join(lower, each);
+                }
+                all = lane_of<32>(each, WARPS - 1);
+                const P lower = lane_of<32>(each, warp > 0 ? warp - 1 : 0);
+                if (warp > 0) left = l > 0 ? join(lower, left) : lower;
+                walk.turn ^= 1;
+            }
+            const P found = join(join(before, own), left);
+            own = join(own, all);
+            if (STEP < 0 && ++walk.tiles % SPAN == 0) {
+                before = join(before, own);
+                own = none;
+            }
+            return found;
+        }
+        // The end of a launch for totals.
+        __device__ void leave(const Along& walk) const {
+            if (TOTALS && walk.inside && walk.lane == 0) {
+                reinterpret_cast<Words<P>*>(walk.rows.work)[walk.row * walk.rows.segments + walk.segment] = Words<P>(own);
+            }
+        }
+    };
+    template <typename P, typename Join> __device__ Carried<P, Join> carried(const P& none, Join join) const { return {*this, none, join}; }
+};
