@@ -16,7 +16,7 @@ from dataclasses import replace
 from kgen.expand import is_reduction
 from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
 from kgen.phases import Phase, phases_of
-from kgen.schedule import Map, Pass, Plan, Reduce, Scan, verified
+from kgen.schedule import Map, Pass, Plan, Reduce, Scan, Sort, verified
 
 #: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.
 MERGED = frozenset(("sum",))
@@ -55,7 +55,9 @@ def merged(plan: Plan) -> Plan:
         assert isinstance(column, Reduce)
         k = passes.index(column)
         host = next((j for j, p in enumerate(passes) if _takes(passes, j, k)), None)
-        made = _one(plan, column, passes[host] if host is not None else None)
+        other = passes[host] if host is not None else None
+        assert not isinstance(other, Sort)
+        made = _one(plan, column, other)
         if host is None:
             passes[k] = made
         else:
@@ -93,7 +95,7 @@ def _takes(passes: list[Pass], j: int, k: int) -> bool:
     """Whether pass number j can accumulate the columns of number k, at the place of the later of both."""
     host, column = passes[j], passes[k]
     assert isinstance(column, Reduce)
-    if isinstance(host, Scan):
+    if isinstance(host, Scan | Sort):
         return False
     if isinstance(host, Map):
         fits = set(host.dims) == set(column.dims)
@@ -129,13 +131,13 @@ def _without(p: Pass, names: set[str]) -> Pass:
     def rest(stores: tuple[Store, ...]) -> tuple[Store, ...]:
         return tuple(s for s in stores if s.result in names)
 
-    if isinstance(p, Map):
+    if isinstance(p, (Map, Sort)):
         return replace(p, stores=rest(p.stores))
     phases, long = (tuple(replace(f, stores=rest(f.stores)) for f in own) for own in (p.phases, p.long))
     return replace(p, stores=rest(p.stores), phases=phases, long=long, finish=p.finish and replace(p.finish, stores=rest(p.finish.stores)))
 
 
-def _one(plan: Plan, column: Reduce, host: Pass | None) -> Reduce:
+def _one(plan: Plan, column: Reduce, host: Map | Reduce | None) -> Reduce:
     """The pass that goes through rows for both."""
     rows, inner = (host.rows, host.inner) if isinstance(host, Reduce) else (column.inner, column.rows)
     own = {let.name: let for let in (host.lets if host else ())}

@@ -56,8 +56,9 @@ class Op:
 
     `attrs` are what it names that is no value: a parameter, a literal's text, dims; `operands` are the values that it applies to.
     Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
-    `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; scans (`cumsum[N, reversed] x`); and `cast` (to the dtype of its Let), `pick`, and
-    `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from lies in memory).
+    `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; scans (`cumsum[N, reversed] x`); and `cast` (to the dtype of its
+    Let), `pick`, and `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from lies in memory),
+    and what `segments.py` makes: `sorted[order, S, V] key` and `ranged[sum, S] x lo hi order`.
     """
 
     __slots__ = ("name", "attrs", "operands", "_hash")
@@ -125,6 +126,22 @@ def ref(name: str) -> Ref:
 MAX_OPERATIONS = 4_000
 
 LEAVES = ("load", "arg", "lit", "const", "size", "index")
+
+
+#: What reads memory at places of its own.
+GATHERS = ("gather", "ranged")
+
+
+def held(expr: Op) -> tuple[Ref, ...]:
+    """The operands of an expression that lie in memory, of which it reads what it wants; it takes the others where it is computed."""
+    if expr.name == "ranged":
+        return (expr.operands[0], *expr.operands[3:])
+    return expr.operands if expr.name == "sorted" else expr.operands[: expr.name == "gather"]
+
+
+def taken(expr: Op) -> tuple[Ref, ...]:
+    """The operands of an expression that are read at its own place."""
+    return expr.operands[1:3] if expr.name == "ranged" else expr.operands[len(held(expr)) :]
 
 
 @dataclass(frozen=True)
@@ -312,6 +329,13 @@ def verify(program: Program) -> Program:
             rest = tuple(d for d in args[0].dims if d not in let.expr.attrs)
             hold(let.expr.attrs[0] in args[0].dims, let, "a place's dim is its operand's")
             hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a place has an i64 index in place of its dim")
+        elif name == "ranged":
+            rest = {d for d in args[0].dims if d != let.expr.attrs[1]}
+            hold(let.expr.attrs[1] in args[0].dims, let, "what a range is of has its dim")
+            hold(set(let.dims) == rest.union(*(a.dims for a in args[1:3])), let, "a range has its operand's other dims and its ends'")
+            hold(all(a.dtype is i64 for a in args[1:]), let, "a range's ends and its order are i64")
+        elif name == "sorted":
+            hold(args[0].dims == let.expr.attrs[1:2] and args[0].dtype is i64, let, "keys are an i64 along the dim that is sorted")
         elif name in RIDERS:
             peak = {"max": "max", "mean": "sum"}[MONOIDS[name].about]
             same = args[1].expr.name == peak and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]
@@ -358,6 +382,7 @@ __all__ = [
     "DTYPES",
     "ELLIPSIS",
     "FLOAT",
+    "GATHERS",
     "INT",
     "MAX_OPERATIONS",
     "Binding",
@@ -369,11 +394,13 @@ __all__ = [
     "Store",
     "Tensor",
     "exact",
+    "held",
     "leaf",
     "literal_of",
     "live",
     "ref",
     "renumber",
+    "taken",
     "too_long",
     "verify",
 ]

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from kgen.errors import Span
 from kgen.expand import count, is_reduction
-from kgen.ir import Builder, Let, Op, Program, literal_of, live, ref, renumber, verify
+from kgen.ir import GATHERS, Builder, Let, Op, Program, literal_of, live, ref, renumber, verify
 from kgen.monoids import Monoid, Rides, row
 from kgen.scanned import is_scan
 from kgen.types import Dims, DType, Number, boolean
@@ -232,7 +232,7 @@ def at_once(lets: Sequence[Let], rides: Rides, first: int) -> tuple[list[Let], l
 def _need(let: Let, name: str, needs: dict[str, int], operands: Iterable[int]) -> None:
     """Note the reductions and gathers that a value is made of, as bits; those of its `operands` are known."""
     if name not in needs:
-        needs[name] = (is_reduction(let) or is_scan(let) or let.expr.name == "gather") << len(needs)
+        needs[name] = (is_reduction(let) or is_scan(let) or let.expr.name in GATHERS) << len(needs)
         for of in operands:
             needs[name] |= of
 

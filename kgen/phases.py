@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kgen.expand import is_reduction
-from kgen.ir import Let, Store
+from kgen.ir import Let, Store, taken
 from kgen.monoids import elements as entering
 
 
@@ -42,7 +42,7 @@ def phases_of(
 
     def read(let: Let) -> list[str]:
         """The operands that a let reads at its own place; what is gathered from stays in memory."""
-        return [o.name for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0]
+        return [o.name for o in taken(let.expr)]
 
     at = {let.name: k for k, let in enumerate(lets)}
     rows = {let.name for let in lets if not set(let.dims) & inner}

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
-from kgen.ir import MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, leaf, live, too_long
+from kgen.ir import GATHERS, MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
 from kgen.ops.scans import REVERSED
 from kgen.phases import Phase, phases_of
 from kgen.scanned import is_scan
+from kgen.segments import segmented
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -110,7 +111,7 @@ class Reduce:
 
     @property
     def gathers(self) -> tuple[Let, ...]:
-        return tuple(let for let in self.lets if let.expr.name == "gather")
+        return tuple(let for let in self.lets if let.expr.name in GATHERS)
 
     def is_row(self, dims: Dims) -> bool:
         """Whether a value of these dims is the same all along a row."""
@@ -129,7 +130,25 @@ class Scan(Reduce):
         return 1
 
 
-Pass = Map | Reduce
+@dataclass(frozen=True)
+class Sort:
+    """A pass that brings the positions along a dim into the order of their keys: `dims` are the sorted dim and that of the keys, `loads`
+    the keys, `lets` what of it is written: the order, where each key begins in it, where it ends."""
+
+    dims: Dims
+    loads: tuple[Tensor, ...]
+    lets: tuple[Let, ...]
+    stores: tuple[Store, ...]
+    indices: tuple[str, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+
+    @property
+    def key(self) -> Let:
+        """The keys."""
+        return next(let for let in self.lets if let.expr.name == "load")
+
+
+Pass = Map | Reduce | Sort
 
 
 @dataclass(frozen=True)
@@ -149,7 +168,8 @@ def elements(p: Pass) -> list[Let]:
 def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
     """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
     about a maximum that are made with it (`online.py`)."""
-    return online(expand(program)) if rides == Rides.EVERY else expand(program)
+    made = segmented(expand(program))
+    return online(made) if rides == Rides.EVERY else made
 
 
 def planned(program: Program, rides: Rides = Rides.NONE) -> Plan:
@@ -178,7 +198,7 @@ def verified(plan: Plan) -> Plan:
 
 @dataclass(eq=False)
 class _Stage:
-    """A pass in the making: `nodes` are the reductions (or gathers) that it computes.
+    """A pass in the making: `nodes` are the reductions (or gathers) that it computes; `sorts` names the keys that it sorts, "" if none.
 
     `rank` is where it stands among all: by depth, those along a tensor's last dim, which store best, behind others of theirs.
     """
@@ -188,13 +208,14 @@ class _Stage:
     inner: frozenset[str]
     rank: tuple[int, int, int]
     scan: str = ""  # which way, "forward" or "backward", if its nodes are scans
+    sorts: str = ""  # which keys, if its nodes are their order
     nodes: list[Let] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
 
     @property
-    def key(self) -> tuple[frozenset[str], frozenset[str], str]:
+    def key(self) -> tuple[frozenset[str], frozenset[str], str, str]:
         """What its nodes have in common."""
-        return self.rows, self.inner, self.scan
+        return self.rows, self.inner, self.scan, self.sorts
 
 
 class _Cone(NamedTuple):
@@ -231,7 +252,7 @@ class _Scheduler:
         self.at = {let.name: k for k, let in enumerate(program.lets)}
         self.cones: list[_Cone] = []  # of the first lets, as far as they are known
         self.loads = self.where(lambda let: let.expr.name == "load")
-        self.gathers = self.where(lambda let: let.expr.name == "gather")
+        self.gathers = self.where(lambda let: let.expr.name in GATHERS)
         self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
         self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
         self.spent = 0  # operations in the passes built so far
@@ -263,8 +284,9 @@ class _Scheduler:
         found = _Cone(1 << self.at[let.name])
         for o in let.expr.operands:
             found = found.joined(self.cones[self.at[o.name]])
-        if let.expr.name == "gather" and (of := self.defs[let.expr.operands[0].name]).expr.name != "load":
-            found = found.joined(_Cone(stored=1 << self.at[of.name]))
+        for o in held(let.expr):
+            if self.defs[o.name].expr.name != "load":
+                found = found.joined(_Cone(stored=1 << self.at[o.name]))
         return found
 
     def cone_at(self, stage: _Stage | None, name: str) -> _Cone:
@@ -291,19 +313,19 @@ class _Scheduler:
 
     def place(self, let: Let, rows: frozenset[str], inner: frozenset[str], roots: list[str], scan: str = "") -> None:
         """Put a node into the first stage of its dims behind all that feeds it; a scan feeds no other in one stage."""
-        depth = 0
+        depth, sorts = 0, let.expr.operands[0].name if let.expr.name == "sorted" else ""
         for root in roots:
             cone = self.cone(root)
             for home in self.homes(cone.nodes & ~cone.stored):
-                depth = max(depth, home.depth + (bool(scan) or home.key != (rows, inner, scan)))
+                depth = max(depth, home.depth + (bool(scan) or home.key != (rows, inner, scan, sorts)))
             for home in self.homes(cone.nodes & cone.stored):
                 depth = max(depth, home.depth + 1)
-        if let.expr.name == "gather" and (of := self.home.get(let.expr.operands[0].name)) is not None:
+        for of in (self.home[o.name] for o in held(let.expr) if o.name in self.home):
             depth = max(depth, of.depth + 1)  # what it is gathered from lies in memory by then
-        stage = next((s for s in self.stages if (s.depth, *s.key) == (depth, rows, inner, scan)), None)
+        stage = next((s for s in self.stages if (s.depth, *s.key) == (depth, rows, inner, scan, sorts)), None)
         if stage is None:
             last = 2 if scan else int(bool(self.last_dims & inner))
-            stage = _Stage(depth, rows, inner, (depth, last, len(self.stages)), scan)
+            stage = _Stage(depth, rows, inner, (depth, last, len(self.stages)), scan, sorts)
             self.stages.append(stage)
         self.settle(let, stage)
 
@@ -342,18 +364,21 @@ class _Scheduler:
         if not differ or not code & self.gathers:
             return bool(differ)
         lets = [self.program.lets[k] for k in _bits(code)]
-        read = {o.name for x in lets for k, o in enumerate(x.expr.operands) if x.expr.name != "gather" or k > 0}
-        gathered = {x.expr.operands[0].name for x in lets if x.expr.name == "gather"} - read
+        read = {o.name for x in lets for o in taken(x.expr)}
+        gathered = {o.name for x in lets for o in held(x.expr)} - read
         return any(self.program.lets[k].name not in gathered for k in _bits(differ))
 
-    def keep_gathers(self, roots: list[str], inner: frozenset[str]) -> None:
-        """Gathers that differ along a row get a pass of their own (one element a row), as those of what is written in place."""
+    def keep_gathers(self, roots: list[str], inner: frozenset[str], dims: Dims = ()) -> None:
+        """Gathers that differ along a row get a pass of their own (one element a row), as those of what is written in place, and ranges
+        of other dims than `dims`, those of the elements that are computed."""
         for root in roots:
             for k in _bits(self.cone(root).lets & self.gathers):
                 let = self.program.lets[k]
                 if let.name not in self.home:
-                    of = self.defs[let.expr.operands[0].name]
-                    if set(let.dims) & inner or of.expr.name == "load" and of.expr.attrs[0] in self.states:
+                    ofs = [self.defs[o.name] for o in held(let.expr)]
+                    written = any(of.expr.name == "load" and of.expr.attrs[0] in self.states for of in ofs)
+                    apart = let.expr.name == "ranged" and set(let.dims) != set(dims)
+                    if set(let.dims) & inner or written or apart:
                         self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
 
     # ------------------------------------------------------------------ stages
@@ -361,7 +386,7 @@ class _Scheduler:
     def plan(self) -> Plan:
         """The passes: every reduction and gather in a stage, every store in the stage on whose way it lies or a pass of its own,
         results in place last."""
-        gathered = {let.expr.operands[0].name for let in self.program.lets if let.expr.name == "gather"}
+        gathered = {o.name for let in self.program.lets for o in held(let.expr)}
         for let in self.program.lets:
             roots = [o.name for o in let.expr.operands]
             if is_reduction(let):
@@ -374,13 +399,16 @@ class _Scheduler:
                 self.cut(roots)
                 self.keep_gathers(roots, frozenset(let.dims))
                 self.place(let, frozenset(let.dims) - along, along, roots, "backward" if REVERSED in let.expr.attrs else "forward")
+            elif let.expr.name == "sorted":
+                self.place(let, frozenset(let.expr.attrs[2:]), frozenset(), roots)
             elif let.name in gathered and let.expr.name != "load":  # a gather, or what `online.py` made of a reduction
-                if let.expr.name != "gather":
+                if let.expr.name not in GATHERS:
+                    self.keep_gathers([let.name], frozenset(), let.dims)
                     self.cut([let.name])
                 if let.name not in self.home:
                     self.place(let, frozenset(let.dims), frozenset(), roots)
         for store in self.program.stores:
-            self.keep_gathers([store.ref], frozenset())
+            self.keep_gathers([store.ref], frozenset(), store.dims)
         finals: list[Store] = []
         for store in sorted(self.program.stores, key=lambda s: s.state is not None):
             stage = self.fitting(store, finals)
@@ -424,7 +452,7 @@ class _Scheduler:
         found, follows = None, False
         for stage in sorted(self.stages, key=lambda g: g.rank):
             element = bool(stage.inner) and dims == stage.rows | stage.inner
-            if not element and dims != stage.rows:
+            if not element and dims != stage.rows or stage.sorts:
                 continue
             here = {k for k, home in homes if home is stage and not cone.stored >> k & 1}
             if any(home.rank >= stage.rank for k, home in homes if k not in here):
@@ -453,7 +481,7 @@ class _Scheduler:
 
     def last_reader(self, tensor: str, stage: _Stage, finals: list[Store]) -> bool:
         """Whether no pass from `stage` on reads a tensor but `stage` itself, and that where it writes: no gather reads it."""
-        if any(n.expr.name == "gather" and self.loads_of(n.expr.operands[0].name, tensor) for n in stage.nodes):
+        if any(self.loads_of(o.name, tensor) for n in stage.nodes for o in held(n.expr)):
             return False
         loads = self.where(lambda let: let.expr.name == "load" and let.expr.attrs[0] == tensor)
         later = (self.reads(self.roots(s.stores, s), s) for s in self.stages if s.rank > stage.rank)
@@ -497,7 +525,9 @@ class _Scheduler:
         scalars = self.scalars(values, defs)
         indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
         common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))
-        if stage is None and not any(let.expr.name == "gather" for let in values):
+        if stage is not None and stage.sorts:
+            return Sort(stage.nodes[0].expr.attrs[1:], tuple(tensors), values, tuple(writes))
+        if stage is None and not any(let.expr.name in GATHERS for let in values):
             self.spend(values)
             return Map(stores[0].dims, *common)
         if stage is not None and stage.inner:

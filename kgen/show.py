@@ -11,7 +11,7 @@ from kgen.cost import cost, predicted_bound, read_again
 from kgen.errors import KgenError
 from kgen.monoids import Rides
 from kgen.parts import over_parts
-from kgen.schedule import Plan, Reduce
+from kgen.schedule import Plan, Reduce, Sort
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.trace import to_spec
 from kgen.types import DTYPES, VARIABLE, Binding, f32, resolve
@@ -136,11 +136,14 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str
     for k, p in enumerate(plan.passes):
         if isinstance(p, Reduce):
             lines.append(f"pass {k}: rows over [{', '.join(p.rows)}], each of [{', '.join(p.inner)}]")
+        elif isinstance(p, Sort):
+            lines.append(f"pass {k}: the positions along {p.dims[0]} in the order of their keys, of which there are {p.dims[1]}")
         else:
             lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
         lines += [f"  read   {kept.get(t.name, t.name)}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
         lines += [f"  index  {d}" for d in p.indices]
         lines += [f"  number {s.let.name}: {s.let.dtype} = {s.number.expr}" for s in p.scalars]
+        lines += [f"  {let.expr}" for let in p.lets if let.expr.name == "ranged"]
         if isinstance(p, Reduce):
             for n, phase in enumerate(f for f in p.phases if f.element):
                 lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]

@@ -15,19 +15,20 @@ from itertools import product
 from pathlib import Path
 
 from kgen import pipeline
-from kgen.backends.body import Body, RowNames
+from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.names import Names, settled
-from kgen.backends.text import Text, comment, fill, functions, identifiers, named, spelled
+from kgen.backends.sorts import SortUnit, sort_unit
+from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled
 from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
-from kgen.ir import Let, Program, Store
+from kgen.ir import Let, Program, Ref, Store, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
 from kgen.scanned import is_scan
-from kgen.schedule import Map, Plan, Reduce, Scan
+from kgen.schedule import Map, Pass, Plan, Reduce, Scan, Sort
 from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
 
@@ -165,6 +166,11 @@ class Backend:
         made = self.literal(value, dtype, type_name)
         return made if dtype.is_float or MONOIDS[a.kind].fields[0].identity not in ENDS else made.typed or made
 
+    def ranged(self, g: Gather, type_name: str, lo: Text, hi: Text) -> Text:
+        """The reduction of what stands in a range, of a type."""
+        called = ", ".join(("{0}", "{1}", g.name, *((g.order.name,) if g.order else ())))
+        return source(self.call(f"ranged_{g.ranged}", called, "{2}"), lo, hi, type_name)
+
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
         """One operator on numbers in the target's host language; `done` has the texts of its operands."""
         raise NotImplementedError
@@ -180,7 +186,7 @@ class Backend:
                 break
         return done[let.name]
 
-    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> object:
+    def view(self, render: Render, units: list[Unit | RowUnit | SortUnit], page: Page) -> object:
         """What only this target's templates see: a record, whose fields they know by name."""
         raise NotImplementedError
 
@@ -316,6 +322,8 @@ class Render:
     @staticmethod
     def row_name(let: Let) -> str:
         """A name for a row's value: the writer's own, else its reduction's with its dims, else its operator's."""
+        if let.expr.name == "sorted":
+            return "_".join((let.expr.attrs[0], *let.dims))
         along = "_".join("all" if d == ELLIPSIS else d for d in let.expr.attrs) if is_reduction(let) or is_scan(let) else "row"
         return let.label.rstrip("'") or f"{let.expr.name}_{along}"
 
@@ -337,9 +345,15 @@ class Render:
         tensors = [*(p.name for p in self.kernel.params), *(r.name for r in self.kernel.results)]
         return settled(text, self.backend.comment, self.backend.claimed, self.backend.macros, tensors)
 
-    def units(self) -> list[Unit | RowUnit]:
+    def units(self) -> list[Unit | RowUnit | SortUnit]:
         """The passes in the target's spelling, in order."""
-        return [self.row_unit(p) if isinstance(p, Reduce) else self.unit(p) for p in self.passes]
+        return [self.spelled(p) for p in self.passes]
+
+    def spelled(self, p: Pass) -> Unit | RowUnit | SortUnit:
+        """A pass in the target's spelling."""
+        if isinstance(p, Sort):
+            return sort_unit(self, p, self.unit_name(p))
+        return self.row_unit(p) if isinstance(p, Reduce) else self.unit(p)
 
     @property
     def computed_of(self) -> dict[str, list[str]]:
@@ -375,13 +389,13 @@ class Render:
 
     # ------------------------------------------------------------------ one pass
 
-    def unit_name(self, p: Map | Reduce) -> str:
+    def unit_name(self, p: Pass) -> str:
         if len(self.passes) == 1:
             return self.kernel_name
         first = p.stores[0].result.rstrip("'")
         return self.global_names.plain(f"{self.kernel_name}_{self.kept[first][1] if first in self.kept else first}")
 
-    def inputs(self, p: Map | Reduce) -> tuple[Tensor, ...]:
+    def inputs(self, p: Pass) -> tuple[Tensor, ...]:
         """The tensors that a pass reads: parameters, and what passes before it kept."""
         params = {q.name: q for q in self.kernel.params}
         values = {let.expr.attrs[0]: let for let in p.lets if let.expr.name == "load"}
@@ -428,19 +442,10 @@ class Render:
         tensors = self.inputs(p)
         indices, scalars = self.index_tensors(p), self.scalars(p)
         of = {t.spec_name: t for t in tensors}
-        read = {o.name for let in p.lets for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0}
-        read |= {s.ref for s in p.stores}
+        read = {o.name for let in p.lets for o in taken(let.expr)} | {s.ref for s in p.stores}
         inputs = tuple(of[let.expr.attrs[0]] for let in p.lets if let.expr.name == "load" and let.name in read)
         inputs = tuple(sorted(inputs, key=tensors.index))
-        defs = {let.name: let for let in p.lets}
-        gathers: dict[str, Gather] = {}
-        for let in p.gathers:
-            t, dim = of[defs[let.expr.operands[0].name].expr.attrs[0]], let.expr.attrs[0]
-            same = next((g for g in gathers.values() if (g.tensor, g.dim) == (t, dim)), None)
-            fresh = self.global_names.fresh
-            gathers[let.name] = same or Gather(
-                fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
-            )
+        gathers = self.gathers(p, of)
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         last = (p.finish,) if p.finish else ()
         each = (p.phases + last, p.long)
@@ -449,14 +454,36 @@ class Render:
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
         finish = codes.pop() if last else None
         variables = self.variables_of(uses)
-        words = {g.size for g in gathers.values()}.union(*(s.text.uses for s in scalars))
+        made = tuple(dict.fromkeys(g for own in gathers.values() for g in whole(own)))
+        words = {g.size for g in made}.union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
-        made = tuple(dict.fromkeys(gathers.values()))
         unit = RowUnit(
             name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
             self.declared(variables), tuple(long), finish,
         )  # fmt: skip
         return ScanUnit(**vars(unit), backwards=p.backwards) if isinstance(p, Scan) else unit
+
+    def gathers(self, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str, Gather]:
+        """What a pass reads at places of its own, by lets: one for all that read a tensor alike."""
+        defs = {let.name: let for let in p.lets}
+        made: dict[tuple[str, str, str, str], Gather] = {}
+
+        def one(of: Ref, dim: str, ranged: str = "", order: Gather | None = None) -> Gather:
+            t, fresh = tensors[defs[of.name].expr.attrs[0]], self.global_names.fresh
+            key = t.name, dim, ranged, order.name if order else ""
+            if key not in made:
+                names = fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
+                made[key] = Gather(*names, ranged, order)
+            return made[key]
+
+        found = {}
+        for let in p.gathers:
+            of, attrs = let.expr.operands, let.expr.attrs
+            if let.expr.name == "ranged":
+                found[let.name] = one(of[0], attrs[1], attrs[0], one(of[3], attrs[1]) if len(of) > 3 else None)
+            else:
+                found[let.name] = one(of[0], attrs[0])
+        return found
 
     def unit(self, p: Map) -> Unit:
         """A pass over independent elements: its element function's statements, and what those read."""
@@ -498,7 +525,8 @@ class Render:
         numbers = [
             Argument(self.number_name(p.name), p.name, types[p.dtype], p.dtype, p.default) for p in self.kernel.params if not p.is_tensor
         ]
-        named = (let.expr.attrs[0] for let in self.program.lets if let.expr.name in ("size", "gather"))
+        kinds = {"size": 0, "gather": 0, "ranged": 1}
+        named = (let.expr.attrs[kinds[let.expr.name]] for let in self.program.lets if let.expr.name in kinds)
         sizes = dict.fromkeys(d for d in named if not is_literal(d))
         return numbers + [Argument(self.number_name(d), d, types["int"], "size") for d in sizes]
 

@@ -14,7 +14,7 @@ from kgen import host
 from kgen.backends.names import Names, bare
 from kgen.backends.text import Call, Text, fill, named, source
 from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Statement, Tensor
-from kgen.ir import Let, Store, exact
+from kgen.ir import GATHERS, Let, Store, exact, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS
 from kgen.ops.scans import EXCLUSIVE
@@ -78,6 +78,9 @@ class Body:
             if x.is_number:
                 return self.number(x, let)
             return self.backend.cast(self.text[x.name], x.tensor_dtype, let.tensor_dtype, self.render.type_of(let))
+        if let.expr.name == "ranged":
+            ends = (self.text[o.name] for o in let.expr.operands[1:3])
+            return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = OPS[let.expr.name]
@@ -134,6 +137,11 @@ class Body:
             self.lines.append(Statement(note=self.equations[label]))
 
 
+def whole(gather: Gather) -> tuple[Gather, ...]:
+    """A gather with that of its order, if it has one."""
+    return (gather, gather.order) if gather.order is not None else (gather,)
+
+
 class RowNames:
     """The phases of a pass over rows as code: a value has one name in all of them."""
 
@@ -166,7 +174,7 @@ class RowNames:
             + [s.ref for s in phase.stores]
             + list(phase.gives)
         )
-        read = [o.name for let in phase.lets for k, o in enumerate(let.expr.operands) if let.expr.name != "gather" or k > 0] + ends
+        read = [o.name for let in phase.lets for o in taken(let.expr)] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
         text = dict(self.fixed)
@@ -200,7 +208,7 @@ class RowNames:
             phase.element,
             tuple(self.inputs[let.expr.attrs[0]] for let in loads if let.expr.name == "load"),
             tuple(self.indices[let.expr.attrs[0]] for let in loads if let.expr.name == "index"),
-            tuple(dict.fromkeys(self.gathers[let.name] for let in phase.lets if let.expr.name == "gather")),
+            tuple(dict.fromkeys(g for let in phase.lets if let.expr.name in GATHERS for g in whole(self.gathers[let.name]))),
             tuple(takes.values()),
             tuple(body.lines),
             tuple(gives),

@@ -11,6 +11,7 @@ from kgen.backends.base import Page, Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
+from kgen.backends.sorts import PARTS, SortUnit
 from kgen.backends.text import Text, called, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
@@ -32,12 +33,20 @@ class CppMap(MapView):
     each_call: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class CppSort(SortUnit):
+    """A pass that sorts, with its entries, each a head and the call in it."""
+
+    entries: list[tuple[str, str]]
+
+
 @dataclass(frozen=True)
 class CppView:
-    """A file: its passes, whether their entries go over lists of tensors, the functions that it brings along, those of the vector library
+    """A file: its passes, those that sort apart from the others, whether their entries go over lists of tensors, the functions that it brings along, those of the vector library
     with their arities, and what else it needs."""
 
     units: list[CppMap | RowsView | ScansView]
+    sorts: list[CppSort]
     over_lists: bool
     functions: list[str]
     function_sources: list[Text]
@@ -91,19 +100,32 @@ class Cpp(CFamily):
         """As the skeleton has it: longer rows are gone through by segments, and keep no values for the next reading."""
         return elements <= SEGMENT
 
-    def layout(self, kernel: Kernel) -> tuple[list[CppMap | RowsView | ScansView], Plan]:
+    def layout(self, kernel: Kernel) -> tuple[list[CppMap | RowsView | ScansView | CppSort], Plan]:
         """The views of a kernel's units and its plan: what a launcher must know of the order of arguments."""
         render = Render(self, kernel)
         return [self.unit_view(render, u) for u in render.units()], render.plan
 
-    def unit_view(self, render: Render, unit: Unit | RowUnit) -> CppMap | RowsView | ScansView:
+    def unit_view(self, render: Render, unit: Unit | RowUnit | SortUnit) -> CppMap | RowsView | ScansView | CppSort:
+        """A pass as the templates take it."""
+        if isinstance(unit, SortUnit):
+            return self.cpp_sort(render, unit)
         if isinstance(unit, ScanUnit):
             return ScanPrinter(self, render, unit).scans()
         return self.cpp_map(render, unit) if isinstance(unit, Unit) else RowPrinter(self, render, unit).view()
 
-    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CppView:
+    def cpp_sort(self, render: Render, unit: SortUnit) -> CppSort:
+        """A pass that sorts: its entry takes tensors as others do, of which what is written is dense."""
+        writable = {t.name for t in unit.outputs}
+        params = ["int", "const int64_t* size", *self.tensor_params(render, unit.tensors, writable, {})]
+        given = [unit.written[part].name if part in unit.written else "nullptr" for part in PARTS]
+        keys = unit.keys.name
+        call = wrapped("    sorted", ["size[0]", "size[1]", keys, f"{keys}_stride[0]", *given], ";")
+        return CppSort(**vars(unit), entries=[(wrapped(f'extern "C" void {unit.name}', params, " {"), call)])
+
+    def view(self, render: Render, units: list[Unit | RowUnit | SortUnit], page: Page) -> CppView:
         """What the templates take of a file."""
-        views = [self.unit_view(render, u) for u in units]
+        every = [self.unit_view(render, u) for u in units]
+        views = [v for v in every if not isinstance(v, CppSort)]
         calls = [c for kind in (Unit, RowUnit) for u in units if isinstance(u, kind) for c in u.calls]
         rows = [v for v in views if isinstance(v, RowsView)]
         calls += [c for v in rows for text in v.combining for c in text.calls] + [c for v in rows for a in v.peaks for c in a.calls]
@@ -113,6 +135,7 @@ class Cpp(CFamily):
         calls += [c for f in known.values() for c in f.calls]
         return CppView(
             units=views,
+            sorts=[v for v in every if isinstance(v, CppSort)],
             over_lists=self.over_lists,
             functions=list(known),
             function_sources=list(known.values()),

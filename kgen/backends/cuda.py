@@ -5,6 +5,7 @@ The same text serves nvcc, which also compiles its host part, and NVRTC, which s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -13,11 +14,12 @@ from kgen.backends import scan_launches
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
-from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout
+from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
-from kgen.backends.text import Text, brought, called, functions, library, source, spelled
+from kgen.backends.sorts import PARTS, SortUnit
+from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.monoids import MONOIDS, Rides
@@ -45,11 +47,29 @@ class CudaView:
     """What the templates see of a file: its passes, what it has of the library, and functions of the host."""
 
     units: list[CudaMap | CudaRows | CudaScans]
+    sorts: list[SortView]
     library: list[str]
     host_functions: list[Text]
     over_rows: bool
     over_lists: bool
     about: str
+
+
+@dataclass(frozen=True)
+class SortView:
+    """A pass that sorts: its entry, a function of C, and what it calls."""
+
+    entry: tuple[str, str]
+
+
+def sort_view(u: SortUnit) -> SortView:
+    """A pass that sorts, as the templates take it."""
+    written = {t.name for t in u.outputs}
+    tensors = [f"{'' if t.name in written else 'const '}i64* {t.name}, const i64* {t.name}_stride" for t in u.tensors]
+    given = [u.written[part].name if part in u.written else "nullptr" for part in PARTS]
+    call = wrapped("    return host::sorted", ["size[0]", "size[1]", u.keys.name, f"{u.keys.name}_stride[0]", *given, "stream"], ";")
+    head = wrapped(f'extern "C" cudaError_t {u.name}', ["int", "const i64* size", *tensors, "cudaStream_t stream"], " {")
+    return SortView((head, call))
 
 
 class Cuda(CFamily):
@@ -138,7 +158,7 @@ class Cuda(CFamily):
         own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
         return [inlined(text) for text in (own.pop(NUMBERS_FILE), "\n".join(used.values()), *own.values()) if text]
 
-    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> CudaView:
+    def view(self, render: Render, units: list[Unit | RowUnit | SortUnit], page: Page) -> CudaView:
         """What the templates take of a file."""
         words = self.words(units)
         views: list[CudaMap | CudaRows | CudaScans] = []
@@ -147,13 +167,14 @@ class Cuda(CFamily):
                 views.append(MapPrinter(self, render, u, p.scalars).view())
             elif isinstance(u, ScanUnit):
                 views.append(ScanPrinter(self, render, u, p.scalars).scans())
-            else:
+            elif isinstance(u, RowUnit):
                 views.append(RowPrinter(self, render, u, p.scalars, words).view())
         calls = [c for v in views for text in v.rounded for c in text.calls]
         host = functions(resource("templates") / "cpp", calls, (row.cpp for row in OPS.values()))
         about = "NVRTC builds the same text without the host's parts and without any header."
         return CudaView(
             units=views,
+            sorts=[sort_view(u) for u in units if isinstance(u, SortUnit)],
             library=self.included(views),
             host_functions=list(host.values()),
             over_rows=any(v.over_rows for v in views),
@@ -169,12 +190,12 @@ class Cuda(CFamily):
     # ------------------------------------------------------------------ for the runtime
 
     @staticmethod
-    def words(units: list[Unit | RowUnit]) -> int:
+    def words(units: Sequence[Unit | RowUnit | SortUnit]) -> int:
         """The most that a reading's partial takes, in 32-bit words, of all passes over rows of a source: they share one workspace."""
         rows = [u for u in units if isinstance(u, RowUnit) and not isinstance(u, ScanUnit)]
         return max((partials.words(c) for u in rows for c in (*u.codes, *u.long)), default=0)
 
-    def layout(self, kernel: Kernel) -> tuple[Layout | RowLayout, ...]:
+    def layout(self, kernel: Kernel) -> tuple[Layout | RowLayout | SortLayout, ...]:
         """How each unit of a kernel is launched, in the order of its passes.
 
         Raises `KgenError` where the kernel holds what no schedule covers.
@@ -183,8 +204,11 @@ class Cuda(CFamily):
         units = render.units()
         words, spec = self.words(units), {name: v for v, name in render.variables.items()}
         numbers = tuple(let for let in render.program.lets if let.is_number)
-        made: list[Layout | RowLayout] = []
+        made: list[Layout | RowLayout | SortLayout] = []
         for unit, p in zip(units, render.passes, strict=True):
+            if isinstance(unit, SortUnit):
+                made.append(SortLayout(unit.dims, unit.keys.spec_name, {part: t.spec_name for part, t in unit.written.items()}))
+                continue
             name, variables = f"{unit.name}_kernel", tuple(spec[v] for v in unit.variables)
             if isinstance(unit, RowUnit):
                 found = tuple(w.record for w in row_operands(render, unit)[0])
@@ -222,4 +246,4 @@ def role(t: Tensor, unit: Unit) -> str:
     return "input" if t in unit.inputs else "result"
 
 
-__all__ = ["SPLATS", "Cuda", "Layout", "Operand", "RowLayout", "RowOperand", "ScanLayout"]
+__all__ = ["SPLATS", "Cuda", "Layout", "Operand", "RowLayout", "RowOperand", "ScanLayout", "SortLayout"]

@@ -127,6 +127,19 @@ class ScanLayout(RowLayout):
     partial: int
 
 
+@dataclass(frozen=True)
+class SortLayout:
+    """A pass that sorts, by the names of tensors: the positions along the first of its dims by their `keys`, which count along the second;
+    `written` are the order, and where in it each key begins and ends."""
+
+    dims: Dims
+    keys: str
+    written: dict[str, str]
+    operands: tuple[RowOperand, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+    numbers: tuple[Let, ...] = ()
+
+
 def stored(s: Scalar) -> bool:
     """Whether a scalar is a number cast by name to a storage float: the kernel rounds it itself, from f64 or i64."""
     return s.let.generic.startswith("=") or s.let.tensor_dtype.narrow

@@ -15,13 +15,14 @@ from kgen.backends.base import Backend, Only, Page, Render
 from kgen.backends.launches import TILES, Tiles
 from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
-from kgen.backends.text import Text, decimal, fill, named, numeral, single_precision, source
+from kgen.backends.sorts import SortUnit
+from kgen.backends.text import Call, Text, decimal, fill, named, numeral, single_precision, source
 from kgen.backends.triton_held import rides_at_once
 from kgen.backends.triton_maps import MapPrinter, TritonUnit
 from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
-from kgen.backends.units import Argument, RowUnit, ScanUnit, Statement, Tensor, Unit
+from kgen.backends.units import Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.ir import Let, exact
 from kgen.monoids import Rides
@@ -40,6 +41,8 @@ class TritonView:
     encoding: bool
     floats: str
     units: list[TritonUnit]
+    steps: list[TritonUnit]  # those, and what sorts, in the order in which the host calls them
+    sorts: bool
     function_sources: list[Text]
     math: bool
     assembly: bool
@@ -127,16 +130,22 @@ class Triton(Backend):
 
     # ------------------------------------------------------------------ values
 
+    def ranged(self, g: Gather, type_name: str, lo: Text, hi: Text) -> Text:
+        """As a call of the gather, of which `RowPrinter` makes one that says where it reads."""
+        return Text((Call(g.name), "(", *lo.tokens, ", ", *hi.tokens, ")"))
+
     def launches(self, kernel: Kernel) -> list[TritonUnit]:
         """For each pass the names of its kernels, and how it is launched."""
         render = Render(self, kernel)
         return self.unit_views(render, render.units())
 
-    def unit_views(self, render: Render, units: list[Unit | RowUnit]) -> list[TritonUnit]:
+    def unit_views(self, render: Render, units: list[Unit | RowUnit | SortUnit]) -> list[TritonUnit]:
         """The views of units, each from a printer of its own kind."""
         views: list[TritonUnit] = []
         for unit, p in zip(units, render.passes, strict=True):
-            if isinstance(unit, Unit):
+            if isinstance(unit, SortUnit):
+                views.append(sort_view(render, unit))
+            elif isinstance(unit, Unit):
                 views.append(MapPrinter(self, render, unit).view())
             elif isinstance(p, Scan):
                 assert isinstance(unit, ScanUnit)
@@ -251,12 +260,13 @@ class Triton(Backend):
 
     # ------------------------------------------------------------------ what the template needs
 
-    def view(self, render: Render, units: list[Unit | RowUnit], page: Page) -> TritonView:
+    def view(self, render: Render, units: list[Unit | RowUnit | SortUnit], page: Page) -> TritonView:
         """What the templates take of a file."""
         kernel, user = self.whole or render.kernel, render.global_names.user
         for name in (*(p.name for p in kernel.params), *(r.name for r in kernel.results)):
             user(name)
-        views = self.unit_views(render, units)
+        steps = self.unit_views(render, units)
+        views = [v for v, u in zip(steps, units, strict=True) if not isinstance(u, SortUnit)]
         calls = [c for v in views for c in v.calls] + [c for u in units for s in u.scalars for c in s.text.calls]
         known = self.functions(calls)
         words = frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))
@@ -272,6 +282,8 @@ class Triton(Backend):
             encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
             floats=", ".join(f"torch.{d.torch}: {self.types[d.name]}" for d in VARIABLE if any(d.name in dict(b).values() for b in chosen)),
             units=views,
+            steps=steps,
+            sorts=len(steps) > len(views),
             function_sources=list(known.values()),
             math=any((
                 kernel.joined, any(w.startswith("math.") for w in words), any(v.rows for v in views),
@@ -373,6 +385,17 @@ class Triton(Backend):
         if s.type != given:
             value = self.cast(value, DTYPES["f64" if is_float else "i64"], target, s.type)
         return Statement((s.name,), "", value)
+
+
+def sort_view(render: Render, unit: SortUnit) -> TritonUnit:
+    """A pass that sorts: the host calls torch's sort."""
+
+    def tensor(t: Tensor) -> str:
+        return f'tensors["{t.name if t.spec_name in render.kept else t.spec_name}"]'
+
+    given = [tensor(unit.keys), f'sizes["{unit.dims[1]}"]', *(f"{part}={tensor(t)}" for part, t in unit.written.items())]
+    launch = wrapped("    sort_keys", given, "")
+    return TritonUnit(kernels={}, heads={}, dynamic={}, definitions=[], rounded=[], scalars=(), launch=launch, calls=())
 
 
 def mixes(kernel: Kernel) -> bool:

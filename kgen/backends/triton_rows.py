@@ -129,6 +129,11 @@ class RowPrinter:
             for g in self.unit.gathers:
                 base = self.gather_operand(self.key(g.tensor), g.dim).base
                 extents = f"{g.stride[:-7]}_size", g.stride
+                if g.ranged:
+                    order = [self.gather_operand(self.key(g.order.tensor), g.order.dim).base, g.order.stride] if g.order else ["None", "1"]
+                    head = source(f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, ", base, g.stride, *order, g.tensor.compute)
+                    text = text.converted(g.name, head)
+                    continue
                 text = text.converted(g.name, source("gather({0}, {1}, {2}, present, {3}, ", base, *extents, g.tensor.compute))
             return b.typed(text, type_name) if type_name else text
 

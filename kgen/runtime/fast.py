@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kgen import hooks
+from kgen.backends.cuda_layouts import SortLayout
 from kgen.runtime import cache as disk
 from kgen.runtime import memory, recall
 from kgen.types import ELLIPSIS
@@ -489,6 +490,8 @@ def cpu_lesson(steps: Sequence[Any], params: Sequence[Any]) -> Lesson | None:
 
 def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
     """What `nvrtc.Launcher` launched in a call: for each unit its layout, its pointers and its numbers."""
+    if any(isinstance(unit, SortLayout) for unit in launcher.units):
+        return None  # torch sorts, and allocates for that
     index, first = dict(plan.index), plan.tensors + len(plan.makes)
     makes: list[tuple[Any, Any, Any]] = []
     for name, made in call.memory(launcher.workspaces).items():

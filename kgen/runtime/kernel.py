@@ -219,9 +219,10 @@ class Kernel:
         if not self._reduces:  # then results of other dims have passes of their own
             return len({frozenset(r.dims) for r in self.kernel.results}) == 1
         from kgen import pipeline
+        from kgen.ir import GATHERS
 
         plan = pipeline.plan(self.kernel, self.kernel.bindings()[0])
-        return len(plan.passes) == 1 and not any(let.expr.name == "gather" for let in plan.program.lets)
+        return len(plan.passes) == 1 and not any(let.expr.name in GATHERS for let in plan.program.lets)
 
     @property
     def _mapped(self) -> bool:

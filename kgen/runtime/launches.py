@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgen.backends import backend
-from kgen.backends.cuda import Cuda, Layout, RowLayout
+from kgen.backends.cuda import Cuda, Layout, RowLayout, SortLayout
 from kgen.backends.launches import MAP_ROWS
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -23,6 +23,9 @@ def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
         raise KgenError(f"the target {target} has no launch", help="write `--target cuda`")
     lines = []
     for k, unit in enumerate(made.layout(kernel)):
+        if isinstance(unit, SortLayout):
+            lines.append(f"pass {k}: a stable sort")
+            continue
         if isinstance(unit, Layout):
             sizes = [resolve(o.dtype, bound).bytes for o in unit.operands if o.role != "index"]
             planned = nvrtc.plan([ROWS * 16], [[1]] * len(sizes), sizes, [0] * len(sizes))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout
+from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -24,6 +24,7 @@ from kgen.runtime import driver, rounds, rows, scans, tuned
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
+from kgen.runtime.sorts import sort
 from kgen.runtime.verified import verify_map
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
@@ -241,7 +242,7 @@ class CudaLauncher:
     def __init__(
         self,
         source: str,
-        units: Sequence[Layout | RowLayout],
+        units: Sequence[Layout | RowLayout | SortLayout],
         lookup: Callable[[str], bytes | None] | None = None,
         save: Callable[[str, bytes], Any] | None = None,
     ):
@@ -322,7 +323,7 @@ class CudaLauncher:
         return found
 
 
-def number_values(unit: Layout | RowLayout, given: dict[str, Any], sizes: dict[str, int]) -> list[Any]:
+def number_values(unit: Layout | RowLayout | SortLayout, given: dict[str, Any], sizes: dict[str, int]) -> list[Any]:
     """The value of each of a unit's scalars, in f64 or i64, from the numbers of a call and the sizes of its named dims."""
     done: dict[str, Any] = {}
     for let in unit.numbers:
@@ -407,8 +408,10 @@ class Launcher:
                 call.ready.clear()
             launches = call.ready[key] = [self.prepared(k, call, tensors, index) for k in range(len(self.units))]
         call.launched = launches
-        for made, own in zip(launches, places, strict=True):
-            if made is not None:
+        for unit, made, own in zip(self.units, launches, places, strict=True):
+            if isinstance(unit, SortLayout):
+                sort(tensors[unit.keys], {part: tensors[name] for part, name in unit.written.items()})
+            elif made is not None:
                 made.start(own, index, stream, lambda size: torch.empty(size, dtype=torch.uint8, device=call.device))
 
     def derive(self, wanted: tuple[tuple[int, int, str], ...], sizes: tuple[tuple[str, int], ...]) -> Callable[[tuple], bytes]:
@@ -455,6 +458,8 @@ class Launcher:
 
     def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
+        if isinstance(self.units[k], SortLayout):
+            return None
         unit, (sizes, shapes, operands, gathers) = self.units[k], self.taken(k, call, tensors)
         scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
         binding = tuple(call.binding[v] for v in unit.variables)

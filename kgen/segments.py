@@ -1,0 +1,237 @@
+"""Sums over a part of a dim: the terms of one key (a segment), or those between two places (a range).
+
+In: an expanded program.  Out: the same in which a reduction goes through the terms that it selects, and through no others:
+
+    sum[S](x if ids == index[V] else 0)                      a segment: the work is that of x, not V times it
+    sum[S](x if lo <= index[S] and index[S] < hi else 0)     a range: the work is that of the ranges
+
+`sorted[order, S, V] key` has the positions along S by their key, equal ones in their order; `sorted[begin, S, V] key` and `sorted[end, ...]`
+say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.  `ranged[sum, S] x lo hi` adds x from lo up
+to hi, `ranged[sum, S] x lo hi order` what stands there in an order.  Nothing that is not selected is read, so a NaN stays in its segment.
+A count is the length of its range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from kgen.expand import is_reduction, size
+from kgen.ir import Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
+from kgen.types import INT, Dims, DType, boolean, i64, is_literal, union
+
+#: The reductions that are made so, each with the literal that its operand has where nothing is selected.
+FILLS = {"sum": "0", "max": "-inf", "min": "inf"}
+#: Comparisons of `index[S]` (on the left) with a bound: whether it is the upper one, and what is added for the range from lo up to hi.
+BOUNDS = {"ge": (False, 0), "gt": (False, 1), "lt": (True, 0), "le": (True, 1)}
+TURNED = {"ge": "le", "gt": "lt", "lt": "gt", "le": "ge"}
+
+
+class Selected(NamedTuple):
+    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; a `count` reduces how often they do."""
+
+    value: Let | None
+    conditions: tuple[Let, ...]
+    count: bool = False
+
+
+class Part(NamedTuple):
+    """Where the selected terms lie: from `lo` up to `hi` along the dim, or in an `order` of it; `rest` are the other conditions."""
+
+    lo: Let
+    hi: Let
+    order: Let | None
+    rest: tuple[Let, ...]
+
+
+def segmented(program: Program) -> Program:
+    """The program with reductions of segments and ranges as such; the same where there are none."""
+    if not any(is_reduction(let) and let.expr.name in FILLS for let in program.lets):
+        return program
+    s = _Segments()
+    for let in program.lets:
+        s.moved[let.name] = s.let(replace(let, expr=let.expr.renamed(s.moved))).name
+    if not s.found:
+        return program
+    stores = tuple(replace(store, ref=s.moved[store.ref]) for store in program.stores)
+    return verify(renumber(replace(program, lets=live(s.build.lets, stores), stores=stores)))
+
+
+class _Segments:
+    def __init__(self) -> None:
+        self.build = Builder()
+        self.moved: dict[str, str] = {}
+        self.found = False
+
+    def operands(self, let: Let) -> list[Let]:
+        return [self.build.defs[o.name] for o in let.expr.operands]
+
+    def let(self, let: Let) -> Let:
+        """A reduction's let as one of a part of its dim, where it is; any other as it stands."""
+        if is_reduction(let) and let.expr.name in FILLS and len(let.expr.attrs) == 1 and let.dims and isinstance(let.dtype, DType):
+            (dim,) = let.expr.attrs
+            selected = self.selected(self.operands(let)[0], let)
+            part = selected and (self.segment(selected, dim) or self.range(selected, dim))
+            if selected and part:
+                self.found = True
+                return self.made(let, dim, selected, part)
+        return self.build.like(let.expr, let, let.label)
+
+    # ------------------------------------------------------------------ what is selected
+
+    def selected(self, value: Let, of: Let) -> Selected | None:
+        """The conditions of a reduction's operand; None where it has none."""
+        casts: list[Let] = []
+        while value.expr.name == "cast" and value.dims:
+            casts.append(value)
+            (value,) = self.operands(value)
+        if value.dtype is boolean and casts and of.expr.name == "sum" and value.expr.name != "where":
+            return Selected(None, self.conditions(value), count=True)
+        if value.expr.name != "where":
+            return None
+        condition, chosen, other = self.operands(value)
+        if not self.is_fill(other, of) or not condition.dims:
+            return None
+        for cast in reversed(casts):
+            chosen = self.build.add(cast.expr.renamed({cast.expr.operands[0].name: chosen.name}), cast.dtype, chosen.dims, cast.span, "",
+                                    cast.generic)  # fmt: skip
+        return Selected(chosen, self.conditions(condition))
+
+    def is_fill(self, let: Let, of: Let) -> bool:
+        """Whether a value changes no reduction of a kind."""
+        if of.expr.name == "sum":
+            return literal_of(let, self.build.defs) == 0
+        number = self.operands(let)[0] if let.expr.name == "cast" else let
+        return isinstance(of.dtype, DType) and of.dtype.is_float and number.expr.name == "lit" and number.expr.attrs[0] == FILLS[of.expr.name]
+
+    def conditions(self, condition: Let) -> tuple[Let, ...]:
+        """What all has to hold."""
+        found: list[Let] = []
+        todo = [condition]
+        while todo:
+            let = todo.pop()
+            if let.expr.name == "and":
+                todo += reversed(self.operands(let))
+            else:
+                found.append(let)
+        return tuple(found)
+
+    # ------------------------------------------------------------------ where it lies
+
+    def segment(self, s: Selected, dim: str) -> Part | None:
+        """The segment that a condition `key == index[V]` selects."""
+        for k, condition in enumerate(s.conditions):
+            if condition.expr.name != "eq":
+                continue
+            rest = (*s.conditions[:k], *s.conditions[k + 1 :])
+            a, b = self.operands(condition)
+            for key, index in ((a, b), (b, a)):
+                others = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
+                if index.expr.name == "index" and key.dims == (dim,) and key.dtype is i64 and index.dims[0] not in (*others, dim):
+                    lo, hi = (self.sorted(which, dim, index, key) for which in ("begin", "end"))
+                    return Part(lo, hi, None if s.count and not rest else self.sorted("order", dim, index, key), rest)
+        return None
+
+    def sorted(self, which: str, dim: str, index: Let, key: Let) -> Let:
+        """The order of a dim's positions by their keys, or where in it each key begins or ends."""
+        (over,) = index.dims
+        return self.build.add(Op("sorted", which, dim, over, ref(key.name)), i64, (dim,) if which == "order" else (over,), key.span)
+
+    def range(self, s: Selected, dim: str) -> Part | None:
+        """The range that two conditions on `index[dim]` select, where that leaves most of the dim out."""
+        bounds: dict[bool, Let] = {}
+        rest: list[Let] = []
+        for condition in s.conditions:
+            bound = self.bound(condition, dim)
+            if bound is None or bound[0] in bounds:
+                rest.append(condition)
+            else:
+                bounds[bound[0]] = bound[1]
+        if len(bounds) < 2:
+            return None
+        own = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
+        if not set(union(*(b.dims for b in bounds.values()))) - set(own):
+            return None  # each row has terms of its own, all of which are read
+        return Part(self.clipped("max", bounds[False], dim), self.clipped("min", bounds[True], dim), None, tuple(rest))
+
+    def bound(self, condition: Let, dim: str) -> tuple[bool, Let] | None:
+        """Whether a condition bounds `index[dim]` from above, and by what; None where it does not bound it."""
+        if condition.expr.name not in BOUNDS:
+            return None
+        a, b = self.operands(condition)
+        turned = b.expr.name == "index" and b.dims == (dim,)
+        index, other = (b, a) if turned else (a, b)
+        if index.expr.name != "index" or index.dims != (dim,) or dim in other.dims:
+            return None
+        upper, more = BOUNDS[TURNED[condition.expr.name] if turned else condition.expr.name]
+        return upper, self.plus(other, more) if more else other
+
+    def plus(self, let: Let, more: int) -> Let:
+        """A bound and a bit; the greatest integer stays what it is."""
+        top = self.integer(2**63 - 1 - more, let)
+        most = self.build.like(Op("min", ref(let.name), ref(top.name)), let)
+        return self.build.like(Op("add", ref(most.name), ref(self.integer(more, let).name)), let)
+
+    def integer(self, value: int, like: Let) -> Let:
+        number = self.build.add(leaf("lit", str(value)), INT, (), like.span)
+        return self.build.add(Op("cast", ref(number.name)), i64, (), like.span)
+
+    def clipped(self, op: str, let: Let, dim: str) -> Let:
+        """A bound within the dim."""
+        end = self.integer(0, let)
+        if op == "min":
+            end = self.build.add(Op("cast", ref(size(self.build, dim, let.span).name)), i64, (), let.span)
+        return self.build.like(Op(op, ref(let.name), ref(end.name)), let)
+
+    # ------------------------------------------------------------------ what is made of it
+
+    def made(self, let: Let, dim: str, s: Selected, part: Part) -> Let:
+        """The reduction of a part."""
+        value, rest = s.value, self.all_of(part.rest)
+        if s.count and rest is not None:
+            value = self.build.add(Op("cast", ref(rest.name)), let.dtype, rest.dims, let.span, "", let.generic)
+        elif value is not None and rest is not None:
+            dims = union(rest.dims, value.dims)
+            fill = self.build.literal(FILLS[let.expr.name], value)
+            value = self.build.add(Op("where", *map(_ref, (rest, value, fill))), value.dtype, dims, let.span, "", value.generic)
+        if value is None or dim not in value.dims:
+            return self.same(let, value, part)
+        operands = [value, part.lo, part.hi, *([part.order] if part.order is not None else [])]
+        return self.build.like(Op("ranged", let.expr.name, dim, *map(_ref, operands)), let, let.label)
+
+    def all_of(self, conditions: Iterable[Let]) -> Let | None:
+        """The conditions as one; None where there is none."""
+        made = None
+        for c in conditions:
+            made = c if made is None else self.build.add(Op("and", _ref(made), _ref(c)), boolean, union(made.dims, c.dims), c.span)
+        return made
+
+    def same(self, let: Let, value: Let | None, part: Part) -> Let:
+        """The reduction of terms that are all the same (None: a count): what follows from their number."""
+        dims = union(part.lo.dims, part.hi.dims)
+        length = self.build.add(Op("sub", _ref(part.hi), _ref(part.lo)), i64, dims, let.span)
+        n = self.build.add(Op("max", _ref(length), _ref(self.integer(0, length))), i64, dims, let.span)
+        if value is None and let.dtype is i64:
+            return self.build.like(n.expr, let, let.label)
+        many = self.build.add(Op("cast", _ref(n)), let.dtype, n.dims, let.span, "", let.generic)
+        if value is None:
+            return self.build.like(many.expr, let, let.label)
+        some = self.build.add(Op("gt", _ref(n), _ref(self.integer(0, n))), boolean, n.dims, let.span)
+        if let.expr.name == "sum":
+            dims = union(value.dims, many.dims)
+            value = self.build.add(Op("mul", _ref(value), _ref(many)), let.dtype, dims, let.span, "", let.generic)
+        fill = self.build.literal(FILLS[let.expr.name], let)
+        return self.build.like(Op("where", *map(_ref, (some, value, fill))), let, let.label)
+
+
+def _ref(let: Let):
+    return ref(let.name)
+
+
+def over(let: Let) -> Dims:
+    """The dims that a reduction of a part goes over: one, and that only in part."""
+    return let.expr.attrs[1:2] if let.expr.name == "ranged" else ()
+
+
+__all__ = ["FILLS", "over", "segmented"]

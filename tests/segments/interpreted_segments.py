@@ -1,0 +1,22 @@
+"""Runs emitted sums by index and over ranges under Triton's interpreter; started by test_segments_triton.py."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+from kgen.runtime.modules import import_source
+from tests.segments.kernels import CASES, close, drawn
+
+warnings.simplefilter("ignore")
+torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
+
+for path in sorted(Path(sys.argv[1]).glob("*.py")):
+    module = import_source(path.read_text(), path.stem)
+    for arguments, want in drawn(path.stem, torch.float32, ((20, 5, 7), (3, 4, 40), (300, 3, 2))):
+        close(next(v for k, v in vars(module).items() if k == CASES[path.stem].text.split("(")[0].strip())(*arguments), want, arguments)
+    print(path.stem)

@@ -1,0 +1,96 @@
+"""Sums by index and over ranges: what is recognised, what it comes to in C++, and that the work grows with the input."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+import torch
+
+import kgen
+from kgen import pipeline
+from kgen.schedule import Sort
+from tests.segments.kernels import CASES, close, drawn
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cpp_agrees_with_f64(name: str) -> None:
+    made = kgen.loads(CASES[name].text)
+    for dtype in DTYPES:
+        for arguments, want in drawn(name, dtype):
+            close(made(*arguments), want, arguments)
+
+
+def kinds(text: str) -> list[str]:
+    """The reductions of an expanded program, and what sorts."""
+    kernel = kgen.loads(text).kernel
+    plan = pipeline.plan(kernel, pipeline.usual(kernel))
+    found = [let.expr.name for let in plan.program.lets if let.expr.name in ("sum", "max", "min", "ranged")]
+    return found + ["sorts" for p in plan.passes if isinstance(p, Sort)]
+
+
+PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]"}
+
+
+def written(result: str) -> str:
+    """A kernel of one equation with those parameters that it uses."""
+    used = {name: t for name, t in PARAMETERS.items() if re.search(rf"\b{name}\b", result) or name == "like" and "V" in result and "own" not in result}
+    return f"k({', '.join(f'{name}: {t}' for name, t in used.items())}) -> {result}\n"
+
+
+@pytest.mark.parametrize(
+    ("equation", "want"),
+    [
+        ("y: T[V, D]\n\ny = sum[S](x if index[V] == ids else 0)", ["ranged", "sorts"]),
+        ("y: T[V, D]\n\ny = sum[S](x if keep and ids == index[V] else 0)", ["ranged", "sorts"]),
+        ("y: T[V, D]\n\ny = min[S](x if ids == index[V] else inf)", ["ranged", "sorts"]),
+        ("y: i64[V]\n\ny = sum[S](ids == index[V])", ["max", "sorts"]),
+        ("y: i64[V]\n\ny = sum[S](ids == index[V] and keep)", ["ranged", "sorts"]),
+        ("y: T[B, D]\n\ny = sum[S](x if edges <= index[S] and index[S] < edges + 3 else 0)", ["max", "min", "ranged"]),
+        ("y: T[V, D]\n\ny = sum[S](x if ids == index[V] else 1)", ["sum"]),  # what is not selected counts
+        ("y: T[V, D]\n\ny = sum[S](x if ids != index[V] else 0)", ["sum"]),
+        ("y: T[V]\n\ny = sum[S](own if ids == index[V] else 0)", ["sum"]),  # each row has terms of its own
+        ("y: T[B, D]\n\ny = sum[S](x if index[S] < edges else 0)", ["sum"]),  # one bound leaves half of the input
+        ("y: T[B, D]\n\ny = max[S](x if edges == index[S] else inf)", ["max"]),
+    ],
+)
+def test_what_is_recognised(equation: str, want: list[str]) -> None:
+    assert kinds(written(equation)) == want
+
+
+def test_a_nan_stays_in_its_segment() -> None:
+    made = kgen.loads(CASES["by_index"].text)
+    x = torch.ones(4, 2)
+    x[1] = torch.nan
+    x[2] = torch.inf
+    got = made(x, torch.tensor([0, 7, -1, 1]), torch.zeros(3, dtype=torch.int8))
+    assert got.tolist() == [[1, 1], [1, 1], [0, 0]]
+
+
+def test_ranges_outside_hold_what_is_there() -> None:
+    text = "k(x: T[S], lo: i64[B], hi: i64[B]) -> y: T[B]\n\ny = sum[S](x if lo <= index[S] and index[S] <= hi else 0)\n"
+    x = torch.arange(5.0)
+    lo, hi = torch.tensor([-9, 3, 4, 2, -(2**63)]), torch.tensor([1, 99, 3, 2**63 - 1, 2**63 - 1])
+    assert kgen.loads(text)(x, lo, hi).tolist() == [1, 7, 0, 9, 10]
+
+
+def test_a_segment_has_the_same_bits_beside_any_others() -> None:
+    made = kgen.loads(CASES["by_index"].text)
+    x, like = torch.randn(3000, 5), torch.zeros(4, dtype=torch.int8)
+    one = made(x, torch.zeros(3000, dtype=torch.int64), like)[0]
+    among = made(torch.cat([torch.randn(7, 5), x]), torch.tensor([1] * 7 + [3] * 3000), like)[3]
+    assert torch.equal(one, among)
+
+
+def test_the_work_grows_with_the_input() -> None:
+    """V times S of this would be 10^11 terms."""
+    made = kgen.loads(CASES["lookup"].text)
+    w, dy, keys = torch.empty(200_000, 2), torch.randn(500_000, 2), torch.randint(0, 200_000, (500_000,))
+    made(dy[:2], w, keys[:2])
+    start = time.perf_counter()
+    got = made(dy, w, keys)
+    assert time.perf_counter() - start < 5
+    assert torch.allclose(got, torch.zeros_like(w).index_add_(0, keys, dy), atol=1e-4)
