@@ -16,8 +16,8 @@ from kgen import syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
-from kgen.scanned import over as over_dim
 from kgen.places import Places
+from kgen.scanned import over as over_dim
 from kgen.syntax import Apply, Num
 from kgen.tape import Tape
 from kgen.transposed import integer

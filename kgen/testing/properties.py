@@ -55,7 +55,8 @@ class Interpreted(Evaluator):
         for let in program.lets:
             name, attrs = let.expr.name, let.expr.attrs
             t = Float(frozenset({let.dtype.name})) if not let.is_number and let.dtype.is_float else let.dtype
-            attr: Any = attrs if name in ("gather", "pick", "place") or name in SCANS or name in REDUCTIONS and attrs else attrs[0] if attrs else ""
+            several = name in ("gather", "pick", "place", *SCANS) or name in REDUCTIONS and attrs
+            attr: Any = attrs if several else attrs[0] if attrs else ""
             if name == "cast":
                 attr = let.dtype.name
             op = {"load": "param", "arg": "param"}.get(name, name)

@@ -38,12 +38,13 @@ def error(e: Any, v: Value, x: Any, args: list, carried: list) -> Any:
     n = own[0].shape[at]
     if n == 0:
         return torch.zeros((), dtype=torch.float64)
-    errors = [torch.as_tensor(c, dtype=torch.float64).expand(torch.broadcast_shapes(t.shape, c.shape)) for t, c in zip(own, entering, strict=True)]
-    own = [t.expand(c.shape) for t, c in zip(own, errors, strict=True)]
+    shape = torch.broadcast_shapes(*(t.shape for t in (*own, *entering)))
+    errors = [c.double().expand(shape) for c in entering]
+    own = [t.expand(shape) for t in own]
     if not x.dtype.is_floating_point:
         moves = sum(errors).ne(0).double()
-        found = torch.where(moves.flip(at).cumsum(at).flip(at) > 0 if backwards else moves.cumsum(at) > 0, torch.inf, 0.0)
-        return found
+        reached = moves.flip(at).cumsum(at).flip(at) if backwards else moves.cumsum(at)
+        return torch.where(reached > 0, torch.inf, 0.0)
     if backwards:
         own, errors = [t.flip(at) for t in own], [c.flip(at) for c in errors]
     finite = [torch.where(torch.isfinite(t), t, 0.0).double() for t in own]
