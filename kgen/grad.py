@@ -373,7 +373,7 @@ class _ForwardMode(_Derivative):
                 elif v.op in SCANS:
                     given = dict(zip(SCANS[v.op].args, v.args, strict=True))
                     tangent = scan_rules(v.op, tuple(v.attr), tangents=True)[n]
-                    parts.append(Part(self.build(tangent, {"D": v.attr[:1]}, dy=found[a], **given)))
+                    parts.append(Part(self.build(tangent, {"D": tuple(v.attr[:1])}, dy=found[a], **given)))
                 elif v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
                     parts.append(Part(self.build("pick[D](x, t)", {"D": tuple(v.attr)}, x=found[a], t=v.args[1])))
                 elif (part := Part(found[a]) if v.op == "pick" else self.share(k, rule, Part(found[a]))) is not None:

@@ -55,10 +55,10 @@ class Op:
     inert: nothing simplifies, reorders or evaluates it.
 
     `attrs` are what it names that is no value: a parameter, a literal's text, dims; `operands` are the values that it applies to.
-    Besides the rows of the table and the reductions there are leaves: `load x`, `arg eps` (a number parameter),
-    `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; scans (`cumsum[N, reversed] x`); and `cast` (to the dtype of its
-    Let), `pick`, and `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from lies in memory),
-    and what `segments.py` makes: `sorted[order, S, V] key` and `ranged[sum, S] x lo hi order`.
+    Besides the rows of the table, the reductions and the scans (`cumsum[N, reversed] x`) there are leaves: `load x`, `arg eps` (a number
+    parameter), `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; and `cast` (to the dtype of its Let), `pick`, and
+    `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from lies in memory), and what
+    `segments.py` makes: `sorted[order, S, V] key` and `ranged[sum, S] x lo hi order`.
     """
 
     __slots__ = ("name", "attrs", "operands", "_hash")
@@ -341,7 +341,8 @@ def verify(program: Program) -> Program:
             same = args[1].expr.name == peak and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]
             hold(same, let, "a sum about a peak is about that of its own operand, over the same dims")
         elif name in SCANS:
-            hold(set(let.dims) == set(union(*(a.dims for a in args))) and let.expr.attrs[0] in let.dims, let, "a scan's dim is an operand's")
+            hold(set(let.dims) == set(union(*(a.dims for a in args))), let, "dims are the union of the operands'")
+            hold(let.expr.attrs[0] in let.dims, let, "a scan's dim is an operand's")
             hold(all(a.dtype is let.dtype for a in args), let, "a scan has its operands' dtype")
         elif name == "pick" or name in REDUCTIONS and let.expr.attrs:
             hold(all(d in args[0].dims for d in let.expr.attrs), let, "a reduction's dims are its operand's")

@@ -17,6 +17,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
 from kgen.places import Places
+from kgen.scanned import over as over_dim
 from kgen.syntax import Apply, Num
 from kgen.tape import Tape
 from kgen.transposed import integer
@@ -198,6 +199,9 @@ class _Parts(Tape):
         args = tuple(self.at(a, there) for a in v.args)
         if v.op == "pick" or v.op in REDUCTIONS and v.attr:
             self.whole(args[0], tuple(v.attr))
+        for d in over_dim(v.op, v.attr):
+            if d in self.apart or not any(d in self.values[a].dims for a in args):
+                raise _Whole
         if v.op == "where" and Places(self.values).guards(v.args[0], v.args[1]) and self.values[v.args[1]].op == "place":
             return self.filled_part(v, args, there)
         if v.op == "where" and args[0] in self.numbers and self.fitting(v, args[1 if self.numbers[args[0]] else 2]):

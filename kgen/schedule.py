@@ -1,9 +1,9 @@
 """How the loops run, apart from how they are spelled.
 
-In: a program.  Out: its passes over memory, in order.  A `Map` computes each element of its dims alone.  A `Scan` goes along
-the rows of its dims, and stores what follows at each element.  A `Reduce` walks the rows of its dims and reads each as often as its reductions feed one another; what follows in the same dims is stored on the
-last reading.  What a later pass needs of an earlier one goes through a workspace: a tensor of the reduction's dims, in the
-dtype computed in.
+In: a program.  Out: its passes over memory, in order.  A `Map` computes each element of its dims alone.  A `Scan` goes along the rows of
+its dims, and stores what follows at each element.  A `Reduce` walks the rows of its dims and reads each as often as its reductions feed
+one another; what follows in the same dims is stored on the last reading.  What a later pass needs of an earlier one goes through a
+workspace: a tensor of the reduction's dims, in the dtype computed in.
 
 A row's order of accumulation is a fixed tree that depends on its length and layout alone: see `tree_depth`.
 """
@@ -541,7 +541,7 @@ class _Scheduler:
         made = Reduce(rows, inner, *common, phases)
         return self.long(made, lets) if self.rides and inner else made
 
-    def scan(self, stage: _Stage, common: tuple[Any, ...]) -> Scan:
+    def scan(self, stage: _Stage, common: Any) -> Scan:
         """The pass of a stage of scans: what each is made of, then what follows from them."""
         *_, lets, writes = common
         own = tuple(let for let in lets if let in stage.nodes)

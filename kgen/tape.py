@@ -359,7 +359,9 @@ class Tape(Expressions):
     def dims_of_share(self, k: int) -> Dims:
         """The dims that what a rule of value `k` makes of a cotangent has in full."""
         v = self.values[k]
-        return Transposed(self, k).dims if v.op == "place" else v.dims if v.op in SCANS else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
+        if v.op in SCANS:
+            return v.dims
+        return Transposed(self, k).dims if v.op == "place" else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
 
     def leads(self, roots: Iterable[int], stops: Container[int] = ()) -> set[int]:
         """What the roots are made of, themselves among it; nothing behind `stops`."""

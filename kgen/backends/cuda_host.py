@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
@@ -61,6 +62,7 @@ class HostOperand:
 class HostView:
     """The texts of a host function and of its entries of C."""
 
+    scans: ClassVar[bool] = False
     kernel: str
     typename: str
     chosen: str

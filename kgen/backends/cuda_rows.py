@@ -43,7 +43,6 @@ class CudaRows(host.HostView):
     """What the templates see of a pass over rows: its kernel, phase by phase, and its host function."""
 
     over_rows: ClassVar[bool] = True
-    scans: ClassVar[bool] = False
     about: str
     operand_names: list[str]
     kernel_head: str

@@ -38,7 +38,7 @@ def resident(threads: int, much: bool) -> int:
     return max(1, 65536 // ((MANY_REGISTERS if much else REGISTERS) * threads))
 
 
-HEAD = """// Who goes along a row on GPUs: kgen's own table, which its runtime reads too (kgen/backends/scan_launches.py says what it means).
+HEAD = """// Who goes along a row on GPUs: kgen's own table, which its runtime reads too (kgen/backends/scan_launches.py).
 #pragma once
 #include "kgen_numbers.cuh"
 

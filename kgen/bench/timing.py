@@ -17,6 +17,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.ops import REDUCTIONS
 from kgen.runtime.samples import ROW, arguments
+from kgen.scanned import over
 from kgen.types import ELLIPSIS
 
 HEADS = ("kernel", "dtype", "elements", "row", "what", "ms", "MB", "GB/s", "of copy", "misrounded", "first call s")
@@ -63,6 +64,7 @@ class Timing:
 def has_rows(kernel: Kernel) -> bool:
     """Whether a named dim is reduced or picked along, so that a row has a length; `mean[...](x)` has none."""
     crossed = {d for v in kernel.values if v.attr and (v.op in REDUCTIONS or v.op == "pick") for d in v.attr}
+    crossed |= {d for v in kernel.values for d in over(v.op, v.attr)}
     return bool(crossed - {ELLIPSIS})
 
 

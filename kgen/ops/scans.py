@@ -61,7 +61,8 @@ _LATER, _PAST = "(dy + recur[{back}, exclusive](a, a * dy))", "recur[{back}, exc
 SCANS: dict[str, Scan] = {s.name: s for s in (
     Scan("cumsum", ("x",), "sum", lambda t, x, d: t.cumsum(x, d), ("cumsum[{back}](dy)",), ("cumsum[{back}, exclusive](dy)",),
          ("cumsum[{out}](dy)",)),
-    Scan("cumprod", ("x",), "sum", lambda t, x, d: t.cumprod(x, d), ("cumprod[{on}, exclusive](x) * (dy + recur[{back}, exclusive](x, x * dy))",),
+    Scan("cumprod", ("x",), "sum", lambda t, x, d: t.cumprod(x, d),
+         ("cumprod[{on}, exclusive](x) * (dy + recur[{back}, exclusive](x, x * dy))",),
          ("y * recur[{back}, exclusive](x, dy)",), ("recur[{out}](x, dy * cumprod[{on}, exclusive](x))",)),
     Scan("cummax", ("x",), "same", lambda t, x, d: t.cummax(x, d).values, *_extreme("cummax")),
     Scan("cummin", ("x",), "same", lambda t, x, d: t.cummin(x, d).values, *_extreme("cummin")),

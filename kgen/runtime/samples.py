@@ -9,6 +9,7 @@ from kgen.check import Kernel
 from kgen.ops import REDUCTIONS
 from kgen.runtime.arguments import default
 from kgen.runtime.joined import joined
+from kgen.scanned import over
 from kgen.types import ELLIPSIS, resolve_named
 
 ROW = 4096  # elements along the dims that are reduced, or along a named dim
@@ -26,6 +27,7 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
     named = [d for d in dict.fromkeys(d for p in kernel.params for d in p.dims or ()) if d != ELLIPSIS and d not in fixed]
     elements = max(1, elements // math.prod(fixed.values()))
     reduced = {d for v in kernel.values if (v.op in REDUCTIONS or v.op == "pick") and v.attr for d in v.attr}
+    reduced |= {d for v in kernel.values for d in over(v.op, v.attr)}
     leading = any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
     batch: list[int]
     if reduced:

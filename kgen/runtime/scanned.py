@@ -48,7 +48,7 @@ def along(torch: Any, v: Value, own: list, at: int) -> Any:
     if backwards:
         own = [t.flip(at) for t in own]
     function = SCANS[v.op].torch
-    found = recurrence(torch, *own, at) if function is None else function(torch, *own, at)
+    found = recurrence(torch, own[0], own[1], at) if function is None else function(torch, *own, at)
     if exclusive:
         first = torch.full_like(found.narrow(at, 0, 1), identity(torch, v.op, found.dtype))
         found = torch.cat([first, found.narrow(at, 0, found.shape[at] - 1)], at)

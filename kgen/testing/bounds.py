@@ -45,11 +45,11 @@ from kgen.check import Kernel, Value
 from kgen.ir import exact
 from kgen.monoids import Drift, fallen
 from kgen.online import About, found
-from kgen.ops import OPS, REDUCTIONS, Errors, Move, Op, Reduction, tree_depth
+from kgen.ops import OPS, REDUCTIONS, SCANS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.joined import joined
-from kgen.testing import ties, zeros
+from kgen.testing import scan_bounds, ties, zeros
 from kgen.testing.forms import forms_of
 from kgen.testing.staying import moving
 from kgen.types import DTYPES, Dims, DType, Float, Number, f32, f64, is_float, resolve
@@ -238,6 +238,8 @@ class Analysis(Evaluator):
             return zero
         if v.op == "place":
             return self.placed(v, carried[0].to(torch.float64).expand(args[0].shape), args[1:])
+        if v.op in SCANS:
+            return scan_bounds.error(self, v, x, args, carried)
         if v.op == "pick" or v.op in REDUCTIONS and v.attr:
             return self.reduced(v, x, args, carried)
         row = OPS.get(v.op)

@@ -17,6 +17,7 @@ from kgen.check import Kernel, Parameter
 from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
 from kgen.runtime.arguments import default
+from kgen.scanned import over
 from kgen.types import DTYPES, ELLIPSIS, DType, resolve_named
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
@@ -168,6 +169,7 @@ class Draw:
         allowed = [b for b in bindings if all(d in (self.limits.of(v) or (d,)) for v, d in b.items())]
         self.binding = self.random.binding(allowed)
         self.reduced = {d for v in kernel.values if v.op == "pick" or v.op in REDUCTIONS and v.attr for d in v.attr}
+        self.reduced |= {d for v in kernel.values for d in over(v.op, v.attr)}
         self.picked = self.indices()
         self.batch = self.random.several(SIZES, (0, 1, 1, 2, 2, 3, 5))
         self.fixed = kernel.literals

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kgen.check import Kernel
-from kgen.ops import OPS, REDUCTIONS
+from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.testing import checks
 from kgen.testing.cases import Draw, Limits
 from kgen.testing.checks import Report, Trial
@@ -65,6 +65,7 @@ LONG_ROWS = (4097, 10_007, 13_400, 16_383, 28_001, 40_003)
 def few_long_rows(kernel: Kernel, seed: int) -> Limits | None:
     """Limits of cases that have few rows, which are long; None for a kernel that reduces over no dim with a name."""
     over = {d for v in kernel.values if v.op in REDUCTIONS and v.attr for d in v.attr if d != ELLIPSIS}
+    over |= {v.attr[0] for v in kernel.values if v.op in SCANS}
     rnd = random.Random(f"long rows {seed}")
     if not over:
         return None

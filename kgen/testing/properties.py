@@ -29,7 +29,7 @@ from typing import Any
 from kgen.backends import TARGETS, backend
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import OPS, REDUCTIONS
+from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.runtime.evaluate import Evaluator
 from kgen.testing import checks
 from kgen.testing.cases import Limits
@@ -55,7 +55,8 @@ class Interpreted(Evaluator):
         for let in program.lets:
             name, attrs = let.expr.name, let.expr.attrs
             t = Float(frozenset({let.dtype.name})) if not let.is_number and let.dtype.is_float else let.dtype
-            attr: Any = attrs if name in ("gather", "pick", "place") or name in REDUCTIONS and attrs else attrs[0] if attrs else ""
+            several = name in ("gather", "pick", "place", *SCANS) or name in REDUCTIONS and attrs
+            attr: Any = attrs if several else attrs[0] if attrs else ""
             if name == "cast":
                 attr = let.dtype.name
             op = {"load": "param", "arg": "param"}.get(name, name)
@@ -128,6 +129,8 @@ def is_exact(kernel: Kernel) -> bool:
     if ops & {*EITHER_ZERO} and ops & {"div", "pow", "atan2", "copysign", "signbit"}:  # which tell one zero from the other
         return False
     for v in kernel.values:
+        if v.op in SCANS and isinstance(v.type, Float):
+            return False
         if v.op in ("signbit", "copysign") and kernel.values[v.args[-1]].op in OPS:  # a NaN that an operator makes has either sign
             return False
         if v.op in REDUCTIONS and v.attr:
@@ -234,6 +237,7 @@ def rows_alone(kernel: Kernel, target: str = "torch", seed: int = 0, number: int
 
     report = Report(kernel.name, target)
     over = {d for v in kernel.values if (v.op == "pick" or v.op in REDUCTIONS and v.attr) for d in v.attr}
+    over |= {v.attr[0] for v in kernel.values if v.op in SCANS}
     leading = any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
     whole = all(ELLIPSIS in r.dims for r in kernel.results)
     evaluated = target == "torch" and runnable is None

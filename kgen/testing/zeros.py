@@ -20,7 +20,7 @@ from itertools import product
 from typing import Any
 
 from kgen.check import Value
-from kgen.ops import REDUCTIONS
+from kgen.ops import REDUCTIONS, SCANS
 
 #: Which zero the greater of 0.0 and -0.0 is eager does not say: it differs from device to device.
 EITHER_ZERO = ("max", "min", "clamp")
@@ -37,6 +37,8 @@ def told(analysis: Any, v: Value, x: Any, args: list) -> tuple[Any, Any]:
             mask = reduced(analysis, v, x, args, masks)
     elif any(m is not None for m in masks):
         step, mask = evaluated(analysis, v, x, args, masks)
+    if v.op in SCANS and x.dtype.is_floating_point:
+        mask = x == 0
     if v.op in EITHER_ZERO and not v.attr and torch.is_tensor(x) and x.dtype.is_floating_point:
         sides = [signs(torch, torch.as_tensor(a).double(), m) for a, m in zip(args, masks, strict=True)]
         plus, minus = ([side[k] for side in sides] for k in (0, 1))

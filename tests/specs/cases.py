@@ -216,8 +216,22 @@ def cases() -> list[Case]:
         Case("group_int8", lambda n, make: {"x": make(3, 128 * max(1, n // 128))}, _quantised_in_groups),
         Case("causal_conv4", lambda n, make: {"x": make(2, 3, n), "w": random(make(1).dtype, 5)(3, 4), "b": random(make(1).dtype, 6)(3)},
              lambda x, w, b: (F.silu(F.conv1d(F.pad(x, (3, 0)), w[:, None], b, groups=3)),), special=False),
+        Case("cumsum", x, lambda x: (x.cumsum(-1),)),
+        Case("cumulative_mean", x, lambda x: (x.cumsum(-1) / torch.arange(1, x.shape[-1] + 1, dtype=x.dtype),)),
+        Case("logcumsumexp", x, lambda x: (x.logcumsumexp(-1),)),
+        Case("linear_recurrence", lambda n, make: {"x": make(2, n, 3), "g": make(2, n, 3)}, _gated, special=False),
         Case("frobenius", lambda n, make: {"x": make(2, 3, n)}, lambda x: (torch.linalg.vector_norm(x),)),
     ]  # fmt: skip
+
+
+def _gated(x, g):
+    """One step after the other, as a loop in Python has them."""
+    h, a = torch.zeros_like(x[:, 0]), torch.sigmoid(g)
+    every = []
+    for k in range(x.shape[1]):
+        h = a[:, k] * h + (1 - a[:, k]) * x[:, k]
+        every.append(h)
+    return (torch.stack(every, 1),)
 
 
 def check_case(case: Case, given: Arguments, target: str) -> checks.Report:
