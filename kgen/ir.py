@@ -330,9 +330,9 @@ def verify(program: Program) -> Program:
             hold(let.expr.attrs[0] in args[0].dims, let, "a place's dim is its operand's")
             hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a place has an i64 index in place of its dim")
         elif name == "ranged":
-            rest = {d for d in args[0].dims if d != let.expr.attrs[1]}
+            others = {d for d in args[0].dims if d != let.expr.attrs[1]}
             hold(let.expr.attrs[1] in args[0].dims, let, "what a range is of has its dim")
-            hold(set(let.dims) == rest.union(*(a.dims for a in args[1:3])), let, "a range has its operand's other dims and its ends'")
+            hold(set(let.dims) == others.union(*(a.dims for a in args[1:3])), let, "a range has its operand's other dims and its ends'")
             hold(all(a.dtype is i64 for a in args[1:]), let, "a range's ends and its order are i64")
         elif name == "sorted":
             hold(args[0].dims == let.expr.attrs[1:2] and args[0].dtype is i64, let, "keys are an i64 along the dim that is sorted")

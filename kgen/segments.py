@@ -5,10 +5,10 @@ In: an expanded program.  Out: the same in which a reduction goes through the te
     sum[S](x if ids == index[V] else 0)                      a segment: the work is that of x, not V times it
     sum[S](x if lo <= index[S] and index[S] < hi else 0)     a range: the work is that of the ranges
 
-`sorted[order, S, V] key` has the positions along S by their key, equal ones in their order; `sorted[begin, S, V] key` and `sorted[end, ...]`
-say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.  `ranged[sum, S] x lo hi` adds x from lo up
-to hi, `ranged[sum, S] x lo hi order` what stands there in an order.  Nothing that is not selected is read, so a NaN stays in its segment.
-A count is the length of its range.
+`sorted[order, S, V] key` has the positions along S by their key, equal ones in their order; `sorted[begin, S, V] key` and
+`sorted[end, S, V] key` say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.
+`ranged[sum, S] x lo hi` adds x from lo up to hi, `ranged[sum, S] x lo hi order` what stands there in an order.  Nothing that is not
+selected is read, so a NaN stays in its segment.  A count is the length of its range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from kgen.expand import is_reduction, size
 from kgen.ir import Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
-from kgen.types import INT, Dims, DType, boolean, i64, is_literal, union
+from kgen.types import INT, DType, boolean, i64, union
 
 #: The reductions that are made so, each with the literal that its operand has where nothing is selected.
 FILLS = {"sum": "0", "max": "-inf", "min": "inf"}
@@ -29,11 +29,11 @@ TURNED = {"ge": "le", "gt": "lt", "lt": "gt", "le": "ge"}
 
 
 class Selected(NamedTuple):
-    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; a `count` reduces how often they do."""
+    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; if `counted` it is how often they do."""
 
     value: Let | None
     conditions: tuple[Let, ...]
-    count: bool = False
+    counted: bool = False
 
 
 class Part(NamedTuple):
@@ -87,7 +87,7 @@ class _Segments:
             casts.append(value)
             (value,) = self.operands(value)
         if value.dtype is boolean and casts and of.expr.name == "sum" and value.expr.name != "where":
-            return Selected(None, self.conditions(value), count=True)
+            return Selected(None, self.conditions(value), counted=True)
         if value.expr.name != "where":
             return None
         condition, chosen, other = self.operands(value)
@@ -103,7 +103,8 @@ class _Segments:
         if of.expr.name == "sum":
             return literal_of(let, self.build.defs) == 0
         number = self.operands(let)[0] if let.expr.name == "cast" else let
-        return isinstance(of.dtype, DType) and of.dtype.is_float and number.expr.name == "lit" and number.expr.attrs[0] == FILLS[of.expr.name]
+        literal = number.expr.attrs[0] if number.expr.name == "lit" else ""
+        return isinstance(of.dtype, DType) and of.dtype.is_float and literal == FILLS[of.expr.name]
 
     def conditions(self, condition: Let) -> tuple[Let, ...]:
         """What all has to hold."""
@@ -130,7 +131,7 @@ class _Segments:
                 others = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
                 if index.expr.name == "index" and key.dims == (dim,) and key.dtype is i64 and index.dims[0] not in (*others, dim):
                     lo, hi = (self.sorted(which, dim, index, key) for which in ("begin", "end"))
-                    return Part(lo, hi, None if s.count and not rest else self.sorted("order", dim, index, key), rest)
+                    return Part(lo, hi, None if s.counted and not rest else self.sorted("order", dim, index, key), rest)
         return None
 
     def sorted(self, which: str, dim: str, index: Let, key: Let) -> Let:
@@ -189,7 +190,7 @@ class _Segments:
     def made(self, let: Let, dim: str, s: Selected, part: Part) -> Let:
         """The reduction of a part."""
         value, rest = s.value, self.all_of(part.rest)
-        if s.count and rest is not None:
+        if s.counted and rest is not None:
             value = self.build.add(Op("cast", ref(rest.name)), let.dtype, rest.dims, let.span, "", let.generic)
         elif value is not None and rest is not None:
             dims = union(rest.dims, value.dims)
@@ -229,9 +230,4 @@ def _ref(let: Let):
     return ref(let.name)
 
 
-def over(let: Let) -> Dims:
-    """The dims that a reduction of a part goes over: one, and that only in part."""
-    return let.expr.attrs[1:2] if let.expr.name == "ranged" else ()
-
-
-__all__ = ["FILLS", "over", "segmented"]
+__all__ = ["FILLS", "segmented"]

@@ -14,13 +14,14 @@ from math import prod
 from kgen import columns, pipeline, precision
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import OPEN
+from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, joined, source
-from kgen.backends.units import Accumulator, Argument, Code, Statement, Tensor
+from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.schedule import Map, Plan, Reduce
+from kgen.schedule import Map, Plan, Reduce, Sort
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
 
@@ -106,6 +107,12 @@ class StaticRender(Render):
             name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
             for name, (form, decides) in found.items() if decides in NARROW
         }  # fmt: skip
+
+    def known_units(self) -> list[Unit | RowUnit]:
+        """The passes in the target's spelling.  Raises `KgenError` where a pass sorts, or walks ranges."""
+        if any(let.expr.name == "ranged" for p in self.passes for let in p.lets) or any(isinstance(p, Sort) for p in self.passes):
+            raise KgenError(f"--static: {self.kernel.name} reduces by index or over ranges", help="compile without --static")
+        return [u for u in self.units() if not isinstance(u, SortUnit)]
 
     def references(self, p: Map) -> dict[str, str]:
         return super().references(p) if self.has_references else {}
