@@ -30,8 +30,10 @@ class Cost:
 def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  Operators are counted in the
     `forms` that `precision.forms` gives them, for the plan's dtypes; where those are {}, in the accurate one."""
-    most = max(len(p.dims) for p in plan.passes)
-    passes = [p for p in plan.passes if len(p.dims) == most]
+    blocks = {b.dim for b in plan.program.blocks}  # passes over these move little
+    whole = [p for p in plan.passes if not blocks & set(p.dims)]
+    most = max(len(p.dims) for p in whole)
+    passes = [p for p in whole if len(p.dims) == most]
     binding = {name: dtype.name for name, dtype in plan.program.binding}
 
     def work(let: Let) -> tuple[int, int]:
@@ -44,7 +46,7 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]
     done += [(1, 0) for p in passes for let in p.lets if let.expr.name == "ranged"]
     return Cost(
-        sum(t.dtype.bytes for p in passes for t in walked(p)),
+        sum(t.dtype.bytes for p in passes for t in walked(p) if not blocks & set(t.dims)),
         sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
         sum(c[0] for c in done),
         sum(c[1] for c in done),

@@ -203,8 +203,22 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """A dim that no tensor of the caller's has: `of`, in blocks of `size`, of which the last may not be full."""
+
+    dim: str
+    of: str
+    size: int
+
+    def count(self, sizes: Mapping[str, int]) -> int:
+        """How many blocks there are, for the sizes of the other dims."""
+        return -(-sizes[self.of] // self.size)
+
+
+@dataclass(frozen=True)
 class Program:
-    """A kernel for one choice of its dtype variables; `source` is the text that the lets' spans point into."""
+    """A kernel for one choice of its dtype variables; `source` is the text that the lets' spans point into, `blocks` are dims that its
+    passes have besides those of its tensors."""
 
     name: str
     signature: str
@@ -213,6 +227,7 @@ class Program:
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
+    blocks: tuple[Blocks, ...] = ()
 
     @property
     def by_name(self) -> dict[str, Let]:
@@ -383,6 +398,7 @@ __all__ = [
     "INT",
     "MAX_OPERATIONS",
     "Binding",
+    "Blocks",
     "Builder",
     "Let",
     "Op",

@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.schedule import Map, Plan, Reduce, Sort
+from kgen.schedule import Map, Plan, Reduce
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
 
@@ -100,6 +100,8 @@ class StaticRender(Render):
 
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
+        if any(let.expr.name in ("ranged", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
+            raise KgenError(f"--static: {self.kernel.name} reduces by index or over ranges", help="compile without --static")
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
         plan = columns.merged(plan) if self.backend.merges else plan
         found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
@@ -109,9 +111,7 @@ class StaticRender(Render):
         }  # fmt: skip
 
     def known_units(self) -> list[Unit | RowUnit]:
-        """The passes in the target's spelling.  Raises `KgenError` where a pass sorts, or walks ranges."""
-        if any(let.expr.name == "ranged" for p in self.passes for let in p.lets) or any(isinstance(p, Sort) for p in self.passes):
-            raise KgenError(f"--static: {self.kernel.name} reduces by index or over ranges", help="compile without --static")
+        """The passes in the target's spelling, none of which sorts."""
         return [u for u in self.units() if not isinstance(u, SortUnit)]
 
     def references(self, p: Map) -> dict[str, str]:
