@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kgen.ir import Let
+from kgen.ir import Let, Tensor, held
 from kgen.monoids import MONOIDS
 from kgen.ops import OPS
 from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE
-from kgen.schedule import Plan, Reduce, elements
+from kgen.schedule import Pass, Plan, Reduce, elements
 from kgen.types import NARROW
 
 
@@ -30,8 +30,10 @@ class Cost:
 def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  Operators are counted in the
     `forms` that `precision.forms` gives them, for the plan's dtypes; where those are {}, in the accurate one."""
-    most = max(len(p.dims) for p in plan.passes)
-    passes = [p for p in plan.passes if len(p.dims) == most]
+    blocks = {b.dim for b in plan.program.blocks}  # passes over these move little
+    whole = [p for p in plan.passes if not blocks & set(p.dims)]
+    most = max(len(p.dims) for p in whole)
+    passes = [p for p in whole if len(p.dims) == most]
     binding = {name: dtype.name for name, dtype in plan.program.binding}
 
     def work(let: Let) -> tuple[int, int]:
@@ -42,12 +44,24 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
 
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in OPS and let.dims]
     done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]
+    done += [(1, 0) for p in passes for let in p.lets if let.expr.name == "ranged"]
     return Cost(
-        sum(t.dtype.bytes for p in passes for t in p.loads if set(t.dims) == set(p.dims)),
+        sum(t.dtype.bytes for p in passes for t in walked(p) if not blocks & set(t.dims)),
         sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
         sum(c[0] for c in done),
         sum(c[1] for c in done),
     )
+
+
+def walked(p: Pass) -> list[Tensor]:
+    """What a pass reads for each of its elements: operands with all of its dims; where there are none, those that a row is reduced from,
+    which each row reads again (a product of operands with different dims).  What ranges are of, and their order, is read once."""
+    whole = [t for t in p.loads if set(t.dims) == set(p.dims)]
+    if isinstance(p, Reduce) and p.inner and not whole:
+        whole = [t for t in p.loads if set(t.dims) & set(p.inner)]
+    defs = {let.name: let for let in p.lets}
+    ranged = {defs[o.name].expr.attrs[0] for let in p.lets if let.expr.name == "ranged" for o in held(let.expr)}
+    return [t for t in p.loads if t in whole or t.name in ranged]
 
 
 def read_again(plan: Plan, long: bool) -> int:
@@ -55,7 +69,7 @@ def read_again(plan: Plan, long: bool) -> int:
     most, read = max(len(p.dims) for p in plan.passes), 0
     for p in plan.passes:
         if isinstance(p, Reduce) and len(p.dims) == most:
-            sizes = {t.name: t.dtype.bytes for t in p.loads if set(t.dims) == set(p.dims)}
+            sizes = {t.name: t.dtype.bytes for t in walked(p)}
             loads = (let for f in (long and p.long or p.phases) if f.element for let in f.lets if let.expr.name == "load")
             read += sum(sizes.get(let.expr.attrs[0], 0) for let in loads)
     return read

@@ -58,9 +58,10 @@ class Diagnostic:
     label: str = ""
     help: str = ""
 
-    def render(self, source: Source | None) -> str:
-        """The error as it is printed: the message, where `source` is known its place and the line with the words marked, and the help."""
-        lines = [f"error: {printed(self.message)}"]
+    def render(self, source: Source | None, kind: str = "error") -> str:
+        """The error, or what else `kind` says, as it is printed: the message, where `source` is known its place and the line with the words
+        marked, and the help."""
+        lines = [f"{kind}: {printed(self.message)}"]
         margin = " "
         if source is not None and self.span is not None:
             row, column = source.place(self.span.start)

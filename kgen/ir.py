@@ -203,8 +203,22 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """A dim that no tensor of the caller's has: `of`, in blocks of `size`, of which the last may not be full."""
+
+    dim: str
+    of: str
+    size: int
+
+    def count(self, sizes: Mapping[str, int]) -> int:
+        """How many blocks there are, for the sizes of the other dims."""
+        return -(-sizes[self.of] // self.size)
+
+
+@dataclass(frozen=True)
 class Program:
-    """A kernel for one choice of its dtype variables; `source` is the text that the lets' spans point into."""
+    """A kernel for one choice of its dtype variables; `source` is the text that the lets' spans point into, `blocks` are dims that its
+    passes have besides those of its tensors."""
 
     name: str
     signature: str
@@ -213,6 +227,7 @@ class Program:
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
+    blocks: tuple[Blocks, ...] = ()
 
     @property
     def by_name(self) -> dict[str, Let]:
@@ -330,9 +345,9 @@ def verify(program: Program) -> Program:
             hold(let.expr.attrs[0] in args[0].dims, let, "a place's dim is its operand's")
             hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a place has an i64 index in place of its dim")
         elif name == "ranged":
-            rest = {d for d in args[0].dims if d != let.expr.attrs[1]}
+            others = {d for d in args[0].dims if d != let.expr.attrs[1]}
             hold(let.expr.attrs[1] in args[0].dims, let, "what a range is of has its dim")
-            hold(set(let.dims) == rest.union(*(a.dims for a in args[1:3])), let, "a range has its operand's other dims and its ends'")
+            hold(set(let.dims) == others.union(*(a.dims for a in args[1:3])), let, "a range has its operand's other dims and its ends'")
             hold(all(a.dtype is i64 for a in args[1:]), let, "a range's ends and its order are i64")
         elif name == "sorted":
             hold(args[0].dims == let.expr.attrs[1:2] and args[0].dtype is i64, let, "keys are an i64 along the dim that is sorted")
@@ -387,6 +402,7 @@ __all__ = [
     "INT",
     "MAX_OPERATIONS",
     "Binding",
+    "Blocks",
     "Builder",
     "Let",
     "Op",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
-from kgen import columns, hoist, precision, rewrite, schedule
+from kgen import columns, hoist, precision, products, rewrite, schedule
 from kgen import cost as costs
 from kgen import lower as lowering
 from kgen.check import Kernel
@@ -109,6 +109,12 @@ def forms(kernel: Kernel, binding: Binding, rides: Rides) -> Mapping[str, tuple[
 def cost(kernel: Kernel, binding: Binding, rides: Rides) -> Cost:
     """What an element takes, operators in those forms."""
     return costs.cost(plan(kernel, binding, rides), forms(kernel, binding, rides))
+
+
+def warnings(kernel: Kernel) -> list[str]:
+    """What a kernel's writer should know of what it costs, as it is printed."""
+    found = products.products(plan(kernel, usual(kernel)))
+    return [d.render(kernel.file.source, "warning") for d in found]
 
 
 def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: Rides) -> Plan:

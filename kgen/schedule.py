@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
-from kgen.ir import GATHERS, MAX_OPERATIONS, Broken, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
+from kgen.ir import GATHERS, MAX_OPERATIONS, Blocks, Broken, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
@@ -40,10 +40,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims."""
+    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims, of which some may be `blocks`."""
 
     name: str
     let: Let
+    blocks: tuple[Blocks, ...] = ()
 
     @property
     def dims(self) -> Dims:
@@ -433,11 +434,15 @@ class _Scheduler:
                 cone = self.cone_at(stage, root)
                 names = ((k, self.program.lets[k].name) for k in _bits(cone.nodes))
                 needed |= {n for k, n in names if self.home[n] is not stage or cone.stored >> k & 1}
-        kept = {let.name: Workspace(let.name, let) for let in self.program.lets if let.name in needed}
+        kept = {let.name: self.workspace(let) for let in self.program.lets if let.name in needed}
         passes = [self.build(stores, stage, kept) for stores, stage in ordered]
         split = len(passes) - len(groups)
         program = replace(self.program, lets=(*self.program.lets, *self.more)) if self.more else self.program
         return verified(Plan(program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values())))
+
+    def workspace(self, let: Let) -> Workspace:
+        """What a pass leaves of a value for others."""
+        return Workspace(let.name, let, tuple(b for b in self.program.blocks if b.dim in let.dims))
 
     def roots(self, stores: list[Store], stage: _Stage | None) -> list[str]:
         nodes = stage.nodes if stage else ()

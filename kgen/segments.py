@@ -5,10 +5,14 @@ In: an expanded program.  Out: the same in which a reduction goes through the te
     sum[S](x if ids == index[V] else 0)                      a segment: the work is that of x, not V times it
     sum[S](x if lo <= index[S] and index[S] < hi else 0)     a range: the work is that of the ranges
 
-`sorted[order, S, V] key` has the positions along S by their key, equal ones in their order; `sorted[begin, S, V] key` and `sorted[end, ...]`
-say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.  `ranged[sum, S] x lo hi` adds x from lo up
-to hi, `ranged[sum, S] x lo hi order` what stands there in an order.  Nothing that is not selected is read, so a NaN stays in its segment.
-A count is the length of its range.
+`sorted[order, S, V] key` has the positions along S by their key, equal ones in their order; `sorted[begin, S, V] key` and
+`sorted[end, S, V] key` say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.
+`ranged[sum, S] x lo hi` adds x from lo up to hi, `ranged[sum, S] x lo hi order` what stands there in an order.  Nothing that is not
+selected is read, so a NaN stays in its segment.  A count is the length of its range.
+
+A long segment is not one thread's work: it is cut into pieces of `PIECE` terms from its beginning on, and a rest.  In each block of so many
+places of the order begins one whole piece at most, which the block's last place is in.  So a pass makes a value for each block, and
+those of a segment follow one another from the block that it begins in.  How a segment is cut depends on its length alone.
 """
 
 from __future__ import annotations
@@ -18,22 +22,26 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kgen.expand import is_reduction, size
-from kgen.ir import Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
-from kgen.types import INT, Dims, DType, boolean, i64, is_literal, union
+from kgen.ir import Blocks, Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
+from kgen.monoids import MONOIDS
+from kgen.types import INT, DType, boolean, i64, union
 
 #: The reductions that are made so, each with the literal that its operand has where nothing is selected.
 FILLS = {"sum": "0", "max": "-inf", "min": "inf"}
+#: The binary digits of the number of terms in a piece, and that number.
+DIGITS = 7
+PIECE = 1 << DIGITS
 #: Comparisons of `index[S]` (on the left) with a bound: whether it is the upper one, and what is added for the range from lo up to hi.
 BOUNDS = {"ge": (False, 0), "gt": (False, 1), "lt": (True, 0), "le": (True, 1)}
 TURNED = {"ge": "le", "gt": "lt", "lt": "gt", "le": "ge"}
 
 
 class Selected(NamedTuple):
-    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; a `count` reduces how often they do."""
+    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; if `counted` it is how often they do."""
 
     value: Let | None
     conditions: tuple[Let, ...]
-    count: bool = False
+    counted: bool = False
 
 
 class Part(NamedTuple):
@@ -49,18 +57,22 @@ def segmented(program: Program) -> Program:
     """The program with reductions of segments and ranges as such; the same where there are none."""
     if not any(is_reduction(let) and let.expr.name in FILLS for let in program.lets):
         return program
-    s = _Segments()
+    s = _Segments(program)
     for let in program.lets:
         s.moved[let.name] = s.let(replace(let, expr=let.expr.renamed(s.moved))).name
     if not s.found:
         return program
     stores = tuple(replace(store, ref=s.moved[store.ref]) for store in program.stores)
-    return verify(renumber(replace(program, lets=live(s.build.lets, stores), stores=stores)))
+    lets = live(s.build.lets, stores)
+    blocks = tuple(b for b in s.blocks.values() if any(b.dim in let.dims for let in lets))
+    return verify(renumber(replace(program, lets=lets, stores=stores, blocks=blocks)))
 
 
 class _Segments:
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
         self.build = Builder()
+        self.dims = {d for t in program.tensors for d in t.dims} | {d for let in program.lets for d in let.dims}
+        self.blocks: dict[str, Blocks] = {}  # by the dim that they are of
         self.moved: dict[str, str] = {}
         self.found = False
 
@@ -87,7 +99,7 @@ class _Segments:
             casts.append(value)
             (value,) = self.operands(value)
         if value.dtype is boolean and casts and of.expr.name == "sum" and value.expr.name != "where":
-            return Selected(None, self.conditions(value), count=True)
+            return Selected(None, self.conditions(value), counted=True)
         if value.expr.name != "where":
             return None
         condition, chosen, other = self.operands(value)
@@ -103,7 +115,8 @@ class _Segments:
         if of.expr.name == "sum":
             return literal_of(let, self.build.defs) == 0
         number = self.operands(let)[0] if let.expr.name == "cast" else let
-        return isinstance(of.dtype, DType) and of.dtype.is_float and number.expr.name == "lit" and number.expr.attrs[0] == FILLS[of.expr.name]
+        literal = number.expr.attrs[0] if number.expr.name == "lit" else ""
+        return isinstance(of.dtype, DType) and of.dtype.is_float and literal == FILLS[of.expr.name]
 
     def conditions(self, condition: Let) -> tuple[Let, ...]:
         """What all has to hold."""
@@ -130,7 +143,7 @@ class _Segments:
                 others = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
                 if index.expr.name == "index" and key.dims == (dim,) and key.dtype is i64 and index.dims[0] not in (*others, dim):
                     lo, hi = (self.sorted(which, dim, index, key) for which in ("begin", "end"))
-                    return Part(lo, hi, None if s.count and not rest else self.sorted("order", dim, index, key), rest)
+                    return Part(lo, hi, None if s.counted and not rest else self.sorted("order", dim, index, key), rest)
         return None
 
     def sorted(self, which: str, dim: str, index: Let, key: Let) -> Let:
@@ -189,7 +202,7 @@ class _Segments:
     def made(self, let: Let, dim: str, s: Selected, part: Part) -> Let:
         """The reduction of a part."""
         value, rest = s.value, self.all_of(part.rest)
-        if s.count and rest is not None:
+        if s.counted and rest is not None:
             value = self.build.add(Op("cast", ref(rest.name)), let.dtype, rest.dims, let.span, "", let.generic)
         elif value is not None and rest is not None:
             dims = union(rest.dims, value.dims)
@@ -197,8 +210,48 @@ class _Segments:
             value = self.build.add(Op("where", *map(_ref, (rest, value, fill))), value.dtype, dims, let.span, "", value.generic)
         if value is None or dim not in value.dims:
             return self.same(let, value, part)
-        operands = [value, part.lo, part.hi, *([part.order] if part.order is not None else [])]
-        return self.build.like(Op("ranged", let.expr.name, dim, *map(_ref, operands)), let, let.label)
+        if part.order is not None:
+            return self.pieces(let, dim, value, part.lo, part.hi, part.order)
+        return self.build.like(Op("ranged", let.expr.name, dim, *map(_ref, (value, part.lo, part.hi))), let, let.label)
+
+    def pieces(self, let: Let, dim: str, value: Let, lo: Let, hi: Let, order: Let) -> Let:
+        """The reduction of a segment: of its whole pieces, and of its rest."""
+        kind, key, over = let.expr.name, self.operands(lo)[0], lo.expr.attrs[2]
+        if dim not in self.blocks:
+            name = next(n for n in (f"{dim}_blocks{'_' * k}" for k in range(99)) if n not in self.dims)
+            self.blocks[dim] = Blocks(name, dim, PIECE)
+        blocks = self.blocks[dim].dim
+        block = self.build.add(leaf("index", blocks), i64, (blocks,), let.span)
+        last = self.ints("add", self.ints("mul", block, PIECE), PIECE - 1)  # the last place of each block
+        at = self.gather(dim, order, last)
+        own = self.gather(dim, key, at)
+        begin, end = self.gather(over, lo, own), self.gather(over, hi, own)
+        first = self.ints("add", begin, self.whole(self.ints("sub", last, begin)))
+        behind = self.ints("add", first, PIECE)
+        fits = self.build.add(Op("le", _ref(behind), _ref(end)), boolean, (blocks,), let.span)
+        until = self.build.like(Op("where", *map(_ref, (fits, behind, first))), first)
+        dims = union((blocks,), tuple(d for d in value.dims if d != dim))
+        of_block = Op("ranged", kind, dim, *map(_ref, (value, first, until, order)))
+        made = self.build.add(of_block, let.dtype, dims, let.span, "", let.generic)
+        begins, length = self.ints("shr", lo, DIGITS), self.ints("sub", hi, lo)
+        ends = self.ints("add", begins, self.ints("shr", length, DIGITS))
+        pieces = self.build.like(Op("ranged", kind, blocks, *map(_ref, (made, begins, ends))), let)
+        rest = self.ints("add", lo, self.whole(length))
+        others = self.build.like(Op("ranged", kind, dim, *map(_ref, (value, rest, hi, order))), let)
+        return self.build.like(Op(MONOIDS[kind].join, _ref(pieces), _ref(others)), let, let.label)
+
+    def ints(self, op: str, a: Let, b: Let | int) -> Let:
+        """An operator on integers."""
+        other = self.integer(b, a) if isinstance(b, int) else b
+        return self.build.add(Op(op, _ref(a), _ref(other)), i64, union(a.dims, other.dims), a.span)
+
+    def whole(self, length: Let) -> Let:
+        """A length without what is over whole pieces."""
+        return self.ints("shl", self.ints("shr", length, DIGITS), DIGITS)
+
+    def gather(self, dim: str, of: Let, at: Let) -> Let:
+        """The integer at a place; 0 outside."""
+        return self.build.add(Op("gather", dim, _ref(of), _ref(at)), i64, at.dims, at.span)
 
     def all_of(self, conditions: Iterable[Let]) -> Let | None:
         """The conditions as one; None where there is none."""
@@ -229,9 +282,4 @@ def _ref(let: Let):
     return ref(let.name)
 
 
-def over(let: Let) -> Dims:
-    """The dims that a reduction of a part goes over: one, and that only in part."""
-    return let.expr.attrs[1:2] if let.expr.name == "ranged" else ()
-
-
-__all__ = ["FILLS", "over", "segmented"]
+__all__ = ["FILLS", "segmented"]

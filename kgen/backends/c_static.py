@@ -42,7 +42,7 @@ class CStatic(Generic[Target]):
 
     def __init__(self, backend: Target, render: StaticRender):
         self.backend, self.render, self.known = backend, render, render.known
-        self.units = render.units()
+        self.units = render.known_units()
         self.kernel = render.kernel
         fresh, user = render.global_names.fresh, render.global_names.user
         own = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]

@@ -42,8 +42,8 @@ class CppSort(SortUnit):
 
 @dataclass(frozen=True)
 class CppView:
-    """A file: its passes, those that sort apart from the others, whether their entries go over lists of tensors, the functions that it brings along, those of the vector library
-    with their arities, and what else it needs."""
+    """A file: its passes, those that sort apart from the others, whether their entries go over lists of tensors, the functions that it
+    brings along, those of the vector library with their arities, and what else it needs."""
 
     units: list[CppMap | RowsView | ScansView]
     sorts: list[CppSort]

@@ -14,8 +14,9 @@ from math import prod
 from kgen import columns, pipeline, precision
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import OPEN
+from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, joined, source
-from kgen.backends.units import Accumulator, Argument, Code, Statement, Tensor
+from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
@@ -99,6 +100,8 @@ class StaticRender(Render):
 
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
+        if any(let.expr.name in ("ranged", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
+            raise KgenError(f"--static: {self.kernel.name} reduces by index or over ranges", help="compile without --static")
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
         plan = columns.merged(plan) if self.backend.merges else plan
         found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
@@ -106,6 +109,10 @@ class StaticRender(Render):
             name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
             for name, (form, decides) in found.items() if decides in NARROW
         }  # fmt: skip
+
+    def known_units(self) -> list[Unit | RowUnit]:
+        """The passes in the target's spelling, none of which sorts."""
+        return [u for u in self.units() if not isinstance(u, SortUnit)]
 
     def references(self, p: Map) -> dict[str, str]:
         return super().references(p) if self.has_references else {}

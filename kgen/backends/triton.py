@@ -24,7 +24,7 @@ from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
 from kgen.backends.units import Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, Parameter, ResultDecl
-from kgen.ir import Let, exact
+from kgen.ir import Blocks, Let, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.parts import over_parts
@@ -41,6 +41,7 @@ class TritonView:
     encoding: bool
     floats: str
     units: list[TritonUnit]
+    blocks: tuple[Blocks, ...]  # dims that only workspaces have
     steps: list[TritonUnit]  # those, and what sorts, in the order in which the host calls them
     sorts: bool
     function_sources: list[Text]
@@ -282,6 +283,7 @@ class Triton(Backend):
             encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
             floats=", ".join(f"torch.{d.torch}: {self.types[d.name]}" for d in VARIABLE if any(d.name in dict(b).values() for b in chosen)),
             units=views,
+            blocks=render.program.blocks,
             steps=steps,
             sorts=len(steps) > len(views),
             function_sources=list(known.values()),

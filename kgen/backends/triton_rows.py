@@ -128,11 +128,12 @@ class RowPrinter:
         def called(text: Text, type_name: str = "") -> Text:
             for g in self.unit.gathers:
                 base = self.gather_operand(self.key(g.tensor), g.dim).base
-                extents = f"{g.stride[:-7]}_size", g.stride
+                extents = g.extent, g.stride
                 if g.ranged:
-                    order = [self.gather_operand(self.key(g.order.tensor), g.order.dim).base, g.order.stride] if g.order else ["None", "1"]
-                    head = source(f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, ", base, g.stride, *order, g.tensor.compute)
-                    text = text.converted(g.name, head)
+                    o = g.order
+                    order = [self.gather_operand(self.key(o.tensor), o.dim).base, o.stride] if o else ["None", "1"]
+                    pattern = f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
+                    text = text.converted(g.name, source(pattern, base, g.stride, *order, g.tensor.compute))
                     continue
                 text = text.converted(g.name, source("gather({0}, {1}, {2}, present, {3}, ", base, *extents, g.tensor.compute))
             return b.typed(text, type_name) if type_name else text
@@ -491,7 +492,7 @@ class RowPrinter:
     def numbers(self) -> list[str]:
         """The numbers that a kernel takes: scalars, and the sizes and strides of gathers."""
         made = [f"{s.name}: {self.backend.number_type(s)}" for s in self.unit.scalars]
-        return made + [f"{n}: tl.int64" for g in self.unit.gathers for n in (f"{g.stride[:-7]}_size", g.stride)]
+        return made + [f"{n}: tl.int64" for g in self.unit.gathers for n in (g.extent, g.stride)]
 
     def extents(self) -> list[str]:
         return ["rows", *self.row_sizes, *(["length", *self.sizes] if self.unit.inner else [])]

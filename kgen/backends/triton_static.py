@@ -22,7 +22,7 @@ from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import SUM
-from kgen.schedule import Map, Reduce
+from kgen.schedule import Map, Reduce, Sort
 from kgen.types import DTYPES, ELLIPSIS, Dims, axes
 
 #: What the dynamic file's host part has: elements of a tile that holds whole rows, bytes of a map's block.
@@ -306,7 +306,7 @@ class TritonPrinter:
         self.backend = StaticTriton()
         self.backend.mixes = mixes(kernel)
         self.render = StaticRender(self.backend, kernel, known)
-        self.kernel, self.known, self.units = self.render.kernel, known, self.render.units()
+        self.kernel, self.known, self.units = self.render.kernel, known, self.render.known_units()
         fresh, user = self.render.global_names.fresh, self.render.global_names.user
         tensors = [p.name for p in self.kernel.params if p.is_tensor] + [r.name for r in self.kernel.results if not r.state]
         self.names = {name: user(name) for name in tensors} | {w: name for w, (_, name) in self.render.kept.items()}
@@ -319,7 +319,7 @@ class TritonPrinter:
         try:
             passes = [
                 self.map_pass(u) if isinstance(u, Unit) else self.row_pass(u, p)
-                for u, p in zip(self.units, r.passes, strict=True)
+                for u, p in zip(self.units, r.passes, strict=True) if not isinstance(p, Sort)
             ]
         finally:
             del PLACES[id(r)]

@@ -141,7 +141,7 @@ class Gather:
     size: str
     stride: str
     extent: str = ""
-    ranged: str = ""  # the reduction of what stands in a range, if it is one: then the code calls `name(lo, hi)`, or what the target makes of it
+    ranged: str = ""  # the reduction of what stands in a range, if it is one
     order: Gather | None = None  # where the range's terms stand, if it is one of an order
 
 

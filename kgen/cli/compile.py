@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kgen.backends import backend
-from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, with_backward
+from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, warn, with_backward
 from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
 from kgen.parts import over_parts
@@ -62,6 +62,8 @@ def compile_(
     def work(spec: str) -> None:
         """Write one spec's sources (build them, where asked) and note a row for each file."""
         kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
+        for k in kernels:
+            warn(k)
         if out == "-":
             k, t = kernels[-1], targets[0]
             alone = backend(t).render(k, _chosen(k, dtypes)) if sizes is None else next(iter(written(k, t, kernels[0]).values()))

@@ -36,8 +36,8 @@ def coloured(text: str) -> str:
     if os.environ.get("NO_COLOR") or not sys.stderr.isatty():
         return text
     return "\n".join(
-        click.style("error", fg="red", bold=True) + line[5:]
-        if line.startswith("error:")
+        click.style(line.partition(":")[0], fg="red", bold=True) + line[line.index(":") :]
+        if line.startswith(("error:", "warning:"))
         else line[: len(line) - len(line.lstrip(" |"))] + click.style(line.lstrip(" |"), fg="red")
         if line.lstrip().startswith("| ") and "^" in line
         else line
@@ -71,6 +71,14 @@ def load_spec(spec: str) -> Kernel:
     from kgen.runtime.kernel import read_spec
 
     return check.check(syntax.parse(*read_spec(spec)))
+
+
+def warn(kernel: Kernel) -> None:
+    """Say on stderr what a kernel costs that its writer may not expect."""
+    from kgen import pipeline
+
+    for warning in pipeline.warnings(kernel):
+        click.echo(coloured(warning), err=True)
 
 
 def with_backward(kernel: Kernel) -> list[Kernel]:

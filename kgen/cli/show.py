@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kgen.cli.group import TARGETS, each, failing, load_spec, main, spec_argument
+from kgen.cli.group import TARGETS, each, failing, load_spec, main, spec_argument, warn, with_backward
 from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
 
@@ -33,6 +33,8 @@ def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str,
 
     with failing():
         kernel = load_spec(spec)
+        if STAGES.index(stage) >= STAGES.index("schedule"):
+            warn(with_backward(kernel)[-1] if backward else kernel)
         click.echo(stages.show(kernel, stage, target, stages.binding(kernel, dtypes), arch, backward), nl=False)
 
 

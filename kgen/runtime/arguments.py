@@ -37,10 +37,12 @@ class Call:
         return (*(self.batch if ELLIPSIS in dims else ()), *(self.sizes[d] for d in dims if d != ELLIPSIS))
 
     def memory(self, workspaces: tuple[Workspace, ...]) -> dict[str, Any]:
-        """New tensors for what the passes of a plan leave for one another, by name."""
+        """New tensors for what the passes of a plan leave for one another, by name; from then on the sizes of their blocks are known."""
         import torch
 
         made = {}
+        for blocks in (b for w in workspaces for b in w.blocks):
+            self.sizes[blocks.dim] = blocks.count(self.sizes)
         for w in workspaces:
             dtype = getattr(torch, DTYPES[w.dtype(self.binding)].torch)
             made[w.name] = torch.empty(self.shape(w.dims), dtype=dtype, device=self.device)

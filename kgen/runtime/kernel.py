@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from kgen import hooks
 from kgen.errors import KgenError, Source, printed
@@ -87,20 +87,29 @@ def _uncollected(make: Callable[P, R]) -> Callable[P, R]:
 
 
 @_uncollected
-def load(spec: str | Path) -> Kernel:
-    """The kernel of a spec file, or of a bundled spec by its bare name.  Raises `KgenError` with all its errors."""
-    return loads(*read_spec(spec))
+def load(spec: str | Path, checked: bool = False) -> Kernel:
+    """The kernel of a spec file, or of a bundled spec by its bare name; `checked` as for `loads`.  Raises `KgenError` with all its
+    errors."""
+    return loads(*read_spec(spec), checked=checked)
 
 
 @_uncollected
-def loads(text: str, name: str = "<text>") -> Kernel:
-    """The kernel of a spec's text; `name` is what errors call it.  Raises `KgenError` with all its errors."""
+def loads(text: str, name: str = "<text>", checked: bool = False) -> Kernel:
+    """The kernel of a spec's text; `name` is what errors call it.  Calls of a `checked` one raise an `IndexError` where a lookup lies
+    outside, when their results are made.  Raises `KgenError` with all its errors."""
     from kgen.runtime import recall
 
     head = recall.head(text, name) if recall.possible() else None
     made = Kernel(_checked(text, name)) if head is None else Kernel._of(head)
     made._text = text, name
-    return made
+    return _telling(made) if checked else made
+
+
+def _telling(made: Kernel) -> Kernel:
+    """A kernel whose calls tell of lookups outside."""
+    from kgen.runtime.checked import Checked
+
+    return cast("Kernel", Checked(made))
 
 
 def kernel(function: Callable[..., Any] | None = None) -> Kernel:

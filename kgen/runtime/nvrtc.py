@@ -458,9 +458,10 @@ class Launcher:
 
     def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
-        if isinstance(self.units[k], SortLayout):
+        unit = self.units[k]
+        if isinstance(unit, SortLayout):
             return None
-        unit, (sizes, shapes, operands, gathers) = self.units[k], self.taken(k, call, tensors)
+        sizes, shapes, operands, gathers = self.taken(k, call, tensors)
         scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
         binding = tuple(call.binding[v] for v in unit.variables)
         if isinstance(unit, Layout):

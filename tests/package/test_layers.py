@@ -15,7 +15,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("from Python", "trace"),
     ("derivatives", "transposed tape invariant saving grad parts"),
     ("programs", "ir expand segments online lower rewrite"),
-    ("plans", "phases schedule columns hoist precision cost pipeline"),
+    ("plans", "phases schedule columns hoist precision cost products pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
     ("PyTorch's side", "torch_op optim"),

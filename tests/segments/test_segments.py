@@ -10,16 +10,22 @@ import torch
 
 import kgen
 from kgen import pipeline
+from kgen.runtime.static import source
 from kgen.schedule import Sort
 from tests.segments.kernels import CASES, close, drawn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
+pytestmark = pytest.mark.usefixtures("built_quickly")
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Built in any run; the others are left to `-m slow`.
+BUILT = ("means", "ranges")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in BUILT else pytest.mark.slow) for name in CASES])
 def test_cpp_agrees_with_f64(name: str) -> None:
     made = kgen.loads(CASES[name].text)
-    for dtype in DTYPES:
+    for dtype in DTYPES[BUILT.index(name) :][:1] if name in BUILT else DTYPES:
         for arguments, want in drawn(name, dtype):
             close(made(*arguments), want, arguments)
 
@@ -41,14 +47,18 @@ def written(result: str) -> str:
     return f"k({', '.join(f'{name}: {t}' for name, t in used.items())}) -> {result}\n"
 
 
+#: Whole pieces, those of a segment, and its rest.
+SEGMENT = ["ranged", "ranged", "ranged", "sorts"]
+
+
 @pytest.mark.parametrize(
     ("equation", "want"),
     [
-        ("y: T[V, D]\n\ny = sum[S](x if index[V] == ids else 0)", ["ranged", "sorts"]),
-        ("y: T[V, D]\n\ny = sum[S](x if keep and ids == index[V] else 0)", ["ranged", "sorts"]),
-        ("y: T[V, D]\n\ny = min[S](x if ids == index[V] else inf)", ["ranged", "sorts"]),
+        ("y: T[V, D]\n\ny = sum[S](x if index[V] == ids else 0)", SEGMENT),
+        ("y: T[V, D]\n\ny = sum[S](x if keep and ids == index[V] else 0)", SEGMENT),
+        ("y: T[V, D]\n\ny = min[S](x if ids == index[V] else inf)", ["ranged", "ranged", "ranged", "min", "sorts"]),
         ("y: i64[V]\n\ny = sum[S](ids == index[V])", ["max", "sorts"]),
-        ("y: i64[V]\n\ny = sum[S](ids == index[V] and keep)", ["ranged", "sorts"]),
+        ("y: i64[V]\n\ny = sum[S](ids == index[V] and keep)", SEGMENT),
         ("y: T[B, D]\n\ny = sum[S](x if edges <= index[S] and index[S] < edges + 3 else 0)", ["max", "min", "ranged"]),
         ("y: T[V, D]\n\ny = sum[S](x if ids == index[V] else 1)", ["sum"]),  # what is not selected counts
         ("y: T[V, D]\n\ny = sum[S](x if ids != index[V] else 0)", ["sum"]),
@@ -94,3 +104,18 @@ def test_the_work_grows_with_the_input() -> None:
     got = made(dy, w, keys)
     assert time.perf_counter() - start < 5
     assert torch.allclose(got, torch.zeros_like(w).index_add_(0, keys, dy), atol=1e-4)
+
+
+def test_a_table_and_its_gradient_are_those_of_torch() -> None:
+    made = kgen.load("embedding")
+    w, ids = torch.randn(9, 4, requires_grad=True), torch.randint(0, 9, (30,))
+    theirs = w.detach().clone().requires_grad_()
+    dy = torch.randn(30, 4)
+    made(w, ids).backward(dy)
+    torch.nn.functional.embedding(ids, theirs).backward(dy)
+    assert w.grad is not None and theirs.grad is not None and torch.allclose(w.grad, theirs.grad, atol=1e-6)
+
+
+def test_no_static_file_is_written() -> None:
+    with pytest.raises(kgen.KgenError, match="--static: ragged_mean reduces by index or over ranges"):
+        source(kgen.load("ragged_mean").kernel, "cpp", {"S": 8, "D": 4, "B": 2}, {"T": ["f32"]})

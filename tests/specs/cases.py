@@ -32,6 +32,7 @@ SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 
 #: Specs whose passes over rows are those of another in this folder: to build them at -O3 as well is left to `-m slow`.
 ALIKE = (
+    "histogram", "ragged_mean", "segment_mean",  # what all of these need is built for tests/segments
     "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "cross_entropy_dx", "groupnorm", "huber", "jsd", "kl_div",
     "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin",
 )  # fmt: skip
@@ -165,6 +166,15 @@ def _masked(s: torch.Tensor) -> torch.Tensor:
     return s.masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool).triu(1), -INF)
 
 
+def _segment_mean(x: torch.Tensor, ids: torch.Tensor, default: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (torch.stack([x[ids == k].mean(0) if bool((ids == k).any()) else default[k] for k in range(len(default))]),)
+
+
+def _histogram(x: torch.Tensor, counts: torch.Tensor, low: float, width: float) -> tuple[torch.Tensor, ...]:
+    at = torch.floor((x - low) / width).nan_to_num(0, posinf=-1)  # NaN as an integer is 0
+    return (counts + torch.stack([(at == k).sum() for k in range(len(counts))]),)
+
+
 def cases() -> list[Case]:
     """Every bundled spec that reduces.  Arguments have ROWS rows of n elements, or what comes nearest to that."""
 
@@ -220,6 +230,10 @@ def cases() -> list[Case]:
         Case("cumulative_mean", x, lambda x: (x.cumsum(-1) / torch.arange(1, x.shape[-1] + 1, dtype=x.dtype),)),
         Case("logcumsumexp", x, lambda x: (x.logcumsumexp(-1),)),
         Case("linear_recurrence", lambda n, make: {"x": make(2, n, 3), "g": make(2, n, 3)}, _gated, special=False),
+        Case("segment_mean", lambda n, make: {"x": make(ROWS, n), "ids": torch.arange(ROWS) ** 2 % 7 - 1, "default": make(7, n)}, _segment_mean),
+        Case("ragged_mean", lambda n, make: {"x": make(ROWS, n), "begin": torch.tensor([0, 3, 3]), "end": torch.tensor([3, 3, 11])},
+             lambda x, begin, end: (torch.stack([x[a:b].mean(0) for a, b in zip(begin, end, strict=True)]),)),
+        Case("histogram", lambda n, make: {"x": make(n), "counts": torch.arange(7), "low": -1.7503, "width": 0.5}, _histogram),
         Case("frobenius", lambda n, make: {"x": make(2, 3, n)}, lambda x: (torch.linalg.vector_norm(x),)),
     ]  # fmt: skip
 

@@ -1,6 +1,7 @@
 // The sum of x(j), or of x(order(j)), from lo up to hi: in eight lanes by blocks of 128 terms, whose sums are added up sixteen by sixteen.
 // The order of the additions depends on the number of terms alone.
 template <typename F, typename X> inline F ranged_sum(int64_t lo, int64_t hi, const X& x) {
+    if (hi - lo <= 2) return lo < hi ? (hi - lo == 2 ? x(lo) + x(lo + 1) : x(lo)) + F() : F();  // as most are, where keys are many
     F total[5] = {};
     for (int64_t j = lo, blocks = 1; j < hi; blocks++) {
         const int64_t end = hi - j < 128 ? hi : j + 128;

@@ -1,0 +1,48 @@
+"""Passes whose work grows as a product of dims that no operand has: what a library does faster by far.
+
+In: a plan.  Out: a warning for each reduction of elements that are made of operands with different dims, none of which has them all, as in
+`sum[K](a * b)` for a: T[M, K] and b: T[N, K], or in all pairs of distances.
+"""
+
+from __future__ import annotations
+
+from kgen.errors import Diagnostic
+from kgen.expand import is_reduction
+from kgen.ir import Let, Store, Tensor
+from kgen.schedule import Plan, Reduce
+from kgen.types import Dims, is_literal
+
+HELP = "kgen has no tiled products yet: a library's matrix product (torch.matmul, torch.cdist) is faster by far where these dims are large"
+
+
+def products(plan: Plan) -> list[Diagnostic]:
+    """A warning for each pass whose elements are more than those of anything that it reads or writes."""
+    found: dict[str, Diagnostic] = {}
+    for p in plan.passes:
+        if not isinstance(p, Reduce) or not p.inner:
+            continue
+        dims = _open(p.dims)
+        held: list[Tensor | Store] = [*p.loads, *p.stores]
+        most = max((_open(t.dims) for t in held), key=len, default=frozenset())
+        reduced = [let for let in p.lets if is_reduction(let) and _open((*let.dims, *let.expr.attrs)) == dims]
+        if dims == most or any(_open(t.dims) == dims for t in held) or not reduced or not _several(p, reduced[0]):
+            continue
+        let = reduced[0]
+        shown = " * ".join(d for d in p.dims if not is_literal(d))
+        message = f"this computes {shown} elements, and no operand has more than {' * '.join(d for d in p.dims if d in most) or '1'}"
+        found.setdefault(let.name, Diagnostic(message, let.span, help=HELP))
+    return list(found.values())
+
+
+def _open(dims: Dims) -> frozenset[str]:
+    """Those dims that may be large."""
+    return frozenset(d for d in dims if not is_literal(d))
+
+
+def _several(p: Reduce, let: Let) -> bool:
+    """Whether what is reduced differs along all of its dims: it is no broadcast of less."""
+    operand = next(x for x in p.lets if x.name == let.expr.operands[0].name)
+    return _open(operand.dims) == _open(p.dims)
+
+
+__all__ = ["products"]

@@ -1,0 +1,100 @@
+"""Sums by index and over ranges on a GPU: within what rounding allows of f64, the same bits in every run, with gradients."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.backends import backend  # noqa: E402
+from tests.segments.kernels import CASES, SIZES, close, drawn  # noqa: E402
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
+LARGE = ((70_000, 40, 300), (200_000, 3, 4), (300, 64, 50_000))
+
+
+def moved(arguments: tuple) -> tuple:
+    return tuple(a.cuda() for a in arguments)
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda"])
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_f64(name: str, target: str) -> None:
+    made = kgen.loads(CASES[name].text)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        for arguments, want in drawn(name, dtype, (*SIZES, *LARGE[:1])):
+            given = moved(arguments)
+            for _ in range(3):  # the third goes by what was kept of the first
+                got = made(*given, target=target)
+            close(tuple(r.cpu() for r in (got if isinstance(got, tuple) else (got,))), want, arguments)
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda"])
+def test_every_run_has_the_same_bits(target: str) -> None:
+    made = kgen.loads(CASES["by_index"].text)
+    for arguments, _ in drawn("by_index", torch.float32, LARGE):
+        given = moved(arguments)
+        first = made(*given, target=target)
+        assert all(torch.equal(first, made(*given, target=target)) for _ in range(5))
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda"])
+def test_a_segment_has_the_same_bits_beside_any_others(target: str) -> None:
+    made = kgen.loads(CASES["by_index"].text)
+    x, like = torch.randn(30_000, 24, device="cuda"), torch.zeros(4, dtype=torch.int8, device="cuda")
+    one = made(x, torch.zeros(30_000, dtype=torch.int64, device="cuda"), like, target=target)[0]
+    ids = torch.cat([torch.ones(7, dtype=torch.int64), torch.full((30_000,), 3)]).cuda()
+    assert torch.equal(one, made(torch.cat([torch.randn(7, 24, device="cuda"), x]), ids, like, target=target)[3])
+
+
+def test_a_tables_gradient_is_that_of_torch() -> None:
+    made = kgen.load("embedding")
+    w, ids = torch.randn(500, 72, device="cuda", requires_grad=True), torch.randint(0, 500, (3000,), device="cuda")
+    theirs, dy = w.detach().clone().requires_grad_(), torch.randn(3000, 72, device="cuda")
+    made(w, ids).backward(dy)
+    torch.nn.functional.embedding(ids, theirs).backward(dy)
+    assert w.grad is not None and theirs.grad is not None and torch.allclose(w.grad, theirs.grad, atol=1e-4)
+
+
+def test_it_is_captured_into_a_graph() -> None:
+    made = kgen.loads(CASES["by_index"].text)
+    x, ids = torch.randn(3000, 24, device="cuda"), torch.randint(0, 9, (3000,), device="cuda")
+    like = torch.zeros(9, dtype=torch.int8, device="cuda")
+    want = made(x, ids, like)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = made(x, ids, like)
+    graph.replay()
+    assert torch.equal(got, want)
+
+
+@pytest.mark.slow
+def test_a_written_file_sorts_and_sums_by_itself(tmp_path: Path) -> None:
+    """Built by nvcc; what one pass leaves for the next is the caller's memory."""
+    kernel = kgen.loads(CASES["lookup"].text).kernel
+    (tmp_path / "k.cu").write_text(backend("cuda").render(kernel, {"T": "f32"}))
+    flags = ["-O3", "-std=c++17", "-arch=native", "-fmad=false", "-Xcompiler", "-fPIC", "-shared"]
+    subprocess.run(["nvcc", *flags, str(tmp_path / "k.cu"), "-o", str(tmp_path / "k.so")], check=True)
+    library = ctypes.CDLL(str(tmp_path / "k.so"))
+    s, v = 5000, 300
+    ids = torch.randint(-1, v + 1, (s,), device="cuda")
+    order, begin, end = (torch.empty(n, dtype=torch.int64, device="cuda") for n in (s, v, v))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def strides(*steps: int) -> ctypes.Array:
+        return (ctypes.c_longlong * len(steps))(*steps)
+
+    def at(x: torch.Tensor) -> ctypes.c_void_p:
+        return ctypes.c_void_p(x.data_ptr())
+
+    sort = getattr(library, next(n for n in ("lookup_backward_order_S_kept", "lookup_backward_begin_V_kept") if hasattr(library, n)))
+    keys = (at(ids), strides(1, 0), at(order), strides(1, 0), at(begin), strides(0, 1), at(end), strides(0, 1))
+    assert sort(2, strides(s, v), *keys, stream) == 0
+    place = torch.where((ids < 0) | (ids >= v), v, ids)
+    assert torch.equal(order[: int(end[-1])], place.sort(stable=True).indices[: int(end[-1])])
+    assert torch.equal(end - begin, torch.bincount(place, minlength=v + 1)[:v])
