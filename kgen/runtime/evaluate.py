@@ -15,7 +15,8 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS
-from kgen.runtime import joined
+from kgen.runtime import joined, selected
+from kgen.searches import SEARCHES
 from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve
 
 MODES = ("eager", "kernel", "exact")
@@ -238,6 +239,8 @@ class Evaluator:
         torch = self.torch
         if v.op == "pick":
             return self.pick(v, *args)
+        if v.op in SEARCHES:
+            return selected.search(self, v, args)
         over = tuple(v.attr)
         x = self.whole(args[0], over)
         dims = self.places(x, over)
