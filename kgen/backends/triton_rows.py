@@ -474,6 +474,7 @@ class RowPrinter:
             calls=(*calls, *(["greatest", "least"] if any(a.place for c in self.codes for a in c.accumulators) else [])),
             long=long,
             bare=long and self.bare(),
+            searches=self.searches,
             **self.kinds(),
             apart=any(" at " in o.key for o in self.operands.values()),
             generics=frozenset(s.type for s in slots) & self.render.computed_of.keys(),
