@@ -453,7 +453,7 @@ class Expressions:
             t = self.values[given[1]]
             return self.make(op, (given[0], given[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None
         if op in searches.SEARCHES:
-            return self.search(node, given, dims)
+            return searches.value(self, node, given, dims)
         rule = REDUCTIONS[op].rule
         if rule == "float" and not is_float(x.type):
             self.error(f"`{op}` needs a float, its operand is {describe(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
@@ -464,17 +464,6 @@ class Expressions:
         kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
         reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
         return self.make(op, (given[0],), dims, reduced, rest, node.span)
-
-    def search(self, node: Apply, given: list[int], dims: Dims) -> int | None:
-        """The value of a search along a row; None, with an error, where its operands are not what it takes."""
-        values = [self.values[a] for a in given]
-        message, k, help = searches.refused(node.op, values, dims)
-        if message:
-            self.error(message, node.args[k].span if self.outside is None else node.span, label=show_value(values[k]), help=help)
-            return None
-        kind = i64 if REDUCTIONS[node.op].rule == "index" else values[0].type
-        every = tuple(d for d in union(*(v.dims for v in values[:-1])) if d not in dims)
-        return self.make(node.op, tuple(given), dims, kind, union(every, values[-1].dims), node.span)
 
     def has_dims(self, node: Apply, x: Value, dims: Dims) -> bool:
         """Whether an operand has the dims that a call reduces it over; an error if not."""

@@ -2,15 +2,17 @@
 `reach[N](w, p)`, the first place up to which they do.
 
 In: the operands as checked values.  Out: why they are refused, or the type in which weights and amount are compared.  NaN is the greatest
-of all; where the amount is never reached t is the least value of its dtype, and the place the row's length.
+of all; where the amount is never reached t is the least value of its dtype, and the place the row's length.  Weights are not negative.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from kgen.types import DTYPES, INT, Dims, Float, Number, ValueType, i64, is_bool, is_float, promote
-from kgen.values import Value
+from kgen.syntax import Apply
+from kgen.types import DTYPES, INT, Dims, Float, Number, ValueType, i64, is_bool, is_float, promote, union
+from kgen.values import Value, show_value
 
 i32 = DTYPES["i32"]
 #: The searches, with which of their operands are compared: the weights, and the amount that their sum has to reach.
@@ -45,4 +47,16 @@ def refused(op: str, values: Sequence[Value], dims: Dims) -> tuple[str, int, str
     return "", 0, ""
 
 
-__all__ = ["SEARCHES", "compared_type", "refused", "weight_type"]
+def value(expressions: Any, node: Apply, given: list[int], dims: Dims) -> int | None:
+    """The number of a search's value among those of `expressions`; None, with an error, where its operands are not what it takes."""
+    values = [expressions.values[a] for a in given]
+    message, k, help = refused(node.op, values, dims)
+    if message:
+        expressions.error(message, node.args[k].span, label=show_value(values[k]), help=help)
+        return None
+    every = tuple(d for d in union(*(v.dims for v in values[:-1])) if d not in dims)
+    kind = i64 if node.op == "reach" else values[0].type
+    return expressions.make(node.op, tuple(given), dims, kind, union(every, values[-1].dims), node.span)
+
+
+__all__ = ["SEARCHES", "compared_type", "value", "weight_type"]
