@@ -445,8 +445,7 @@ class Expressions:
         given = [a for a in args if a is not None]
         if len(given) < len(args):
             return None
-        x = self.values[given[0]]
-        if not self.has_dims(node, x, dims):
+        if not self.has_dims(node, x := self.values[given[0]], dims):
             return None
         rest = tuple(d for d in x.dims if d not in dims)
         if op == "pick":
@@ -461,8 +460,7 @@ class Expressions:
         if rule in ("index",) and is_bool(x.type):
             self.error(f"`{op}` of a bool", node.head, help="cast it, as in `u8(x)`")
             return None
-        kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
-        reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
+        reduced: ValueType = {"bool": boolean, "index": i64}.get(rule) or (i64 if rule == "sum" and not is_float(x.type) else x.type)
         return self.make(op, (given[0],), dims, reduced, rest, node.span)
 
     def has_dims(self, node: Apply, x: Value, dims: Dims) -> bool:

@@ -13,7 +13,7 @@ sum never grows as the probe rises: rounding is monotone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kgen.ir import Builder, Let, Op, ref
 from kgen.types import boolean, union
@@ -22,6 +22,14 @@ from kgen.types import boolean, union
 def is_probe(let: Let) -> bool:
     """Whether a let is what the steps of a search try: its loop sets it."""
     return let.expr.name == "probe"
+
+
+def operands_of(let: Let, defs: Mapping[str, Let]) -> tuple[str, ...]:
+    """The names of a search's own operands (x, weight, amount; of places the last two), where its let is one over shares."""
+    share, _, amount = (o.name for o in let.expr.operands)
+    test, weight, _ = (o.name for o in defs[share].expr.operands)
+    inner = defs[defs[test].expr.operands[0].name] if defs[test].expr.name == "or" else defs[test]
+    return (*((inner.expr.operands[0].name,) if let.expr.name == "cutoff" else ()), weight, amount)
 
 
 def searched(build: Builder, let: Let, place: Callable[[], Let]) -> Let:
@@ -42,4 +50,4 @@ def searched(build: Builder, let: Let, place: Callable[[], Let]) -> Let:
     return build.like(Op(let.expr.name, *let.expr.attrs, ref(share.name), ref(probe.name), ref(amount.name)), let, let.label)
 
 
-__all__ = ["is_probe", "searched"]
+__all__ = ["is_probe", "operands_of", "searched"]
