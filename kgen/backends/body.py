@@ -179,9 +179,9 @@ class RowNames:
         body = _RowBody(self, lets, text, ends)
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
-        keeps = tuple(g for n, g in costly.items() if n not in self.kept)
+        keeps = tuple(g for n, g in costly.items() if n not in self.kept and search is None)
         repeats = tuple(g for n, g in costly.items() if n in self.kept)
-        self.kept |= costly.keys()
+        self.kept |= costly.keys() if search is None else set()
         values = {s.result: body.result(s) for s in phase.stores}
         accumulators, columns = (tuple(self.accumulator(let, text, body) for let in lets) for lets in (phase.reductions, phase.columns))
         for let in (*phase.reductions, *phase.columns):
