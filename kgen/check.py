@@ -91,7 +91,8 @@ class Kernel:
     @property
     def literals(self) -> dict[str, int]:
         """The sizes of the dims that are literals."""
-        return {d: int(d) for t in (*self.params, *self.results) for d in t.dims or () if is_literal(d)}
+        every = [*(p.dims or () for p in self.params), *(r.dims for r in self.results)]
+        return {d: int(d) for dims in every for d in dims if is_literal(d)}
 
     def apart(self, a: str, b: str) -> bool:
         """Whether two tensors are different parts of one, which share no element wherever that lies."""

@@ -76,7 +76,8 @@ class Interpreted(Evaluator):
             text = str(v.attr)
             return float(text) if text in ("inf", "-inf", "nan") else float(exact(text))
         if v.op == "probe":  # what a search tries: it is evaluated at once
-            return self.torch.zeros([1] * len(self.order), dtype=getattr(self.torch, v.type.torch if isinstance(v.type, DType) else "float32"))
+            name = v.type.torch if isinstance(v.type, DType) else "float32"
+            return self.torch.zeros([1] * len(self.order), dtype=getattr(self.torch, name))
         if v.op == "gather":
             return self.placed(v, args[0], args[1:])
         if v.op in ("max", "min") and v.attr and v.type is boolean:  # what `expand` makes of any and all, of no elements too
