@@ -91,7 +91,8 @@ class Kernel:
     @property
     def literals(self) -> dict[str, int]:
         """The sizes of the dims that are literals."""
-        return {d: int(d) for p in self.params for d in p.dims or () if is_literal(d)}
+        every = [*(p.dims or () for p in self.params), *(r.dims for r in self.results)]
+        return {d: int(d) for dims in every for d in dims if is_literal(d)}
 
     def apart(self, a: str, b: str) -> bool:
         """Whether two tensors are different parts of one, which share no element wherever that lies."""
@@ -373,6 +374,8 @@ class _Checker(Expressions):
                     help="a result's dtype must be known from the parameters",
                 )
             for d in r.type.dims:
+                if is_literal(d.name):  # known, whoever has it
+                    self.dims.setdefault(d.name, d.span)
                 if d.name not in (leading if d.name == ELLIPSIS else self.dims):
                     self.error(
                         f"dim {d.name} of `{name}` is no parameter's", d.span, help="a result's sizes must be known from the parameters"

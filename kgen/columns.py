@@ -17,6 +17,7 @@ from kgen.expand import is_reduction
 from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
 from kgen.phases import Phase, phases_of
 from kgen.schedule import Map, Pass, Plan, Reduce, Scan, Sort, verified
+from kgen.searches import SEARCHES
 
 #: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.
 MERGED = frozenset(("sum",))
@@ -95,7 +96,7 @@ def _takes(passes: list[Pass], j: int, k: int) -> bool:
     """Whether pass number j can accumulate the columns of number k, at the place of the later of both."""
     host, column = passes[j], passes[k]
     assert isinstance(column, Reduce)
-    if isinstance(host, Scan | Sort):
+    if isinstance(host, Scan | Sort) or any(let.expr.name in SEARCHES for let in host.lets):  # whose rows are gone through many times
         return False
     if isinstance(host, Map):
         fits = set(host.dims) == set(column.dims)

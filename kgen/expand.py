@@ -1,19 +1,21 @@
 """Reductions in the few forms that the skeletons know.
 
 In: a program.  Out: the same with `mean` as a sum over a count, `any` and `all` as `max` and `min` of bools, `argmax` and
-`argmin` with each element's position as a second operand, and `pick` and `place` as the loads they are: the expression written
-anew with its dim replaced by the index (`gather[V] x t` reads one element of x, none where t lies outside).
+`argmin` with each element's position as a second operand, searches as `selection.py` says, and `pick` and `place` as the loads they
+are: the expression written anew with its dim replaced by the index (`gather[V] x t` reads one element of x, none where t lies outside).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from kgen import selection
 from kgen.errors import Span
 from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.monoids import RIDERS
 from kgen.ops import REDUCTIONS
 from kgen.scanned import is_scan
+from kgen.searches import SEARCHES
 from kgen.types import INT, Dims, boolean, i64, is_literal, union
 
 
@@ -73,6 +75,8 @@ class _Expand:
             return self.build.like(Op("div", ref(total.name), ref(n.name)), let, let.label)
         if name in ("any", "all"):
             return self.build.like(Op("max" if name == "any" else "min", *dims, operand), let, let.label)
+        if name in SEARCHES:
+            return selection.searched(self.build, let, lambda: self.position(dims, let))
         if name in ("argmax", "argmin"):
             return self.build.like(Op(name, *dims, operand, ref(self.position(dims, let).name)), let, let.label)
         return self.build.like(let.expr, let, let.label)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from kgen import host, syntax
+from kgen import host, searches, syntax
 from kgen.errors import Errors, Span, TooLong
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS, Op
 from kgen.places import Places
@@ -431,7 +431,7 @@ class Expressions:
     def reduce(self, node: Apply, args: list[int | None], dims: Dims | None) -> int | None:
         """The value of a reduction or `pick` over dims; None, with an error, where its operands have not those dims or not that dtype."""
         op = node.op
-        wanted = ("x", "t") if op == "pick" else ("x",)
+        wanted = ("x", "t") if op == "pick" else REDUCTIONS[op].args
         if dims is None:
             self.error(f"`{op}` reduces over dims", node.head, help=f"write `{op}[N]({', '.join(wanted)})`")
             return None
@@ -441,13 +441,14 @@ class Expressions:
         given = [a for a in args if a is not None]
         if len(given) < len(args):
             return None
-        x = self.values[given[0]]
-        if not self.has_dims(node, x, dims):
+        if not self.has_dims(node, x := self.values[given[0]], dims):
             return None
         rest = tuple(d for d in x.dims if d not in dims)
         if op == "pick":
             t = self.values[given[1]]
             return self.make(op, (given[0], given[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None
+        if op in searches.SEARCHES:
+            return searches.value(self, node, given, dims)
         rule = REDUCTIONS[op].rule
         if rule == "float" and not is_float(x.type):
             self.error(f"`{op}` needs a float, its operand is {describe(x)}", node.head, help=f"write `{op}[{', '.join(dims)}](f32(...))`")
@@ -455,8 +456,7 @@ class Expressions:
         if rule in ("index",) and is_bool(x.type):
             self.error(f"`{op}` of a bool", node.head, help="cast it, as in `u8(x)`")
             return None
-        kinds: dict[str, ValueType] = {"bool": boolean, "index": i64}
-        reduced = kinds.get(rule, i64 if rule == "sum" and not is_float(x.type) else x.type)
+        reduced: ValueType = {"bool": boolean, "index": i64}.get(rule) or (i64 if rule == "sum" and not is_float(x.type) else x.type)
         return self.make(op, (given[0],), dims, reduced, rest, node.span)
 
     def has_dims(self, node: Apply, x: Value, dims: Dims) -> bool:

@@ -56,9 +56,9 @@ class Op:
 
     `attrs` are what it names that is no value: a parameter, a literal's text, dims; `operands` are the values that it applies to.
     Besides the rows of the table, the reductions and the scans (`cumsum[N, reversed] x`) there are leaves: `load x`, `arg eps` (a number
-    parameter), `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; and `cast` (to the dtype of its Let), `pick`, and
-    `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from lies in memory), and what
-    `segments.py` makes: `sorted[order, S, V] key` and `ranged[sum, S] x lo hi order`.
+    parameter), `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; the `probe` of `selection.py`; and `cast` (to the
+    dtype of its Let), `pick`, and `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from
+    lies in memory), and what `segments.py` makes: `sorted[order, S, V] key` and `ranged[sum, S] x lo hi order`.
     """
 
     __slots__ = ("name", "attrs", "operands", "_hash")
@@ -338,6 +338,8 @@ def verify(program: Program) -> Program:
             hold(let.is_number, let, "a number's leaf is a number")
         elif name == "index":
             hold(let.dtype is i64 and let.dims == let.expr.attrs, let, "an index is an i64 along its dim")
+        elif name == "probe":
+            hold(isinstance(let.dtype, DType) and not args, let, "a probe is a row's value that its search sets")
         elif name == "cast":
             hold(isinstance(let.dtype, DType) and let.dims == args[0].dims, let, "a cast has a dtype and keeps the dims")
         elif name in ("gather", "place"):

@@ -12,6 +12,7 @@ from kgen.check import Kernel, Value
 from kgen.errors import Diagnostic, KgenError
 from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
 from kgen.ops import OPS, REDUCTIONS, SCANS
+from kgen.searches import SEARCHES, compared_type, weight_type
 from kgen.types import DTYPES, Binding, DType, Float, Number, ValueType, boolean, i64, is_wide, promote, resolve, union, variable_of
 
 
@@ -84,6 +85,10 @@ class _Lower:
         if v.op == "pick" or v.op in REDUCTIONS and v.attr:
             if dtype is i64 and v.op in ("sum", "prod"):
                 args = [self.convert(args[0], i64)]
+            if v.op in SEARCHES:
+                values, (weight, amount) = [self.kernel.values[a] for a in v.args], SEARCHES[v.op]
+                args[weight] = self.convert(args[weight], weight_type(v.op, values))
+                args[amount] = self.convert(args[amount], compared_type(v.op, values))
             if v.op in ("any", "all"):
                 args = [self.convert(args[0], boolean)]
             expr = Op(v.op, *v.attr, *(ref(a.name) for a in args))

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kgen.searches import SEARCHES
+
 #: The error of exp of what is at most 0, as a factor or a term of a sum about a maximum, in f32: 2 units and that of its argument.
 FALL = 2.0
 #: Below this such an exponential is 0.
@@ -167,6 +169,8 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("min", "min", (Field(identity="greatest"),)),
     Monoid("argmax", "first", (Field("part", "least"), Field("", "last", "{place}"))),
     Monoid("argmin", "first", (Field("part", "greatest"), Field("", "last", "{place}"))),
+    Monoid("cutoff", "add", (Field(),), cost=(96, 0)),  # of each step of a search (`selection.py`): what those elements weigh
+    Monoid("reach", "add", (Field(),), cost=(96, 0)),
     Monoid("expsum", "add", (Field(share=f"exp_below({_BELOW})"),), "max", ("exp",), moves=(Move("", "*=", _FALL),), sign=1,
            cost=(4, 1), error=exponentials),
     Monoid("offsum", "add", (Field(share=_BELOW), Field("count", share="1")), "max", ("apart",),
@@ -193,7 +197,10 @@ RIDERS = frozenset(m.name for m in MONOIDS.values() if m.about)
 
 
 def elements(expr: Any) -> tuple:
-    """The operands of an expression that are there where it is computed: of a sum about a peak, all but the peak."""
+    """The operands of an expression that are there where it is computed: of a sum about a peak, all but the peak; of a search, what its
+    elements give."""
+    if expr.name in SEARCHES:
+        return expr.operands[:1]
     return (*expr.operands[:1], *expr.operands[2:]) if expr.name in RIDERS else expr.operands
 
 

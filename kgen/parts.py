@@ -79,7 +79,7 @@ def over_parts(kernel: Kernel) -> Kernel:
 def taken_apart(kernel: Kernel) -> Dims:
     """The literal dims of a few elements along which something is placed, or known by its index."""
     places = {d for v in kernel.values if v.op == "place" for d in v.attr} | {str(v.attr) for v in kernel.values if v.op == "index"}
-    whole = {d for v in kernel.values if v.op in ("argmax", "argmin", "pick") for d in v.attr}
+    whole = {d for v in kernel.values if v.op in ("argmax", "argmin", "pick", "cutoff", "reach") for d in v.attr}
     return tuple(d for d in kernel.literals if d in places - whole and int(d) <= FEW)
 
 

@@ -1,7 +1,7 @@
 """The phases of a pass over rows: what is computed in each reading of a row, and between readings.
 
 In: the lets of a pass, what it stores, and which of its dims lie along a row.  Out: the phases, in order.  Reductions that feed none of
-each other share a reading; a sum about a peak shares that of its peak.
+each other share a reading; a sum about a peak shares that of its peak; a search has one to itself, which it goes through step by step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from kgen.expand import is_reduction
 from kgen.ir import Let, Store, taken
 from kgen.monoids import elements as entering
+from kgen.searches import SEARCHES
+from kgen.selection import is_probe
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,28 @@ def phases_of(
     constants = {let.name for let in lets if let.expr.name == "cast" and defs[let.expr.operands[0].name].is_number}
     reductions = {let.name for let in lets if is_reduction(let)} if inner else set()
     level: dict[str, int] = {}
+    alone: dict[int, str] = {}  # by level the search that its reading is for, "" for other reductions
     for let in lets:
-        below = [level[o.name] for o in entering(let.expr) if o.name in level]  # a peak moves meanwhile
-        level[let.name] = max(below, default=0) + (let.name in reductions)
+        search = let.name if let.expr.name in SEARCHES else ""
+        behind = let.expr.operands if search else entering(let.expr)  # a peak moves meanwhile
+        at_least = max((level[o.name] for o in behind if o.name in level), default=0) + (let.name in reductions)
+        while let.name in reductions and alone.get(at_least, search) != search:
+            at_least += 1
+        if let.name in reductions:
+            alone[at_least] = search
+        level[let.name] = at_least
     last = max(level.values(), default=0)
     own: list[list[Let]] = [[] for _ in range(last + 1)]  # the row's own values, by level
     reduced: list[list[Let]] = [[] for _ in range(last + 1)]
     for let in lets:
         if let.name in reductions:
             reduced[level[let.name]].append(let)
-        elif let.name in rows - constants:
+        elif let.name in rows - constants and not is_probe(let):
             own[level[let.name]].append(let)
+
+    def shares(r: Let) -> tuple:
+        """The operands of a reduction that its elements give."""
+        return entering(r.expr) if r.expr.name in SEARCHES else r.expr.operands
 
     def code(roots: set[str], inside: Callable[[str], bool]) -> tuple[Let, ...]:
         """What `roots` are computed from, in order, as far as `inside` holds."""
@@ -79,7 +92,7 @@ def phases_of(
         feeds = tuple(reduced[k + 1]) if k < last else ()
         ends = element_stores if k == last else ()
         sums = columns if k == last else ()
-        roots = {o.name for r in (*feeds, *sums) for o in r.expr.operands} | {s.ref for s in ends}
+        roots = {o.name for r in (*feeds, *sums) for o in shares(r)} | {s.ref for s in ends}
         made = code(roots, lambda name: name not in rows or name in constants)
         spend(made)
         readings.append((made, feeds, ends))

@@ -51,7 +51,7 @@ BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
 NEAR, SHIFT = 2.0**-20, 2.0**-22
 
 #: Operators and reductions that put values in an order, besides the comparisons.
-ORDERS = frozenset(("max", "min", "argmax", "argmin"))
+ORDERS = frozenset(("max", "min", "argmax", "argmin", "cutoff", "reach"))
 
 
 def _ordered(lets: Iterable[Let]) -> set[str]:

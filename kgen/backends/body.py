@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kgen import host
 from kgen.backends.names import Names, bare
 from kgen.backends.text import Call, Text, fill, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Statement, Tensor
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Search, Statement, Tensor
 from kgen.ir import GATHERS, Let, Store, exact, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS
@@ -21,6 +21,7 @@ from kgen.ops.scans import EXCLUSIVE
 from kgen.phases import Phase
 from kgen.scanned import is_scan
 from kgen.schedule import Reduce
+from kgen.searches import SEARCHES
 from kgen.types import FLOAT, DType
 
 if TYPE_CHECKING:
@@ -169,6 +170,9 @@ class RowNames:
         """A phase as code; phases are to be asked for in order."""
         if phase is self.p.finish:  # a launch of its own, behind all rows: of what was made before it has the columns' sums alone
             self.rows = {let.name: self.rows[let.name] for let in self.p.columns}
+        search = next((let for let in phase.reductions if let.expr.name in SEARCHES), None)
+        if search is not None:
+            self.probe(search)
         ends = (
             [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
             + [s.ref for s in phase.stores]
@@ -185,9 +189,9 @@ class RowNames:
         body = _RowBody(self, lets, text, ends)
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
-        keeps = tuple(g for n, g in costly.items() if n not in self.kept)
+        keeps = tuple(g for n, g in costly.items() if n not in self.kept and search is None)
         repeats = tuple(g for n, g in costly.items() if n in self.kept)
-        self.kept |= costly.keys()
+        self.kept |= costly.keys() if search is None else set()
         values = {s.result: body.result(s) for s in phase.stores}
         accumulators, columns = (tuple(self.accumulator(let, text, body) for let in lets) for lets in (phase.reductions, phase.columns))
         for let in (*phase.reductions, *phase.columns):
@@ -217,10 +221,35 @@ class RowNames:
             keeps,
             repeats,
             columns,
+            self.search(search, accumulators[0], body) if search is not None else None,
         )
+
+    def probe(self, let: Let) -> None:
+        """Name what the steps of a search try: one of the row's values while they run."""
+        probe = self.defs[let.expr.operands[1].name]
+        name = let.label.rstrip("'") or self.render.row_name(let)
+        self.rows[probe.name] = Given(self.names.fresh(f"{name}_probe"), self.render.type_of(probe))
+
+    def search(self, let: Let, total: Accumulator, body: Body) -> Search:
+        """The loop of a search whose shares an accumulator adds up; what it finds is one of the row's values from here on."""
+        _, probe, amount = (self.defs[o.name] for o in let.expr.operands)
+        stored = probe.expr.attrs[1]
+        dtype = next((p.dtype for p in self.render.kernel.params if p.name == stored), "")
+        key = self.render.storage(dtype) if dtype else self.render.type_of(probe) if let.expr.name == "cutoff" else ""
+        given = self.rows.get(amount.name) or Given("", self.render.type_of(amount), self.fixed.get(amount.name) or body.expression(amount))
+        fresh, name = self.names.fresh, self.rows[probe.name].name.removesuffix("_probe")
+        found = self.rows[let.name] = Given(self.names.user(let.label) if let.label else fresh(name), self.render.type_of(let))
+        return Search(
+            self.rows[probe.name], Given(total.name, total.type), given, found, key, probe.tensor_dtype, fresh(f"{name}_rank"),
+            fresh(f"{name}_bit"),
+        )  # fmt: skip
 
     def accumulator(self, let: Let, text: dict[str, Text], body: Body) -> Accumulator:
         """A reduction, of values that have texts in a phase's body; from here on it is one of the row's values."""
+        if let.expr.name in SEARCHES:  # what a step adds up
+            share, name = self.defs[let.expr.operands[0].name], self.rows[let.expr.operands[1].name].name.removesuffix("_probe")
+            of, dtype = self.render.type_of(share), share.tensor_dtype
+            return Accumulator(self.names.fresh(f"{name}_total"), let.expr.name, of, dtype, text[share.name], of, dtype)
         name = self.names.user(let.label) if let.label else self.names.fresh(self.render.row_name(let))
         row = MONOIDS[let.expr.name]
         value, *rest = (self.defs[o.name] for o in elements(let.expr))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 
+from kgen.backends import searching
 from kgen.backends.base import Page, Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
@@ -130,6 +131,7 @@ class Cpp(CFamily):
         rows = [v for v in views if isinstance(v, RowsView)]
         calls += [c for v in rows for text in v.combining for c in text.calls] + [c for v in rows for a in v.peaks for c in a.calls]
         calls += [c for v in views if isinstance(v, ScansView) for text in v.joining for c in text.calls]
+        calls += [c for v in rows for s in v.searches for c in searching.calls(s)]
         calls += [c for v in views for text in v.rounded.values() for c in text.calls]
         known = self.functions(calls)
         calls += [c for f in known.values() for c in f.calls]

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from kgen.backends import searching
 from kgen.backends.base import Render
 from kgen.backends.cpp_partials import PeakView, peak_view
 from kgen.backends.moving import Peak, grouped
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import Accumulator, Code, Given, RowUnit, Statement, Tensor
+from kgen.backends.units import Accumulator, Code, Given, RowUnit, Search, Statement, Tensor
 from kgen.monoids import MONOIDS
 from kgen.types import ELLIPSIS
 
@@ -47,6 +48,7 @@ class PhaseView(Code):
     about: frozenset[str]
     about_lines: list[Statement]
     rows: dict[str, tuple[str, str]]
+    amount: str = ""  # of a search: that of row `l`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,14 @@ class RowsView(RowUnit):
     def combining(self) -> list[Text]:
         """What joins partial results."""
         return [a.combine for c in (*self.phases, *self.once) for a in c.carried]
+
+    @property
+    def searches(self) -> list[Search]:
+        return [c.search for c in (*self.phases, *self.once) if c.search is not None]
+
+    #: How many steps a search takes, and what a step tries.
+    steps = staticmethod(searching.steps)
+    tried = staticmethod(lambda s, pattern: searching.tried(s, source(pattern, s.rank, s.bit), "n"))
 
 
 class RowPrinter:
@@ -224,7 +234,16 @@ class RowPrinter:
             about=about,
             about_lines=[replace(s, note="") for s in about_lines],
             rows={g.name: rows.get(g.name, (g.name, "")) for g in c.takes},
+            amount=self.amount(c, rows),
         )
+
+    @staticmethod
+    def amount(c: Code, rows: dict[str, tuple[str, str]]) -> str:
+        """What the total of row `l` has to reach in a search."""
+        if c.search is None or not c.search.amount.name:
+            return str(c.search.amount.text) if c.search else ""
+        name, part = rows.get(c.search.amount.name, (c.search.amount.name, ""))
+        return f"{name}_rows[l]{part}"
 
     @staticmethod
     def repeated(s: Statement, repeats: tuple[Given, ...]) -> Statement:

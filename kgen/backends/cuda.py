@@ -224,7 +224,7 @@ class Cuda(CFamily):
                 made.append(
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
-                        partials.column_words(unit.columns),
+                        partials.column_words(unit.columns), any(c.search for c in unit.codes),
                     )
                 )  # fmt: skip
                 continue

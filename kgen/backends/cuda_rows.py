@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from kgen.backends import cuda_host as host
 from kgen.backends import cuda_partials as partials
+from kgen.backends import searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_layouts import RowOperand
@@ -18,6 +19,9 @@ from kgen.schedule import Scalar
 from kgen.types import ELLIPSIS
 
 FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"
+
+#: The most readings that a search takes, one for each bit: too many for rows that clusters or several launches share.
+STEPS = 64
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,8 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
 
 
 def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
-    """How many readings reduce, and whether one more stores elements or adds up columns."""
-    return sum(bool(c.accumulators) for c in codes), any(c.element and (c.outputs or c.columns) for c in codes)
+    """How many readings reduce, and whether one more stores elements or adds up columns; a search goes through a row for each bit."""
+    return sum(STEPS if c.search else bool(c.accumulators) for c in codes), any(c.element and (c.outputs or c.columns) for c in codes)
 
 
 class RowPrinter:
@@ -198,8 +202,9 @@ class RowPrinter:
                 if reading:  # a launch of a split row that was for the readings before this one ends here
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
-                reads = c.accumulators and partials.reading(self.backend, c, reading, later, bool(self.unit.columns))
-                made.append(reads or self.storing(c))
+                later |= {c.search.total.name} if c.search else set()
+                reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
+                made.append(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads)
                 reading += bool(c.accumulators)
                 continue
             lines = [*self.backend.printed(c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
@@ -254,7 +259,7 @@ class RowPrinter:
         types = self.types()
         return CudaRows(
             **vars(self.launch()),
-            about=rounds(self.reductions) if self.unit.columns else about(self.reductions, self.stores, self.long),
+            about=self.about(),
             operand_names=[w.pointer if w.has_memory else f"index[{w.record.name}]" for w in self.operands],
             kernel_head=wrapped(f"{self.unit.name}_kernel", ["const __grid_constant__ typename Walk::Layout rows", *params], " {"),
             kernel_aliases={a: of for a, of in self.render.computed_of.items() if a in types},
@@ -265,6 +270,12 @@ class RowPrinter:
             code=[*opening, *(line for lines in phases for line in lines)],
             columns=bool(self.unit.columns),
         )
+
+    def about(self) -> str:
+        """How often the kernel reads a row."""
+        if any(c.search for c in self.unit.codes):
+            return "A row is read many times: by a search, once for each bit of what it looks for."
+        return rounds(self.reductions) if self.unit.columns else about(self.reductions, self.stores, self.long)
 
     # ------------------------------------------------------------------ the host function
 
@@ -277,7 +288,7 @@ class RowPrinter:
         one_dim = len(unit.inner) == 1 and ELLIPSIS not in unit.inner
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
         masks = [along, [o.kept for o in operands], [o.role != "result" for o in operands]]
-        splits = not (rereads and self.stores)
+        splits = not (rereads and self.stores or any(c.search for c in unit.codes))
         values = [max(1, len(self.gathers)), *map(mask, masks), rowed, one_dim, self.reductions, self.long, self.stores, self.words, splits]
         sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"

@@ -22,6 +22,7 @@ from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
 from kgen.schedule import Map, Plan, Reduce
+from kgen.searches import SEARCHES
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
 
@@ -103,6 +104,8 @@ class StaticRender(Render):
         if any(let.expr.name in ("ranged", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
             raise KgenError(f"--static: {self.kernel.name} reduces by index or over ranges", help="compile without --static")
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
+        if any(let.expr.name in SEARCHES for let in plan.program.lets):
+            raise refused(self.kernel, "it searches along a row, bit by bit")
         plan = columns.merged(plan) if self.backend.merges else plan
         found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
         return plan, {

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kgen.backends import searching
 from kgen.backends.moving import Peak
 from kgen.backends.text import source
 from kgen.backends.triton_nodes import Node
-from kgen.backends.units import Accumulator, Code, Statement, Tensor
+from kgen.backends.units import Accumulator, Code, Search, Statement, Tensor
 from kgen.monoids import MONOIDS, RIDERS, Rides
 from kgen.schedule import Reduce
 
@@ -66,10 +67,23 @@ class Held:
                 self.add(rows.row_phase(c))
                 continue
             self.add(self.elements(c))
+            if c.search:
+                self.made += self.searched(c, c.search)
+                continue
             self.add(list(c.lines))
             self.made += [s for a in c.accumulators for s in self.reduced(a)]
             rows.put(self.made, c.outputs)
         return rows.ends(self.codes, self.made)
+
+    def searched(self, c: Code, search: Search) -> list[Node]:
+        """The loop of a search; what a step makes is known in it alone."""
+        made, known, self.made = self.made, set(self.known), []
+        if self.held in c.inputs:
+            self.add(self.elements(c))
+        self.add(list(c.lines))
+        body = [*self.made, *(s for a in c.accumulators for s in self.reduced(a))]
+        self.made, self.known = made, known
+        return searching.in_triton(search, body)
 
     def elements(self, c: Code) -> list[Statement]:
         """What a phase loads, or widens again."""

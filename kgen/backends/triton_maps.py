@@ -41,6 +41,7 @@ class TritonUnit:
     bare: bool = False
     hold: bool = False
     finds: bool = False
+    searches: bool = False
     spreads: bool = False
     peak: bool = False
     scan: bool = False

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from kgen.backends import searching
 from kgen.backends.base import Render
 from kgen.backends.moving import Peak, grouped
 from kgen.backends.names import Names
@@ -368,12 +369,13 @@ class RowPrinter:
                 continue
             r = next(rest)
             part = {s.name: f"{s.name}_part" for s in r.slots}
-            made += [self.filled(s, s.name, "ROWS, 1") for s in r.slots]
+            begin: list[Node] = [self.filled(s, s.name, "ROWS, 1") for s in r.slots]
             body: list[Node] = [self.invocation(r, part.values())]
             for a in r.accumulators:
                 slots = self.slots(a)
                 body.append(self.accumulate(a, [s.name for s in slots], [named(part[s.name]) for s in slots]))
-            made.append(Block(source("for segment in range(0, segments)"), tuple(body)))
+            every = [*begin, Block(source("for segment in range(0, segments)"), tuple(body))]
+            made += searching.in_triton(c.search, every) if c.search else every
         return self.ends(self.looped, made)
 
     def split(self, readings: list[Reading]) -> list[Node]:
@@ -431,6 +433,11 @@ class RowPrinter:
                 return True
         return False
 
+    @property
+    def searches(self) -> bool:
+        """Whether a row is gone through by the steps of a search: no launch of its own could take each."""
+        return any(c.search for c in self.looped)
+
     def kinds(self) -> dict[str, bool]:
         """What else the launch of a pass over long rows goes by: whether its one held operand may stay in 16 bits, whether whole tiles need
         no masks, and whether its one reading of a long row reduces every tile."""
@@ -446,7 +453,9 @@ class RowPrinter:
         self.parts |= {s.name: self.names.fresh(f"{s.name}_parts") for s in slots}
         bodies: dict[str, list[Node]] = {"row": [*self.setup(long), *self.resident.body()]}
         if long:
-            bodies |= {"loop": [*self.setup(), *self.loop(readings)], "split": [*self.setup(), *self.split(readings)]}
+            bodies |= {"loop": [*self.setup(), *self.loop(readings)]}
+        if long and not self.searches:
+            bodies |= {"split": [*self.setup(), *self.split(readings)]}
         rounded = [b.rounded(s) for s in u.scalars]
         joins = [p.join() for p in self.partials.values()] if long else []
         nodes = [*(n for body in bodies.values() for n in body), *(s for r in readings for s in (*r.head, *r.body)), *rounded]
@@ -471,6 +480,7 @@ class RowPrinter:
             calls=(*calls, *(["greatest", "least"] if any(a.place for c in self.codes for a in c.accumulators) else [])),
             long=long,
             bare=long and self.bare(),
+            searches=self.searches,
             **self.kinds(),
             apart=any(" at " in o.key for o in self.operands.values()),
             generics=frozenset(s.type for s in slots) & self.render.computed_of.keys(),
@@ -518,7 +528,8 @@ class RowPrinter:
         kinds = self.kinds()
         heads = {"row": signature(["HOLD"] * kinds.get("hold", False) + ["FULL"] * kinds.get("finds", False), [])}
         if parts is not None:
-            heads |= {"loop": signature(["SEGMENT"], []), "split": signature(["SEGMENT", "PARTS", "READING"], parts)}
+            heads |= {"loop": signature(["SEGMENT"], [])}
+            heads |= {} if self.searches else {"split": signature(["SEGMENT", "PARTS", "READING"], parts)}
         return heads
 
     def launch(self, kernels: list[str], slots: list[Slot], passed: list[str]) -> str:

@@ -146,6 +146,28 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Search:
+    """The loop that a reading is in, where that is a search's (`kgen/selection.py`): it sets `probe` before each step, which adds up
+    `total`; where that reaches `amount` the step's bit stays.  `found` is the last probe that reached.  `key` is the type whose values
+    are tried, in their order, "" where they are places; `dtype` that of the probe.  `rank` and `bit` are free names for the bits that
+    have stayed, and for the step's.
+    """
+
+    probe: Given
+    total: Given
+    amount: Given
+    found: Given
+    key: str
+    dtype: DType
+    rank: str
+    bit: str
+
+    @property
+    def is_place(self) -> bool:
+        return not self.key
+
+
+@dataclass(frozen=True)
 class Code:
     """A phase of a pass over rows as straight-line source: `lines` run once an element, or once a row.
 
@@ -167,6 +189,7 @@ class Code:
     keeps: tuple[Given, ...] = ()  # costly values of an element that a later reading has lines for too
     repeats: tuple[Given, ...] = ()  # those of an earlier reading
     columns: tuple[Accumulator, ...] = ()
+    search: Search | None = None  # the one that its reading is for
 
     @property
     def made(self) -> tuple[Text, ...]:
@@ -179,6 +202,8 @@ class Code:
         """The names that its code reads."""
         types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
         types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)}
+        if (s := self.search) is not None:
+            types |= {s.key, *(x for g in (s.probe, s.total, s.found) for x in (g.name, g.type)), s.rank, s.bit, *s.amount.text.uses} - {""}
         return types.union(*(s.uses for s in self.lines), *(text.uses for text in self.made))
 
 

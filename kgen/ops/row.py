@@ -181,7 +181,7 @@ class Reduction(NamedTuple):
 
     `grad` gives an element's share of the cotangent `dy` ("" where there is none to give); `x` is the operand, `y` the result
     and `D` the dims.  Greatest and least elements that are equal share it, as `amax` does in torch.  `sign` and
-    of `errors` `calm` are as in `Op`.
+    of `errors` `calm` are as in `Op`; `args` names the operands.
     """
 
     name: str
@@ -191,3 +191,4 @@ class Reduction(NamedTuple):
     grad: str = ""
     sign: Sign = Sign()
     errors: Errors = Errors()
+    args: tuple[str, ...] = ("x",)

@@ -47,6 +47,8 @@ REDUCTIONS: dict[str, Reduction] = {r.name: r for r in (
     Reduction("all", "bool", "all", "1"),
     Reduction("argmax", "index", "argmax", "-inf"),
     Reduction("argmin", "index", "argmin", "inf"),
+    Reduction("cutoff", "same", "", "0", "dy / sum[D](i64(alike(x, y))) if alike(x, y) else 0", args=("x", "w", "p")),
+    Reduction("reach", "index", "", "0", args=("w", "p")),
 )}  # fmt: skip
 
 _ROWS = (

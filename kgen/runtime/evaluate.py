@@ -15,7 +15,8 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS, SCANS
-from kgen.runtime import joined, scanned
+from kgen.runtime import joined, scanned, selected
+from kgen.searches import SEARCHES
 from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve
 
 MODES = ("eager", "kernel", "exact")
@@ -36,8 +37,9 @@ class Evaluator:
         if kernel.joined:
             arguments = dict(zip(arguments, joined.split(kernel, arguments)[1], strict=True))
         self.torch, self.kernel, self.arguments, self.mode = torch, kernel, arguments, mode
-        self.order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-        self.sizes = {
+        named = [d for p in kernel.params for d in p.dims or () if d != ELLIPSIS]
+        self.order = list(dict.fromkeys([*named, *kernel.literals]))
+        self.sizes = kernel.literals | {
             d: arguments[p.name].shape[k - len(p.dims)]
             for p in kernel.params
             if p.dims is not None
@@ -238,6 +240,8 @@ class Evaluator:
         torch = self.torch
         if v.op == "pick":
             return self.pick(v, *args)
+        if v.op in SEARCHES:
+            return selected.search(self, v, args)
         over = tuple(v.attr)
         x = self.whole(args[0], over)
         dims = self.places(x, over)

@@ -196,7 +196,7 @@ def rows_plan(
     """How a pass over rows is launched on an architecture; None where it has no row.  `operands` are as `CudaLauncher.rows` takes them."""
     return rows.cached(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
-        limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), not (unit.rereads and unit.stores),
+        limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
         tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words), unit.long,
     )  # fmt: skip
 

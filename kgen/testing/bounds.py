@@ -17,7 +17,7 @@ the exact reading is rounded too), d the depth and e_i the error of the term x_i
     argmax    0 where no other term reaches the greatest, else none; argmin likewise
     any, all  0 where a sure term decides, or all are sure; else none
     x == max(x)  0 where one term alone reaches the greatest, whatever their errors (`ties.py`); else none
-    pick      the error of the picked element; so of a place
+    pick      the error of the picked element; so of a place; of cutoff and reach see `searched.py`
     zeros     a zero of either sign, as a maximum of both may be, is one value; what tells them apart adds what it tells (`zeros.py`)
 
 A sum about a peak may be made while that moves (`online.py`): what is summed so far is rescaled each time.  A term passes through at most
@@ -49,7 +49,7 @@ from kgen.ops import OPS, REDUCTIONS, SCANS, Errors, Move, Op, Reduction, tree_d
 from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.joined import joined
-from kgen.testing import scan_bounds, ties, zeros
+from kgen.testing import scan_bounds, searched, ties, zeros
 from kgen.testing.forms import forms_of
 from kgen.testing.staying import moving
 from kgen.types import DTYPES, Dims, DType, Float, Number, f32, f64, is_float, resolve
@@ -415,6 +415,8 @@ class Analysis(Evaluator):
     def reduced(self, v: Value, x: Any, args: list, errors: list) -> Any:
         """The error of a reduction of the first of `args`, whose terms carry the first of `errors`; its dims are kept, as 1."""
         torch = self.torch
+        if searched.is_search(v):
+            return searched.error(self, v, x, args, errors)
         terms = args[0]
         e = errors[0].to(torch.float64)
         if v.op == "pick":

@@ -282,7 +282,7 @@ class _Maker(Placing):
             return h
         op, rest = self.rnd.choice(("max", "max", "min")), h.dims - set(dims)
         extreme = Term(applied(op, h.node, dims=dims), "float", rest)
-        way = self.rnd.choice(("alone", "alone", "apart", "softmax", "spread", "nested", "equal", "picked"))
+        way = self.rnd.choice(("alone", "alone", "apart", "softmax", "spread", "nested", "equal", "picked", "ranked"))
         if way == "apart":
             return self.joined("sub", h, extreme)
         if way == "softmax":
@@ -297,6 +297,8 @@ class _Maker(Placing):
             return Term(applied(self.rnd.choice(("sum", "mean", "max")), outer.node, dims=left[:1]), "float", rest - {left[0]})
         if way == "equal":
             return self.joined("where", self.joined("eq", h, extreme, kind="bool"), h, Term(Num("0.5", NOWHERE), "float", frozenset()))
+        if way == "ranked":
+            return self.ranked(h, "float", dims)
         if way == "picked" and not self.inside and dims[0] != ELLIPSIS:
             place = applied(self.rnd.choice(("argmax", "argmin")), h.node, dims=dims[:1])
             x = self.named("float", tensor=True)
@@ -506,7 +508,15 @@ class _Maker(Placing):
         dims = self.dims_in(x)
         if not dims:
             return x
+        if self.chance(0.2):
+            return self.ranked(x, "int", dims)
         return Term(applied(self.rnd.choice(("sum", "max", "min", "prod")), x.node, dims=dims), "int", x.dims - set(dims))
+
+    def ranked(self, x: Term, kind: str, dims: list[str]) -> Term:
+        """One of the greatest elements along some dims."""
+        one, k = Num("1", NOWHERE), Num(str(self.rnd.choice((1, 2, 3, 7))), NOWHERE)
+        made = applied("kth", x.node, k, dims=dims) if self.chance(0.5) else applied("cutoff", x.node, one, k, dims=dims)
+        return Term(made, kind, x.dims - set(dims))
 
     def counted(self, depth: int) -> Term:
         x = self.bools(depth)
@@ -517,10 +527,12 @@ class _Maker(Placing):
         return self.joined("where", self.bools(depth), self.ints(depth), self.ints(0), kind="int")
 
     def argument(self, depth: int) -> Term:
-        x = self.rnd.choice((self.floats, self.ints))(depth)
+        x = self.rnd.choice((self.floats, self.ints, self.bools))(depth)
         dims = self.dims_in(x)
         if not dims:
             return Term(applied("i64", x.node), "int", x.dims)
+        if x.kind == "bool":
+            return Term(applied("reach", x.node, Num(str(self.rnd.choice((1, 2, 5))), NOWHERE), dims=dims), "int", x.dims - set(dims))
         return Term(applied(self.rnd.choice(("argmax", "argmin")), x.node, dims=dims), "int", x.dims - set(dims))
 
     def bools(self, depth: int) -> Term:

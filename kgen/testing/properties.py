@@ -31,6 +31,8 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.runtime.evaluate import Evaluator
+from kgen.searches import SEARCHES
+from kgen.selection import operands_of
 from kgen.testing import checks
 from kgen.testing.cases import Limits
 from kgen.testing.checks import Report, Trial
@@ -38,7 +40,7 @@ from kgen.testing.gradients import backward_agrees, gradients_agree
 from kgen.testing.holding import Violation, differing, drawn, ended, fitting, hold, judged, rough, same_bits
 from kgen.testing.textual import prints_and_parses, renames, renders
 from kgen.testing.zeros import EITHER_ZERO
-from kgen.types import ELLIPSIS, FLOAT, Float, boolean, is_float
+from kgen.types import ELLIPSIS, FLOAT, DType, Float, boolean, is_float
 
 # ------------------------------------------------------------------------------------------------ rules
 
@@ -61,6 +63,8 @@ class Interpreted(Evaluator):
                 attr = let.dtype.name
             op = {"load": "param", "arg": "param"}.get(name, name)
             args = tuple(index[o.name] for o in let.expr.operands)
+            if name in SEARCHES and program.by_name[let.expr.operands[1].name].expr.name == "probe":
+                args = tuple(index[o] for o in operands_of(let, program.by_name))
             values.append(Value(op, args[:1] if op in ("argmax", "argmin") else args, attr, t, let.dims, let.span))
         stores = {s.result: index[s.ref] for s in program.stores}
         results = tuple(replace(r, value=stores[r.name]) for r in kernel.results)
@@ -72,6 +76,9 @@ class Interpreted(Evaluator):
 
             text = str(v.attr)
             return float(text) if text in ("inf", "-inf", "nan") else float(exact(text))
+        if v.op == "probe":  # what a search tries: it is evaluated at once
+            name = v.type.torch if isinstance(v.type, DType) else "float32"
+            return self.torch.zeros([1] * len(self.order), dtype=getattr(self.torch, name))
         if v.op == "gather":
             return self.placed(v, args[0], args[1:])
         if v.op in ("max", "min") and v.attr and v.type is boolean:  # what `expand` makes of any and all, of no elements too

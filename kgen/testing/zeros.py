@@ -21,6 +21,7 @@ from typing import Any
 
 from kgen.check import Value
 from kgen.ops import REDUCTIONS, SCANS
+from kgen.searches import SEARCHES
 
 #: Which zero the greater of 0.0 and -0.0 is eager does not say: it differs from device to device.
 EITHER_ZERO = ("max", "min", "clamp")
@@ -77,6 +78,8 @@ def reduced(analysis: Any, v: Value, x: Any, args: list, masks: list) -> Any:
         return None if mask is None else analysis.pick(v, mask.double().expand(args[0].shape), args[1]) == 1
     if v.op == "place":
         return None if mask is None else analysis.placed(v, mask.double().expand(args[0].shape), args[1:]) == 1
+    if v.op in SEARCHES:  # a zero that is found is 0.0
+        return None
     over = tuple(v.attr)
     terms = analysis.whole(args[0], over)
     dims = analysis.places(terms, over)

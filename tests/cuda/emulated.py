@@ -33,6 +33,7 @@ SHIM = r"""
 #include <utility>
 #include <vector>
 using std::isfinite;
+using std::isnan;
 using std::sqrt;
 #define __device__
 #define __global__
@@ -114,6 +115,8 @@ long long __float2ll_rz(float);
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
 static float rsqrt(float x) { return float(1 / sqrt(double(x))); }
+static double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
+static int __clzll(long long i) { return __builtin_clzll(i); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
 static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }

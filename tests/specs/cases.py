@@ -120,6 +120,28 @@ def _targets(n: int) -> torch.Tensor:
     return t
 
 
+def _greatest(x: torch.Tensor, k: int) -> torch.Tensor:
+    """Which elements are the k greatest of their rows, ties by place."""
+    order = x.argsort(dim=-1, descending=True, stable=True)
+    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, order[..., :k], True)
+
+
+def _greatest_in_order(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k greatest elements of each row and their places."""
+    order = x.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    more = (0, k - order.shape[-1])
+    return F.pad(x.gather(-1, order), more, value=-INF), F.pad(order, more, value=x.shape[-1])
+
+
+def _nucleus(x: torch.Tensor, p: float) -> torch.Tensor:
+    """Which elements are the most probable that have a probability of p together."""
+    values, order = x.double().sort(dim=-1, descending=True, stable=True)
+    before = torch.softmax(values, -1).cumsum(-1).roll(1, -1)
+    before[..., 0] = 0
+    kept = values.where(before < p, INF).amin(-1, keepdim=True)
+    return x.double() >= kept
+
+
 def _quantised(x: torch.Tensor, **_: Any) -> tuple[torch.Tensor, ...]:
     a = x.abs().amax(-1, keepdim=True)
     q = torch.where(a > 0, torch.clamp(torch.round(x / (a / 127)), -127, 127), 0.0)
@@ -194,6 +216,11 @@ def cases() -> list[Case]:
         return arguments
 
     return [
+        Case("topk_mask", lambda n, make: {"x": make(ROWS, n), "k": 5}, lambda x, k: (x.where(_greatest(x, k), -INF),)),
+        Case("top_p_mask", lambda n, make: {"x": make(ROWS, n), "p": 0.9}, lambda x, p: (x.where(_nucleus(x, p), -INF),), special=False),
+        Case("min_p_mask", lambda n, make: {"x": make(ROWS, n), "p": 0.05},
+             lambda x, p: (x.where(torch.softmax(x, -1) >= p * torch.softmax(x, -1).amax(-1, keepdim=True), -INF),), special=False),
+        Case("topk", x, lambda x: _greatest_in_order(x, 8)),
         Case("softmax", x, lambda x: (torch.softmax(x, -1),)),
         Case("log_softmax", x, lambda x: (torch.log_softmax(x, -1),)),
         Case("logsumexp", x, lambda x: (torch.logsumexp(x, -1),)),

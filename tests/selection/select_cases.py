@@ -1,0 +1,53 @@
+"""Rows for selection, and torch's answers for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+KTH = "kth(x: T[..., N], k: int) -> (v: T[...], i: i64[...])\n\nv = kth[N](x, k)\ni = kth_place[N](x, k)\n"
+MASK = "masked(x: T[..., N], k: int) -> y: T[..., N]\n\ny = x if topk_mask[N](x, k) else -inf\n"
+INF, NAN = math.inf, math.nan
+
+
+def rows(n: int, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+    """Six rows of n elements: any, equal, with ties, with zeros of both signs, with infinities, with NaN."""
+    x = torch.randn(6, n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    x[1] = 0.5
+    x[2] = (x[2] * 2).round()
+    x[3, ::2], x[3, 1::4] = 0.0, -0.0
+    x[4, : n // 3], x[4, n // 2 :: 5] = INF, -INF
+    x[5, :: max(2, n // 3)] = NAN
+    return x.to(dtype).to(device)
+
+
+def amounts(n: int) -> Iterator[int]:
+    """How many to select of n: few, half, all, more, none."""
+    yield from sorted({1, 2, max(1, n // 2), n, n + 1, 0, -3})
+
+
+def in_order(x: torch.Tensor) -> torch.Tensor:
+    """The places of each row's elements, the greatest first, NaN before all and ties by place."""
+    return x.double().argsort(dim=-1, descending=True, stable=True)
+
+
+def mask(x: torch.Tensor, k: int) -> torch.Tensor:
+    """x with all but its k greatest at -inf."""
+    kept = torch.zeros_like(x, dtype=torch.bool).scatter(-1, in_order(x)[..., : max(0, k)], True)
+    return x.where(kept, -INF)
+
+
+def kth(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k-th greatest elements and their places, with what stands for them where there are none."""
+    n = x.shape[-1]
+    if not 1 <= k <= n:
+        return torch.full_like(x[..., 0], NAN if k < 1 else -INF), torch.full_like(x[..., 0], -1 if k < 1 else n, dtype=torch.int64)
+    at = in_order(x)[..., k - 1]
+    return x.gather(-1, at[..., None])[..., 0], at
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two results are equal; NaN is NaN, and a zero has no sign."""
+    return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | (a != a) & (b != b)).all())
