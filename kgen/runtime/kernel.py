@@ -249,7 +249,8 @@ class Kernel:
         return len(passes) == 1 and isinstance(passes[0], Map)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_foreach", "_traits", "_variants")}
+        own = ("_calls", "_foreach", "_traits", "_variants", "_wholes")  # of this process
+        kept = {name: value for name, value in self.__dict__.items() if name not in own}
         kept.pop("__wrapped__", None)  # a decorated function's name finds the kernel, not the function
         return {**kept, "_launchers": {}}  # what is loaded stays in this process
 
@@ -369,6 +370,9 @@ class Kernel:
         lists.  The results are those of a call for each tuple of tensors, bit for bit.  A kernel that computes each element alone takes
         one launch for all tensors whose dtypes, layouts and numbers are alike (on "cuda" and "cpp"); others take one for each tensor.
 
+        With `whole` reductions over `...` go over all tensors of the lists, as if these were one: `frobenius.foreach(grads, whole=True)` is
+        the norm of all gradients.  Results without dims are tensors then, not lists.  `kgen.whole` says what such a call launches.
+
         No history is kept: tensors that require grad are refused while grad mode is on.  Under torch.compile it is a graph break.
         Raises `KgenError`, before anything is launched, with the argument and the index in the lists.
         """
@@ -379,6 +383,10 @@ class Kernel:
             return self.without(*absent).foreach(*given, **named)
         out = None if "out" in self._names else kwargs.pop("out", None)
         target = None if "target" in self._names else kwargs.pop("target", None)
+        if "whole" not in self._names and kwargs.pop("whole", False):
+            from kgen.runtime import whole
+
+            return whole.call(self, args, kwargs, out, target)
         if self._plain is not None:
             from kgen.runtime import joined
 

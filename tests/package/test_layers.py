@@ -13,7 +13,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("ground", "errors hooks resources types version"),
     ("language", "lalr grammar syntax typeset ops monoids host values places expressions optional check write mathematics specialise"),
     ("from Python", "trace"),
-    ("derivatives", "transposed tape invariant saving grad parts"),
+    ("derivatives", "transposed tape invariant saving grad parts whole"),
     ("programs", "ir expand online lower rewrite"),
     ("plans", "phases schedule columns hoist precision cost pipeline"),
     ("sources", "backends"),
