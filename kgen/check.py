@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from kgen import optional as options
 from kgen import syntax, typeset
 from kgen.errors import KgenError, Span
-from kgen.expressions import MAX_FLOAT, Expressions, prelude
+from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS
+from kgen.optional import Defaults, Fallback
 from kgen.syntax import Apply, Equation, File, Header, Helper, Name, Num, Param
 from kgen.types import (
     DTYPES,
@@ -35,7 +37,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, describe, exact, needs_parameter, storable, stored_type
+from kgen.values import Parameter, Value, describe, needs_parameter, storable, stored_type
 
 MAX_VARIABLES = 4
 MAX_DIMS = 64
@@ -105,13 +107,44 @@ class Kernel:
 
         return [dict(zip(self.variables, chosen, strict=True)) for chosen in product(VARIABLE, repeat=len(self.variables))]
 
-    def signature(self) -> str:
-        return typeset.format_header(next(s for s in self.file.statements if isinstance(s, Header)), width=100)
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The tensors that a call may leave out."""
+        return tuple(p.name for p in self.params if p.optional)
+
+    def signature(self, optional: bool = True) -> str:
+        """The header; `optional`: with what stands for tensors that a call may leave out."""
+        file = self.file if optional else options.required(self.file)
+        return typeset.format_header(next(s for s in file.statements if isinstance(s, Header)), width=100)
 
 
 def check(file: File) -> Kernel:
-    """The kernel of a file.  Raises `KgenError` with all independent errors, sorted by place."""
-    return _Checker(file).kernel()
+    """The kernel of a file.  Raises `KgenError` with all independent errors, sorted by place; of a kernel with optional tensors also
+    those of calls without any of them."""
+    kernel = _Checker(file).kernel()
+    if kernel.optional:
+        left_out(kernel, kernel.optional)
+    return kernel
+
+
+def left_out(kernel: Kernel, names: Iterable[str]) -> Kernel:
+    """The kernel of calls that leave these tensors out: what stands for each is in the formula.  Raises `KgenError` where one is not
+    optional, or where what stands for it does not fit the formula."""
+    wanted = tuple(names)
+    absent = tuple(p.name for p in kernel.params if p.name in wanted)
+    for name in wanted:
+        if name not in kernel.optional:
+            p = next((p for p in kernel.params if p.name == name), None)
+            what = "is no parameter" if p is None else "has no default" if p.is_tensor else "is a number, and no tensor"
+            raise KgenError(f"{kernel.name}: {name} {what}: it cannot be left out", help=kernel.signature())
+    if not absent:
+        return kernel
+    try:
+        return _Checker(options.without(kernel.file, absent, options.spread(kernel.values, kernel.params, absent))).kernel()
+    except KgenError as error:
+        shown = " and ".join(f"`{name}`" for name in absent)
+        said = f"where {shown} {'is' if len(absent) == 1 else 'are'} left out: "
+        raise KgenError([replace(d, message=said + d.message) for d in error.diagnostics], error.source) from None
 
 
 def plain(kernel: Kernel) -> Kernel:
@@ -132,7 +165,7 @@ def plain(kernel: Kernel) -> Kernel:
     return check(syntax.parse(text, file.source.name))
 
 
-class _Checker(Expressions):
+class _Checker(Defaults):
     def kernel(self) -> Kernel:
         """The checked kernel of the file.  Raises `KgenError` with all independent errors."""
         headers = [s for s in self.file.statements if isinstance(s, Header)]
@@ -162,6 +195,7 @@ class _Checker(Expressions):
                 )
             self.dims.setdefault(name.name, name.span)
         self.check_factors(header)
+        self.check_optional(header)
         self.declare_helpers()
         results = self.declare_results(header)
         equations = [s for s in self.file.statements if isinstance(s, Equation)]
@@ -193,11 +227,13 @@ class _Checker(Expressions):
             value = self.evaluate(equation.body)
             defined[assigned] = equation
             self.names[assigned] = value
+            if isinstance(equation, Fallback):
+                self.check_fallback(equation, value)
             if value is not None:
                 texts.append((assigned, value, f"{assigned} = {typeset.format_expr(equation.body)}"))
         decls = [d for r in header.results if (d := self.finish_result(r, results, defined)) is not None]
         for assigned, equation in defined.items():
-            if assigned not in results and assigned not in self.used:
+            if assigned not in results and assigned not in self.used and not isinstance(equation, Fallback):
                 self.error(f"`{assigned}` is never used", equation.name.span, help="use it in a result, or remove it")
         self.check_params_used(header, decls)
         self.check_helpers()
@@ -231,16 +267,16 @@ class _Checker(Expressions):
                 )
         else:
             self.check_tensor_type(t)
-            if p.default is not None:
-                self.error("a tensor has no default", p.default_span, help="only numbers (`float`, `int`) have one")
+        text = None
         if dims is None and p.default is not None:
-            self.check_default(p)
+            text = typeset.format_expr(p.default)
+            self.check_default(p, p.default, text)
         if dims is not None and is_variable(t.dtype.name):
             self.variables.add(t.dtype.name)
             if len(self.variables) > MAX_VARIABLES:
                 self.error(f"a kernel may have at most {MAX_VARIABLES} dtype variables", t.dtype.span)
                 self.variables.remove(t.dtype.name)
-        self.params[name] = Parameter(name, t.dtype.name, dims, p.default, p.name.span, t.factors)
+        self.params[name] = Parameter(name, t.dtype.name, dims, text, p.name.span, t.factors, dims is not None and p.default is not None)
         self.names[name] = self.make(
             "param",
             (),
@@ -305,18 +341,6 @@ class _Checker(Expressions):
                 self.error(f"the sizes of {' and '.join(open_)} do not follow from that of `{'*'.join(axis)}`", span,
                            help="all factors of an axis but one are literals, or dims of other tensors")  # fmt: skip
                 return
-
-    def check_default(self, p: Param) -> None:
-        text = p.default or ""
-        value = text.lstrip("+-")
-        if value[0].isalpha() and value not in CONSTANTS:
-            self.error(f"the default of `{p.name.name}` is not a number", p.default_span)
-        elif p.type.dtype.name == "int" and not value.isdigit() and value[:2].lower() != "0x":
-            self.error(f"the default of the int `{p.name.name}` is not an integer", p.default_span)
-        elif p.type.dtype.name == "int" and not -(2**63) <= int(text, 0 if "x" in text.lower() else 10) < 2**63:
-            self.error("this number is too large for an i64", p.default_span)
-        elif p.type.dtype.name == "float" and value[0] in ".0123456789" and value[:2].lower() != "0x" and exact(value.lower()) > MAX_FLOAT:
-            self.error("this number is too large for an f64", p.default_span, help="infinity is `inf`")
 
     def declare_helpers(self) -> None:
         """Take the file's helpers into `helpers`; a name that is taken, or stands twice among the arguments, is an error."""
@@ -392,6 +416,8 @@ class _Checker(Expressions):
             self.error(
                 f"`{r.name.name}` is the next state of no tensor parameter", r.name.span, help=f"declare a parameter `{r.name.name[:-1]}`"
             )
+        elif p.optional:
+            self.error(f"`{r.name.name}` writes `{p.name}`, which a call may leave out", r.name.span, help="give it no default")
         elif (p.dtype, p.dims, p.factors) != (r.type.dtype.name, syntax.dim_names(r.type.dims), r.type.factors):
             self.error(
                 f"`{r.name.name}` is written in place, so its type is that of `{p.name}`",

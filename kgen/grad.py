@@ -20,6 +20,7 @@ from kgen.expressions import MAX_VALUES
 from kgen.invariant import unmoved
 from kgen.ops import SCANS
 from kgen.ops.scans import rules as scan_rules
+from kgen.optional import required
 from kgen.tape import Part, Tape
 from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, variable_of
 from kgen.values import Value
@@ -311,7 +312,7 @@ class _Backward(_Derivative):
         doc = [*(kernel.doc.split("\n") if kernel.doc else ()), f"It gives {_listed(names.values())} to the backward."]
         text = [*(f"# {line}".rstrip() for line in doc), f"{name}({params}) -> ({declared})", ""]
         text += [typeset.format_statement(s) for s in kernel.file.statements if s is not header]
-        parsed = syntax.parse("\n".join([*text, *lines]) + "\n", f"{name}.k")
+        parsed = required(syntax.parse("\n".join([*text, *lines]) + "\n", f"{name}.k"))
         return names, checker.check(syntax.parse(typeset.format_file(parsed), f"{name}.k"))
 
 

@@ -66,7 +66,7 @@ class _Lower:
             stores.append(Store(r.name, value.name, dtype, r.dims, r.state))
         lets = live(self.build.lets, stores)
         binding = tuple(self.binding.items())
-        return verify(Program(kernel.name, kernel.signature(), binding, tensors, lets, tuple(stores), kernel.file.source))
+        return verify(Program(kernel.name, kernel.signature(False), binding, tensors, lets, tuple(stores), kernel.file.source))
 
     def value(self, v: Value, label: str) -> Let:
         """The let of one value of the kernel, its operands converted to the dtype it is computed in; `label` is the writer's name

@@ -1,17 +1,20 @@
 """Optimisers of torch's form, whose step is one launch for all of a model's parameters.
 
-In: parameters or groups of them, as `torch.optim` takes them.  Out: `torch.optim.Optimizer`s.  `AdamW` and `SGD` are torch's own, with
-their groups, schedules and state dicts; what differs is the step, and that moments of 16-bit parameters are kept in f32.
+In: parameters or groups of them, as `torch.optim` takes them.  Out: `torch.optim.Optimizer`s, and gradients clipped by their norm.
+`AdamW` and `SGD` are torch's own, with their groups, schedules and state dicts; what differs is the step, and that moments of 16-bit
+parameters are kept in f32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
 
 from kgen.errors import KgenError
+from kgen.runtime.kernel import Kernel, loads
 from kgen.torch_op.layers import FLOATS, bundled
 
 
@@ -203,4 +206,42 @@ class Lion(_Optimizer):
         bundled("lion").foreach(params, grads, ms, lr=float(group["lr"]), b1=b1, b2=b2, wd=float(group["weight_decay"]))
 
 
-__all__ = ["SGD", "AdamW", "Lion"]
+#: The gradients scaled where their norm is more than `most`, as torch.nn.utils.clip_grad_norm_ has it.
+CLIP = """
+clip_norm(g: T[...], most: float, eps: float = 1e-6) -> (g': T[...], total: T32[])
+
+total = norm[...](g)
+g'    = g * min(1.0, most / (total + eps))
+"""
+
+
+@cache
+def _clip() -> Kernel:
+    return loads(CLIP, "clip_norm.k")
+
+
+@torch.no_grad()
+def clip_grad_norm_(
+    parameters: torch.Tensor | Iterable[torch.Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> torch.Tensor:
+    """`torch.nn.utils.clip_grad_norm_`: scale the gradients of parameters so that the norm of them all is at most `max_norm`; returns what
+    it was.
+
+    Sums are in f32 (f64 of f64 gradients) in a fixed order, and so is what is returned; nothing waits for the device.  `foreach` changes
+    nothing.  Raises `KgenError` for other norms than the 2-norm, for `error_if_nonfinite`, which would wait, and for sparse gradients."""
+    if float(norm_type) != 2.0 or error_if_nonfinite:
+        raise KgenError("clip_grad_norm_: it takes the 2-norm alone, and waits for nothing", help="torch.nn.utils.clip_grad_norm_ has more")
+    given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+    grads = [p.grad for p in given if p.grad is not None]
+    if not grads:
+        return torch.tensor(0.0)
+    if any(g.layout is not torch.strided for g in grads):
+        raise KgenError("clip_grad_norm_: a gradient is sparse", help="torch.nn.utils.clip_grad_norm_ takes sparse gradients")
+    return _clip().foreach(grads, float(max_norm), whole=True)
+
+
+__all__ = ["SGD", "AdamW", "Lion", "clip_grad_norm_"]

@@ -113,9 +113,21 @@ def _small_power(let: Let, defs: Defs, build: Builder) -> Let | None:
     return times(square, x if power == 3 else square, let.label)
 
 
+def _times_one(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """x * 1 and 1 * x are x, whatever x is."""
+    if let.expr.name != "mul" or not isinstance(let.dtype, DType):
+        return None
+    a, b = _operands(let, defs)
+    for x, one in ((a, b), (b, a)):
+        if literal_of(one, defs) == 1 and (x.dtype, x.dims) == (let.dtype, let.dims):
+            return x
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     Rule("identity", "bits", _identity),
     Rule("fold", "bits", _fold),
+    Rule("times-one", "bits", _times_one),
     Rule("divide-by-power-of-two", "bits", _divide),
     Rule("small-power", "2.5 ulp", _small_power),
 )

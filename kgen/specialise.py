@@ -15,6 +15,7 @@ from kgen import check as checker
 from kgen import syntax, typeset
 from kgen.check import Kernel
 from kgen.expressions import prelude
+from kgen.optional import required
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Param, Result, Type
 from kgen.types import DTYPES, ELLIPSIS, Dims
 
@@ -27,7 +28,7 @@ def specialise(kernel: Kernel, dims: Mapping[str, Dims], lead: Dims = (), batch:
     parameter's.  Raises `KgenError` where a reduction over `...` is applied to what lacks one of `lead`.
     """
     statements: list[syntax.Statement] = []
-    for s in kernel.file.statements:
+    for s in required(kernel.file).statements:
         if isinstance(s, Header):
             params = tuple(_param(p, dims) for p in s.params)
             statements.append(replace(s, params=params, results=tuple(_result(r, dims, lead, batch) for r in s.results)))
@@ -56,7 +57,7 @@ def bound(kernel: Kernel, dtypes: Mapping[str, str]) -> Kernel:
         return made[id(root)]
 
     statements: list[syntax.Statement] = []
-    for s in kernel.file.statements:
+    for s in required(kernel.file).statements:
         if isinstance(s, Header):
             params, results = (replace(p, type=typed(p)) for p in s.params), (replace(r, type=typed(r)) for r in s.results)
             statements.append(replace(s, params=tuple(params), results=tuple(results)))
@@ -64,22 +65,6 @@ def bound(kernel: Kernel, dtypes: Mapping[str, str]) -> Kernel:
             statements.append(replace(s, body=cast(s.body)))
     text = typeset.format_file(replace(kernel.file, statements=tuple(statements)))
     return checker.check(syntax.parse(text, kernel.file.source.name))
-
-
-def fixed(kernel: Kernel, numbers: Mapping[str, str]) -> str:
-    """The text of `kernel` with literals in place of some of its tensor parameters, by name: an equation for each.
-
-    Calls of the kernel that it makes take the parameters that are left.
-    """
-    statements: list[syntax.Statement] = []
-    for s in kernel.file.statements:
-        if isinstance(s, Header):
-            statements.append(replace(s, params=tuple(p for p in s.params if p.name.name not in numbers)))
-            gone = [p for p in s.params if p.name.name in numbers]
-            statements += [Equation(p.name, syntax.Num(numbers[p.name.name], p.span), p.span) for p in gone]
-        else:
-            statements.append(s)
-    return typeset.format_file(replace(kernel.file, statements=tuple(statements), comments=()))
 
 
 def reduces_leading(kernel: Kernel) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -95,8 +95,7 @@ class Type:
 class Param:
     name: Name
     type: Type
-    default: str | None
-    default_span: Span | None
+    default: Expr | None  # of a tensor: what stands for it where a call leaves it out
     span: Span
 
 
@@ -147,6 +146,7 @@ class File:
     source: Source
     statements: tuple[Statement, ...]
     comments: tuple[tuple[int, str], ...] = field(default=())  # (offset, text after the '#')
+    absent: Mapping[frozenset[str], File] = field(default_factory=dict)  # of a traced function: itself where these parameters are None
 
     def text_of(self, node: Statement | Expr) -> str:
         return self.source.text[node.span.start : node.span.end]
@@ -234,8 +234,7 @@ class _Build:
 
     def param(self, parts):
         name, kind, default = parts
-        span = _over(name, default[1] if default else kind)
-        return Param(_name(name), kind, default[0] if default else None, default[1] if default else None, span)
+        return Param(_name(name), kind, default, _over(name, kind if default is None else default))
 
     def result(self, parts):
         return Result(_name(parts[0]), parts[1], _over(*parts))
@@ -247,9 +246,6 @@ class _Build:
         axes = parts[1] or ()
         factors = tuple(map(len, axes)) if any(len(axis) > 1 for axis in axes) else ()
         return Type(_name(parts[0]), tuple(d for axis in axes for d in axis), _over(parts[0], parts[-1]), factors)
-
-    def literal(self, parts):
-        return "".join(str(p) for p in parts if p is not None), _over(*(p for p in parts if p is not None))
 
     def helper(self, parts):
         name, dims, *params, body = parts
@@ -342,6 +338,13 @@ class _Build:
 
     def parens(self, parts):
         return replace(parts[1], span=_over(parts[0], parts[2]), parens=True)
+
+
+def literal(text: str, span: Span) -> Expr:
+    """A number or a constant, perhaps with a sign, as a tree."""
+    if text[0] in "+-":
+        return Apply(PREFIX[text[0]][0], (literal(text[1:], span),), span, span, "prefix")
+    return Name(text, span) if text[0].isalpha() else Num(text, span)
 
 
 def _span(node) -> Span:

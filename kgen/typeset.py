@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kgen.errors import printed
 from kgen.syntax import (
     ATOM,
@@ -94,7 +96,10 @@ def format_type(t: Type) -> str:
 
 
 def format_param(p: Param) -> str:
-    return f"{p.name.name}: {format_type(p.type)}" + (f" = {p.default}" if p.default is not None else "")
+    """A parameter as its header declares it; a default of None, which a traced function may have, is no file's."""
+    if isinstance(p.default, Name) and p.default.name == "None":
+        p = replace(p, default=None)
+    return f"{p.name.name}: {format_type(p.type)}" + (f" = {format_expr(p.default)}" if p.default is not None else "")
 
 
 def format_header(header: Header, width: int = 110) -> str:

@@ -39,7 +39,7 @@ class Value:
 @dataclass(frozen=True)
 class Parameter:
     """A parameter: `dims` is None for a number (then `dtype` is "float" or "int"); `default` is its text; `factors` says into how many
-    of its dims each axis is split (empty: each is one dim)."""
+    of its dims each axis is split (empty: each is one dim).  `optional` says that a call may leave the tensor out."""
 
     name: str
     dtype: str
@@ -47,6 +47,7 @@ class Parameter:
     default: str | None
     span: Span
     factors: tuple[int, ...] = ()
+    optional: bool = False
 
     @property
     def is_tensor(self) -> bool:

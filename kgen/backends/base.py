@@ -372,7 +372,7 @@ class Render:
             name=self.kernel_name,
             version=__version__,
             doc=[comment(line) for line in kernel.doc.split("\n")] if kernel.doc else [],
-            signature=kernel.signature().split("\n"),
+            signature=kernel.signature(False).split("\n"),
             equations=[text for _, _, text in kernel.equations],
             generics=self.computed_of,
             dtypes=concrete,

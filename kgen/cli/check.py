@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kgen.cli.group import TARGETS, Fail, coloured, each, failing, load_spec, main
+from kgen.cli.group import TARGETS, Fail, coloured, each, failing, load_spec, main, without_option
 from kgen.cli.output import print_table
 
 
@@ -25,12 +25,16 @@ from kgen.cli.output import print_table
 @click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
 @click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
 @click.option("--backward", is_flag=True, help="Check the backward: the gradients from what the forward saves.")
+@without_option
 @click.option("-v", "--verbose", is_flag=True, help="Show the worst error of a random case too, in units in the last place.")
 @click.option("--table", is_flag=True, help="Print the figures of plain data as Markdown.")
 def check_(
-    specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool, backward: bool, verbose: bool, table: bool
-) -> None:
+    specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool, backward: bool, without: str, verbose: bool,
+    table: bool,
+) -> None:  # fmt: skip
     """Run a spec on random shapes, strides, dtypes and special values, against eager PyTorch and float64.
+
+    A kernel with tensors that a call may leave out is checked with all of them, and without any.
 
     PASS says that every element lay within the bound derived for it.  What the largest error, eager's and the bound come to is told of
     plain data (standard normal), as parts of the largest magnitude of the result's row, where dtype variables stand for f32 and
@@ -60,10 +64,11 @@ def check_(
     reports: list[Any] = []
 
     def work(spec: str) -> None:
-        kernel = load_spec(spec)
-        for name in able:
-            check = checks.check_backward if backward else checks.check
-            report = check(kernel, name, examples=examples, seed=seed, progress=sys.stderr.isatty(), plain=True)
+        kernel = load_spec(spec, without)
+        check = checks.check_backward if backward else checks.check
+        for of, name in ((k, name) for k in checks.with_and_without(kernel) for name in able):
+            report = check(of, name, examples=examples, seed=seed, progress=sys.stderr.isatty(), plain=True)
+            report.kernel += checks.shown_absent(kernel, of)
             reports.append(report)
             if report.failures:
                 with checks.shown_progress("making the case small", sys.stderr.isatty()):

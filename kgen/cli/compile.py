@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kgen.backends import backend
-from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, warn, with_backward
+from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, warn, with_backward, without_option
 from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
 from kgen.parts import over_parts
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     "--static", "static", is_flag=False, flag_value="", default=None, metavar="[N=SIZE,...]",
     help="Write the one variant for these sizes and one --dtype: contiguous tensors, any leading dims.",
 )
+@without_option
 @click.option("--standalone", is_flag=True, help="Write CUDA in one file, without a library beside it.")
 @click.option("--backward", is_flag=True, help="Write the backward too, and the forward that saves what it reads.")
 @click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
 @click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
 def compile_(
-    specs: tuple[str, ...], target: str | None, out: str, dtypes: tuple[str, ...], static: str | None, standalone: bool, backward: bool,
-    arch: str, build_too: bool,
+    specs: tuple[str, ...], target: str | None, out: str, dtypes: tuple[str, ...], static: str | None, without: str, standalone: bool,
+    backward: bool, arch: str, build_too: bool,
 ) -> None:  # fmt: skip
     """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that needs nothing of kgen."""
     targets = [*TARGETS] if target in (None, "all") else [target]
@@ -61,7 +62,8 @@ def compile_(
 
     def work(spec: str) -> None:
         """Write one spec's sources (build them, where asked) and note a row for each file."""
-        kernels = with_backward(load_spec(spec)) if backward else [load_spec(spec)]
+        kernel = load_spec(spec, without)
+        kernels = with_backward(kernel) if backward else [kernel]
         for k in kernels:
             warn(k)
         if out == "-":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kgen.backends import TARGETS
-from kgen.errors import KgenError
+from kgen.errors import KgenError, printed
 from kgen.version import __version__
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ INTERRUPTED = 130  # the exit code of what Ctrl-C ended: 128 and SIGINT's number
 
 spec_argument = click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 target_option = click.option("--target", type=click.Choice([*TARGETS, "all"]), default=None, help="Only this target.")
+
+without_option = click.option(
+    "--without", default="", metavar="NAME,...", help="Leave out tensors that have a default: the formula with what stands for them."
+)
 
 
 class Fail(click.ClickException):
@@ -66,11 +70,13 @@ def each(specs: tuple[str, ...], work: Callable[[str], None]) -> None:
         raise SystemExit(1)
 
 
-def load_spec(spec: str) -> Kernel:
+def load_spec(spec: str, without: str = "") -> Kernel:
+    """The kernel of a spec; `without` names tensors that are left out, with commas between."""
     from kgen import check, syntax
     from kgen.runtime.kernel import read_spec
 
-    return check.check(syntax.parse(*read_spec(spec)))
+    kernel = check.check(syntax.parse(*read_spec(spec)))
+    return check.left_out(kernel, [printed(name.strip(), "") for name in without.split(",")] if without else [])
 
 
 def warn(kernel: Kernel) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kgen.cli.group import TARGETS, each, failing, load_spec, main, spec_argument, warn, with_backward
+from kgen.cli.group import TARGETS, each, failing, load_spec, main, spec_argument, warn, with_backward, without_option
 from kgen.cli.output import print_table, write_all
 from kgen.errors import KgenError, printed
 
@@ -27,12 +27,13 @@ STAGES = (
 @click.option("--dtype", "dtypes", multiple=True, metavar="T=bf16", help="What a dtype variable stands for (default: f32).")
 @click.option("--arch", default="sm_90", show_default=True, help="GPU architecture for launch, ptx and sass.")
 @click.option("--backward", is_flag=True, help="Show its backward.")
-def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str, backward: bool) -> None:
+@without_option
+def show(spec: str, stage: str, target: str, dtypes: tuple[str, ...], arch: str, backward: bool, without: str) -> None:
     """Show a spec at one stage on its way from text to machine code."""
     from kgen import show as stages
 
     with failing():
-        kernel = load_spec(spec)
+        kernel = load_spec(spec, without)
         if STAGES.index(stage) >= STAGES.index("schedule"):
             warn(with_backward(kernel)[-1] if backward else kernel)
         click.echo(stages.show(kernel, stage, target, stages.binding(kernel, dtypes), arch, backward), nl=False)

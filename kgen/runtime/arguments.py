@@ -6,15 +6,19 @@ that names the parameter and the dim.
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
+from kgen.optional import is_none
 from kgen.runtime.memory import advise
 from kgen.schedule import Workspace
+from kgen.syntax import Header
 from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_literal, is_wide, resolve_named, show_type, variable_of
+from kgen.typeset import format_expr, format_type
 
 _NO_HISTORY = "a plain run keeps no history: call it under torch.no_grad(), or on x.detach()"
 
@@ -160,13 +164,37 @@ def matched(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, An
         if not any(p.name == name for p in kernel.params):
             raise wrong(kernel, f"there is no parameter {name}", kernel.signature())
         given[name] = value
-    missing = [p.name for p in kernel.params if p.name not in given and p.default is None]
+    missing = [p.name for p in kernel.params if p.name not in given and p.default is None and not p.optional]
     if missing:
         raise wrong(kernel, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", kernel.signature())
     for p in kernel.params:
         if p.name not in given:
-            given[p.name] = default(p)
+            given[p.name] = None if p.optional else default(p)
     return given
+
+
+def signature(kernel: Kernel) -> inspect.Signature:
+    """The signature of a call: types as annotations, a number's default, and that of a tensor as the header has it."""
+    header = next(s for s in kernel.file.statements if isinstance(s, Header))
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    made: list[inspect.Parameter] = []
+    for p, written in zip(kernel.params, header.params, strict=True):
+        value: Any = inspect.Parameter.empty
+        if p.default is not None:
+            value = default(p)
+        elif written.default is not None:
+            value = None if is_none(written) else _Written(format_expr(written.default))
+        elif any(q.default is not q.empty for q in made):
+            kind = inspect.Parameter.KEYWORD_ONLY  # as far as Python's signatures go; a call takes it by its place too
+        made.append(inspect.Parameter(p.name, kind, default=value, annotation=format_type(written.type)))
+    return inspect.Signature(made)
+
+
+class _Written(str):
+    """The default of a tensor, which shows as it is written."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def default(p: Parameter) -> float | int:

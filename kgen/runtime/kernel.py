@@ -146,14 +146,25 @@ def _known(made: Kernel) -> str:
     return key
 
 
+class _Signature:
+    """`inspect.signature` of a kernel: its parameters with their types and defaults, as its header has them."""
+
+    def __get__(self, kernel: Kernel | None, owner: type) -> inspect.Signature:
+        if kernel is None:
+            raise AttributeError("__signature__")
+        from kgen.runtime.arguments import signature
+
+        return signature(kernel.kernel)
+
+
 class Kernel:
     """A kernel: `kernel(x, ...)` runs it, `source` and `program` show it.
 
     Arguments are the spec's parameters, by position or name: tensors of the declared dtypes and dims (any strides; all on
     one device), Python numbers for `float` and `int`.  `out=` takes the results (a tensor, or a tuple of them) instead of
     new ones; `target=` chooses among "triton" and "cuda" on CUDA tensors, "cpp" and "torch" (operator by operator) on
-    others; a parameter of either name takes that keyword for itself.  Returns the results that are not primed: one tensor,
-    a tuple, or None.
+    others; a parameter of either name takes that keyword for itself.
+    A tensor with a default may be left out, or be None.  Returns the results that are not primed: one tensor, a tuple, or None.
     """
 
     #: `_fast` is where `kgen.runtime.fast` keeps what calls left; a slot, which C finds at once.
@@ -165,6 +176,7 @@ class Kernel:
         self.doc = self.__doc__ = "\n\n".join(part for part in (kernel.doc, kernel.signature()) if part)
         self._launchers: dict[str, Any] = {}
         self._names = frozenset(p.name for p in kernel.params)  # torch.compile reads it: no cached property
+        self._optional = tuple((k, p.name) for k, p in enumerate(kernel.params) if p.optional)
         self._key = _known(self)
         if kernel.joined:
             from kgen.check import plain
@@ -173,7 +185,10 @@ class Kernel:
 
     #: The kernel whose tensors have an axis for each dim, where this one's have not (`kgen.runtime.joined`).
     _plain: Kernel | None = None
-    __signature__: inspect.Signature  # of a decorated function
+    __signature__: Any = _Signature()
+    #: The tensors that a call may leave out, each with its place; the kernels of calls without some of them.
+    _optional: tuple[tuple[int, str], ...] = ()
+    _variants: dict[tuple[str, ...], Kernel] | None = None
     #: The text and its name, of a kernel that was loaded; how many calls of it were kept for other processes.
     _text: tuple[str, str] | None = None
     _recipes = 0
@@ -187,6 +202,7 @@ class Kernel:
         made.name = made.__name__ = head["name"]
         made.doc = made.__doc__ = head["doc"]
         made._names = frozenset(name for name, _ in head["params"])
+        made._optional = tuple((k, name) for k, name in head["optional"])
         made._key = _known(made)
         return made
 
@@ -243,13 +259,39 @@ class Kernel:
         return len(passes) == 1 and isinstance(passes[0], Map)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_foreach", "_traits")}
+        own = ("_calls", "_foreach", "_traits", "_variants", "_wholes")  # of this process
+        kept = {name: value for name, value in self.__dict__.items() if name not in own}
         kept.pop("__wrapped__", None)  # a decorated function's name finds the kernel, not the function
         return {**kept, "_launchers": {}}  # what is loaded stays in this process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._key = _known(self)
+
+    def without(self, *names: str) -> Kernel:
+        """The kernel of calls that leave these tensors out: `layernorm.without("w", "b")(x)` is `layernorm(x)`, which finds it by itself.
+
+        Raises `KgenError` where one has no default, or where what stands for it does not fit the formula."""
+        absent = tuple(name for _, name in self._optional if name in names)
+        variants = self._variants if self._variants is not None else {}
+        if not names or absent in variants and len(absent) == len({*names}):
+            return variants[absent] if names else self
+        from kgen import check
+
+        made = Kernel(check.left_out(self.kernel, names))
+        self._variants = {**variants, absent: made}  # as a whole: other threads may be calling
+        return made
+
+    def _absent(self, args: tuple, kwargs: dict[str, Any]) -> tuple[str, ...]:
+        """The tensors that a call leaves out, or gives as None."""
+        if len(args) > len(self._names):
+            return ()
+        return tuple([name for k, name in self._optional if (args[k] if k < len(args) else kwargs.get(name)) is None])
+
+    def _present(self, absent: tuple[str, ...], args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """The arguments of a call but for those that it leaves out."""
+        gone = [k for k, name in self._optional if name in absent]
+        return tuple([a for k, a in enumerate(args) if k not in gone]), {n: x for n, x in kwargs.items() if n not in absent}
 
     def __copy__(self) -> Kernel:
         return self  # nothing about a kernel changes
@@ -338,13 +380,23 @@ class Kernel:
         lists.  The results are those of a call for each tuple of tensors, bit for bit.  A kernel that computes each element alone takes
         one launch for all tensors whose dtypes, layouts and numbers are alike (on "cuda" and "cpp"); others take one for each tensor.
 
+        With `whole` reductions over `...` go over all tensors of the lists, as if these were one: `frobenius.foreach(grads, whole=True)` is
+        the norm of all gradients.  Results without dims are tensors then, not lists.  `kgen.whole` says what such a call launches.
+
         No history is kept: tensors that require grad are refused while grad mode is on.  Under torch.compile it is a graph break.
         Raises `KgenError`, before anything is launched, with the argument and the index in the lists.
         """
         import torch
 
+        if self._optional and (absent := self._absent(args, kwargs)):
+            given, named = self._present(absent, args, kwargs)
+            return self.without(*absent).foreach(*given, **named)
         out = None if "out" in self._names else kwargs.pop("out", None)
         target = None if "target" in self._names else kwargs.pop("target", None)
+        if "whole" not in self._names and kwargs.pop("whole", False):
+            from kgen.runtime import whole
+
+            return whole.call(self, args, kwargs, out, target)
         if self._plain is not None:
             from kgen.runtime import joined
 
@@ -361,6 +413,9 @@ class Kernel:
         """A call like an earlier one does not come here where there is `kgen.runtime.fast`'s extension."""
         import torch
 
+        if self._optional and not torch.compiler.is_compiling() and (absent := self._absent(args, kwargs)):
+            given, named = self._present(absent, args, kwargs)
+            return self.without(*absent)(*given, **named)
         out = target = None
         if kwargs:
             out = None if "out" in self._names else kwargs.pop("out", None)

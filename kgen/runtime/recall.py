@@ -102,7 +102,7 @@ def _keep_head(kernel: Kernel, text: str, name: str) -> None:
         params.append([p.name, "t" if p.is_tensor else p.dtype[0]])
     made = {
         "name": kernel.name, "doc": kernel.doc, "params": params, "defaults": [_plain(d) for d in kernel._calls.defaults],
-        "fresh": len(kernel._calls.fresh),
+        "fresh": len(kernel._calls.fresh), "optional": kernel._optional,
     }  # fmt: skip
     disk.write(_entry("head", text, name), ".json", json.dumps(made).encode())
 

@@ -90,11 +90,12 @@ def check(
     limits = Limits(dtypes, sizes, special, tuple(layouts), max_elements)
     function = Against(against, made) if against is not None else None
     reports = []
-    for name in able:
+    for of, name in ((k, name) for k in (checks.with_and_without(made) if against is None else [made]) for name in able):
         if backward:
-            reports.append(checks.check_backward(made, name, examples, seed, progress, limits))
+            reports.append(checks.check_backward(of, name, examples, seed, progress, limits))
         else:
-            reports.append(checks.check(made, name, examples, seed, progress, None, function, limits))
+            reports.append(checks.check(of, name, examples, seed, progress, None, function, limits))
+        reports[-1].kernel += checks.shown_absent(made, of)
     raise_failures(reports, shrink)
     return Reports(reports)
 

@@ -434,6 +434,17 @@ class Saving:
         return made
 
 
+def with_and_without(kernel: Kernel) -> list[Kernel]:
+    """A kernel; and that of calls which leave out all tensors that they may."""
+    return [kernel, checker.left_out(kernel, kernel.optional)] if kernel.optional else [kernel]
+
+
+def shown_absent(kernel: Kernel, of: Kernel) -> str:
+    """What tells the kernel of some calls from the whole one, behind its name."""
+    names = [p.name for p in kernel.params if p.name not in {q.name for q in of.params}]
+    return f" without {', '.join(names)}" if names else ""
+
+
 class Reports(tuple):
     """The reports of a kernel on its targets, printed as `kgen check` does."""
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kgen import check as checker
 from kgen import syntax
 from kgen.errors import KgenError
 from kgen.ops import CONSTANTS, OPS
-from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, literal
 from kgen.testing.placing import Placing, Term
 from kgen.testing.trees import NOWHERE, Program, applied, tidy, typed, word
 from kgen.types import DTYPES, ELLIPSIS, is_literal, variable_of
+from kgen.values import exact
 
 #: Names that sources have uses of their own for, or that mean something in a language they are written in.
 AWKWARD = (
@@ -179,7 +179,8 @@ class _Maker(Placing):
             if kind in ("number", "integer"):
                 whole = kind == "integer"
                 default = rnd.choice((None, "2", "-1") if whole else (None, "0.5", "1e-5", "-1.25", "3"))
-                params.append(Param(word(name), typed("int" if whole else "float", None), default, None, NOWHERE))
+                value = None if default is None else literal(default, NOWHERE)
+                params.append(Param(word(name), typed("int" if whole else "float", None), value, NOWHERE))
                 self.env.append(Term(word(name), "int" if whole else "float", frozenset(), tensor=False))
                 continue
             dims = self.dims if k == 0 and not self.chance(0.3) else self.some(self.dims, 0.6)
@@ -187,15 +188,15 @@ class _Maker(Placing):
                 dims = list(dict.fromkeys([*dims, *uncovered]))
             uncovered = [d for d in uncovered if d not in dims]
             dtype = "T" if k == 0 else {"float": self.float_dtype, "int": lambda: rnd.choice(_INTEGERS), "bool": lambda: "bool"}[kind]()
-            params.append(Param(word(name), typed(dtype, self.order(dims)), None, None, NOWHERE))
+            params.append(Param(word(name), typed(dtype, self.order(dims)), None, NOWHERE))
             self.env.append(Term(word(name), kind, frozenset(dims)))
         if uncovered:
             name = names.pop(0)
-            params.append(Param(word(name), typed("T", self.order(uncovered)), None, None, NOWHERE))
+            params.append(Param(word(name), typed("T", self.order(uncovered)), None, NOWHERE))
             self.env.append(Term(word(name), "float", frozenset(uncovered)))
         if two and not any(p.type.dtype.name == "U" for p in params):
             name = names.pop(0)
-            params.append(Param(word(name), typed("U", self.order(self.some(self.dims))), None, None, NOWHERE))
+            params.append(Param(word(name), typed("U", self.order(self.some(self.dims))), None, NOWHERE))
             self.env.append(Term(word(name), "float", frozenset(d.name for d in params[-1].type.dims or ())))
         return params
 
@@ -333,7 +334,7 @@ class _Maker(Placing):
 
     def divisor(self, term: Term) -> Term:
         """A term that is no literal zero."""
-        zero = isinstance(term.node, Num) and checker.exact(term.node.text.lower() if "0x" not in term.node.text else "1") == 0
+        zero = isinstance(term.node, Num) and exact(term.node.text.lower() if "0x" not in term.node.text else "1") == 0
         return replace(term, node=Num("3", NOWHERE)) if zero else term
 
     def binary(self, depth: int) -> Term:

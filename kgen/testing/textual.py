@@ -22,6 +22,7 @@ from kgen.testing.checks import Report
 from kgen.testing.holding import Violation, hold
 from kgen.testing.programs import AWKWARD, AWKWARD_DIMS
 from kgen.types import DTYPES, ELLIPSIS, Float, is_literal
+from kgen.values import exact
 
 
 def prints_and_parses(kernel: Kernel) -> Report:
@@ -83,7 +84,7 @@ def structure(kernel: Kernel, names: dict[str, str] | None = None) -> list:
     for v in kernel.values:
         attr = named(v.attr) if v.op not in ("param", "size", "index") else names.get(str(v.attr), str(v.attr))
         t = Float(frozenset(names.get(n, n) for n in v.type.of)) if isinstance(v.type, Float) else v.type
-        key = (v.op, tuple(number[a] for a in v.args), attr if v.op != "lit" else checker.exact(str(attr)), str(t), named(v.dims))
+        key = (v.op, tuple(number[a] for a in v.args), attr if v.op != "lit" else exact(str(attr)), str(t), named(v.dims))
         number.append(seen.setdefault(key, len(seen)))
     kept: dict[int, tuple] = {n: key for key, n in seen.items()}
     found: list = []

@@ -26,7 +26,11 @@ from kgen.torch_op.traits import as_returned, as_tuple, positional, traits
 def call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any = None, target: str | None = None) -> Any:
     """What `kernel(*args, **kwargs)` returns.  Raises `KgenError` where the arguments do not fit, or cannot be differentiated."""
     if torch.compiler.is_dynamo_compiling():
-        names, defaults = _signature(kernel._key)
+        key = kernel._key
+        if kernel._optional and (absent := kernel._absent(args, kwargs)):
+            args, kwargs = kernel._present(absent, args, kwargs)
+            key = _without(key, absent)
+        names, defaults = _signature(key)
         if kwargs or len(args) != len(names):
             left = names[len(args) :]
             if any([name not in left for name in kwargs]):
@@ -35,7 +39,7 @@ def call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any = None, t
         missing = [n for n, a in zip(names, args) if a is None]
         if missing:
             _refuse(f"{kernel.name}: {', '.join(missing)} missing")
-        later, name = _in_graph(kernel._key)
+        later, name = _in_graph(key)
         function = getattr(_later, name) if later else getattr(torch.ops.kgen, name).default
         traced = function(*args) if target is None else function(*args, target=target)
         return traced if out is None else _into(kernel, out, traced)
@@ -100,6 +104,12 @@ def _constant(function: Any) -> Any:
 def _signature(key: str) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     t = traits(KERNELS[key])
     return t.names, t.defaults
+
+
+@_constant
+def _without(key: str, absent: tuple[str, ...]) -> str:
+    """The key of the kernel of calls that leave tensors out, which the kernel keeps."""
+    return KERNELS[key].without(*absent)._key
 
 
 @_constant

@@ -17,9 +17,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-from kgen import specialise
 from kgen.runtime.calls import PLAIN
-from kgen.runtime.kernel import Kernel, load, loads
+from kgen.runtime.kernel import Kernel, load
 
 #: Kinds of tensors (plain ones, and what torch.export traces with), dtypes and devices of calls that a kernel takes.
 KINDS = PLAIN | {FakeTensor, FunctionalTensor}
@@ -36,15 +35,15 @@ class Layer:
     """How a bundled spec computes a layer.
 
     `takes` are the spec's parameters; `call(kernel, m, inputs, own)` gives the result of m's call, of its inputs and its own tensors, or
-    NotImplemented for what only the layer itself can take.  `own` are the attributes of its tensors, each with the parameter that it is and
-    the number that stands there where the attribute is None.  `lacks` says of a layer what the spec has not; `wide` that CUDA's autocast
+    NotImplemented for what only the layer itself can take. `own` are the attributes of its tensors, each with the parameter that it is;
+    one that is None is left out.  `lacks` says of a layer what the spec has not; `wide` that CUDA's autocast
     computes the layer in f32; `result` gives its result's dtype there, where one torch differs from another.
     """
 
     spec: str
     takes: tuple[str, ...]
     call: Callable[[Kernel, Any, Sequence[Any], Sequence[Any]], Any]
-    own: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
     lacks: Callable[[Any], str] = _nothing
     inputs: int = 1
     wide: bool = False
@@ -52,9 +51,8 @@ class Layer:
 
     def kernel(self, m: nn.Module, kernel: Kernel | None = None) -> Kernel:
         """The kernel for a layer, which lacks the parameters that the layer lacks; `kernel` stands for the bundled spec."""
-        absent = tuple(row for name, row in self.own.items() if getattr(m, name, None) is None)
         made = bundled(self.spec) if kernel is None else kernel
-        return _without(made, absent) if absent else made
+        return made.without(*[parameter for name, parameter in self.own.items() if getattr(m, name, None) is None])
 
     def __call__(self, kernel: Kernel, m: nn.Module, inputs: Sequence[Any]) -> Any:
         """The result of a layer's call, or NotImplemented where the kernel cannot take it: other dtypes, devices and kinds of tensors,
@@ -99,12 +97,6 @@ def _rms_norm_dtype(x: torch.dtype, w: torch.dtype, autocast: torch.dtype) -> to
 def bundled(spec: str) -> Kernel:
     """The kernel of a bundled spec, one for the process."""
     return load(spec)
-
-
-@cache
-def _without(kernel: Kernel, absent: tuple[tuple[str, str], ...]) -> Kernel:
-    """A kernel with numbers in place of tensor parameters."""
-    return loads(specialise.fixed(kernel.kernel, dict(absent)), kernel.kernel.file.source.name)
 
 
 def computed_eps(m: Any, x: torch.Tensor) -> float:
@@ -194,12 +186,10 @@ def _class_weights(m: Any) -> str:
     return "" if m.weight is None else "it has class weights"
 
 
-_SCALE, _SHIFT = ("w", "1"), ("b", "0")
-
 LAYERS: dict[type[nn.Module], tuple[Layer, ...]] = {
-    nn.LayerNorm: (Layer("layernorm", ("x", "w", "b", "eps"), _norm, {"weight": _SCALE, "bias": _SHIFT}, wide=True),),
-    nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": _SCALE}, wide=True, result=_rms_norm_dtype),),
-    nn.GroupNorm: (Layer("groupnorm", ("x", "w", "b", "eps"), _group_norm, {"weight": _SCALE, "bias": _SHIFT}, wide=True),),
+    nn.LayerNorm: (Layer("layernorm", ("x", "w", "b", "eps"), _norm, {"weight": "w", "bias": "b"}, wide=True),),
+    nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": "w"}, wide=True, result=_rms_norm_dtype),),
+    nn.GroupNorm: (Layer("groupnorm", ("x", "w", "b", "eps"), _group_norm, {"weight": "w", "bias": "b"}, wide=True),),
     nn.GELU: (Layer("gelu", ("x",), _pointwise, lacks=_of_erf), Layer("gelu_tanh", ("x",), _pointwise, lacks=_of_tanh)),
     nn.SiLU: (Layer("silu", ("x",), _pointwise, lacks=_in_place),),
     nn.Mish: (Layer("mish", ("x",), _pointwise, lacks=_in_place),),
@@ -221,7 +211,7 @@ def chosen(m: nn.Module, rows: Sequence[Layer]) -> Layer | str:
 
 def rms_norm(eps: str) -> Layer:
     """The row of an RMSNorm with one tensor, `weight`, and its eps under a name."""
-    return Layer("rmsnorm", ("x", "w", "eps"), partial(_row_norm, eps=eps), {"weight": _SCALE})
+    return Layer("rmsnorm", ("x", "w", "eps"), partial(_row_norm, eps=eps), {"weight": "w"})
 
 
 __all__ = ["DEVICES", "FLOATS", "LAYERS", "Layer", "bundled", "chosen", "computed_eps", "rms_norm"]

@@ -36,6 +36,8 @@ class KernelModule(torch.nn.Module):
         for p, default in zip(kernel.kernel.params, traits(kernel).defaults):
             if p.name not in values:
                 places.append((p.name, _GIVEN, default))
+            elif p.optional and values[p.name] is None:
+                places.append((p.name, _FIXED, None))
             elif not p.is_tensor:
                 places.append((p.name, _FIXED, number(kernel.kernel, p, values[p.name])))
             else:
@@ -61,7 +63,7 @@ class KernelModule(torch.nn.Module):
             self.register_parameter(name, tensor if isinstance(tensor, torch.nn.Parameter) else torch.nn.Parameter(tensor))
 
     def _described(self, sizes: dict[str, int]) -> str:
-        fixed = {name: value for name, kind, value in self._places if kind == _FIXED}
+        fixed = {name: value for name, kind, value in self._places if kind == _FIXED and value is not None}
         return ", ".join(f"{name}={value}" for name, value in {**sizes, **fixed}.items())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -76,7 +78,7 @@ class KernelModule(torch.nn.Module):
                 arguments.append(left.pop(0))
             elif name in kwargs:
                 arguments.append(kwargs.pop(name))
-            elif value is not None:
+            elif value is not None or any([name == optional for _, optional in self.kernel._optional]):
                 arguments.append(value)
             else:
                 raise KgenError(f"{self.kernel.name}: {name} is missing", help=self.kernel.signature)
@@ -165,11 +167,13 @@ def module(
             raise KgenError(
                 f"{kernel.name}: no parameter of {type(like).__name__} matches one of the kernel's", help="say which with `names`"
             )
-    found.update({name: _tensor(kernel, known[name], x) if known[name].is_tensor else x for name, x in values.items()})
-    found = {name: _moved(x, device, dtype) if known[name].is_tensor else x for name, x in found.items()}
+    tensors = {**found, **values}
+    given = {name for name, p in known.items() if p.is_tensor and not (p.optional and tensors.get(name) is None)}
+    found.update({name: _tensor(kernel, known[name], x) if name in given else x for name, x in values.items()})
+    found = {name: _moved(x, device, dtype) if name in given else x for name, x in found.items()}
     states = {r.state for r in kernel.kernel.results}
     for name, x in found.items():
-        if name in states and known[name].is_tensor and x.is_floating_point():
+        if name in states and name in given and x.is_floating_point():
             raise KgenError(f"{kernel.name}: {name} is written in place, which a module's parameter cannot be")
     made = KernelModule(kernel, found, called, None if like is None else like.extra_repr())
     return made if like is None else made.train(like.training)
@@ -200,6 +204,9 @@ def _take(kernel: Kernel, p: Parameter, like: torch.nn.Module, called: dict[str,
     wanted = called.get(p.name)
     fitting = [wanted] if wanted else [p.name] if p.name in tensors else [name for name in tensors if name.startswith(p.name)]
     if not fitting and not wanted:
+        return
+    if p.optional and len(fitting) == 1 and fitting[0] in tensors and tensors[fitting[0]] is None:
+        called[p.name], found[p.name] = fitting[0], None
         return
     if len(fitting) != 1 or tensors.get(fitting[0]) is None:
         raise KgenError(f"{kernel.name}: {type(like).__name__} has no {' or '.join(fitting)} for {p.name}", help="say which with `names`")

@@ -15,6 +15,7 @@ import torch
 from kgen import typeset
 from kgen.check import Kernel as Checked
 from kgen.errors import KgenError
+from kgen.optional import required
 from kgen.runtime.arguments import default
 from kgen.runtime.kernel import Kernel
 from kgen.types import DTYPES, ELLIPSIS, is_variable
@@ -81,7 +82,7 @@ def is_float(dtype: str) -> bool:
 
 def spec_text(kernel: Checked) -> str:
     """The kernel's own text, well set and without comments: what tells it from others."""
-    return typeset.format_file(replace(kernel.file, comments=()))
+    return typeset.format_file(replace(required(kernel.file), comments=()))
 
 
 def registered_name(kernel: Checked) -> str:

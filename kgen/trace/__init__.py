@@ -26,12 +26,17 @@ from kgen import check as checker
 from kgen import syntax, typeset
 from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
+from kgen.optional import NONE, choices, is_none, optional
 from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
-from kgen.trace.source import code_of
+from kgen.trace.source import Code, code_of
 from kgen.trace.statements import Statements
 from kgen.trace.tracer import Refused, in_python, renamed
 from kgen.trace.values import Const, Several, Traced, dtype_name, show_shape
 from kgen.types import DTYPES, Number, union
+
+#: Parameters of a function that may be None: it is read once for each choice of them.
+MAX_NONE = 4
+_OR_NONE = re.compile(r"\s*\|\s*None\s*$")
 
 
 def trace(function: Callable[..., Any]) -> checker.Kernel:
@@ -41,11 +46,31 @@ def trace(function: Callable[..., Any]) -> checker.Kernel:
         raise KgenError(f"{function!r} is not a plain Python function", help="decorate a function written with `def`")
     code = code_of(function)
     try:
-        return checker.check(_Function(code).file())
+        return checker.check(_with_absent(code))
     except RecursionError:
         raise KgenError(f"`{function.__name__}` holds an expression that is too deep", help="give parts of it names of their own") from None
     except KgenError as error:
         raise (in_python(error) if error.source == code.source else error) from None
+
+
+def _with_absent(code: Code) -> File:
+    """A function's syntax tree, with those of each choice of its tensors that are None.  Raises `KgenError` with the errors of one of
+    them."""
+    whole = _Function(code).file()
+    nones = [p for p in optional(whole) if is_none(p)]
+    if len(nones) > MAX_NONE:
+        raise KgenError(Diagnostic(f"more than {MAX_NONE} parameters may be None", nones[-1].span), code.source)
+    made: dict[frozenset[str], File] = {}
+    for names in reversed([(), *choices([p.name.name for p in nones])]):
+        own = frozenset(names)
+        try:
+            file = _Function(code, own).file() if names else whole
+            made[own] = replace(file, absent={more - own: of for more, of in made.items() if own < more})
+            checker.check(made[own])
+        except KgenError as error:
+            said = f"where {' and '.join(f'`{name}`' for name in names)} {'is' if len(names) == 1 else 'are'} None: " * bool(names)
+            raise KgenError([replace(d, message=said + d.message) for d in error.diagnostics], error.source) from None
+    return made[frozenset()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +94,11 @@ def to_spec(kernel: checker.Kernel) -> str:
 
 
 class _Function(Statements):
+    def __init__(self, code: Code, absent: frozenset[str] = frozenset()):
+        """`absent` are the parameters that are None."""
+        super().__init__(code)
+        self.absent = absent
+
     def file(self) -> File:
         """The whole function as a syntax tree."""
         node, source = self.code.node, self.code.source
@@ -113,22 +143,27 @@ class _Function(Statements):
         return [self.param(arg, default) for arg, default in pairs]
 
     def param(self, arg: ast.arg, default: ast.expr | None) -> Param | None:
+        """A parameter as a header declares it; None where it is wrong, with an error, or where it is one that is absent."""
         span = self.code.span(arg)
         name_span = Span(span.start, span.start + len(arg.arg))
+        if arg.arg in self.absent:
+            self.frame.env[arg.arg] = Const(None)
+            return None
         try:
             if not arg.arg.isascii() or len(arg.arg) > syntax.MAX_NAME:
                 raise self.refuse(f"`{arg.arg}` cannot name a parameter", name_span, "names are ASCII, and of at most 64 characters")
-            text = self.default(arg.arg, default) if default is not None else None
+            text = self.default(arg, default) if default is not None else NONE if _or_none(arg.annotation)[1] else None
             kind = self.param_type(arg, text, name_span)
         except Refused:
             self.frame.env[arg.arg] = self.poison(name_span)
             return None
-        where = self.code.span(default) if default is not None else None
-        return Param(Name(arg.arg, name_span), kind, text, where, Span(span.start, where.end if where else span.end))
+        where = self.code.span(default) if default is not None else span
+        made = None if text is None else syntax.literal(text, where)
+        return Param(Name(arg.arg, name_span), kind, made, Span(span.start, where.end))
 
     def param_type(self, arg: ast.arg, default: str | None, span: Span) -> Type:
         """The type of a parameter, by its annotation, or by its default where that is a number.  Refuses what is no type of kgen's."""
-        name, note = arg.arg, arg.annotation
+        name, (note, _) = arg.arg, _or_none(arg.annotation)
         advice = f'write its type, as in `{name}: "T[..., N]"` (a tensor) or `{name}: float` (a number)'
         if note is None:
             if default is not None:
@@ -138,7 +173,8 @@ class _Function(Statements):
             raise self.refuse(f"parameter `{name}` has no type", span, advice)
         if isinstance(note, ast.Constant) and isinstance(note.value, str) and ("[" in note.value or note.value in ("float", "int")):
             span = self.code.span(note)  # spans lie inside the quotes, where the text stands there as it is
-            return self.parsed_type(note.value, self.code.source.text.find(note.value, span.start, span.end), span)
+            written = _OR_NONE.sub("", note.value)
+            return self.parsed_type(written, self.code.source.text.find(written, span.start, span.end), span)
         text = self.code.text(note)
         if isinstance(note, ast.Subscript) and self.outside(text.partition("[")[0].strip()) is None:
             return self.parsed_type(text, self.code.span(note).start, self.code.span(note))
@@ -174,20 +210,24 @@ class _Function(Statements):
                 self.scout.errors.add(message, place, d.label, help)
             raise Refused from None
 
-    def default(self, name: str, node: ast.expr) -> str:
+    def default(self, arg: ast.arg, node: ast.expr) -> str:
         """A default's text: as it is written, or what it was when the function was defined."""
+        name = arg.arg
         text = self.code.text(node).replace(" ", "").replace("_", "")
         plain = text.lstrip("+-")
         if re.fullmatch(r"0[xX][0-9a-fA-F]+|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", plain) and len(plain) <= syntax.MAX_DIGITS:
             return text
         value = inspect.signature(self.code.function).parameters[name].default
+        if value is None and "[" in ast.unparse(arg.annotation or node):
+            return NONE
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.refuse(f"the default of `{name}` is not a number", node, "only numbers (`float`, `int`) have one")
+            raise self.refuse(f"the default of `{name}` is not a number", node, "a default is a number; a tensor's may be None")
         if math.isfinite(value):
             return repr(value)
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
     def declare(self, params: list[Param]) -> None:
+        """Take the parameters into the scout and the names of the function."""
         for p in params:
             self.scout.declare_param(p)
             for d in p.type.dims or ():
@@ -343,6 +383,13 @@ class _Function(Statements):
 
 def _shifted(span: Span, by: int, fixed: Span | None) -> Span:
     return fixed or Span(span.start + by, span.end + by)
+
+
+def _or_none(note: ast.expr | None) -> tuple[ast.expr | None, bool]:
+    """An annotation without `| None`, and whether it had that."""
+    if isinstance(note, ast.BinOp) and isinstance(note.op, ast.BitOr) and isinstance(note.right, ast.Constant) and note.right.value is None:
+        return note.left, True
+    return note, isinstance(note, ast.Constant) and isinstance(note.value, str) and bool(_OR_NONE.search(note.value))
 
 
 def _moved(kind: Type, by: int, fixed: Span | None) -> Type:

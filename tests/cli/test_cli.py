@@ -288,7 +288,7 @@ def test_a_compiler_that_fails_is_quoted(compilers: None, monkeypatch: pytest.Mo
 def test_what_is_interrupted_exits_with_130(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from kgen.cli import check, show
 
-    def interrupted(_: str) -> None:
+    def interrupted(*_: str) -> None:
         raise KeyboardInterrupt
 
     for module in (check, show):

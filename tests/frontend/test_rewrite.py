@@ -174,7 +174,6 @@ def test_nothing_is_cancelled_or_reordered():
         "mul",
         "div",
         "add",
-        "mul",
         "add",
         "add",
         "sub",

@@ -13,6 +13,7 @@ import kgen
 from kgen.torch_op.modules import KernelModule
 from tests.torch_cases import B, W, X, assert_same, evaluated, scalar  # noqa: F401
 
+REQUIRED = kgen.loads("layernorm(x: T[..., N], w: T[N], b: T[N], eps: float = 1e-5) -> y: T[..., N]\n\ny = x * eps * w + b\n")
 LIKE = [
     ("layernorm", nn.LayerNorm(5, eps=1e-3)),
     ("rmsnorm", nn.RMSNorm(5, eps=1e-4)),
@@ -119,8 +120,9 @@ def test_copies_of_a_layer_share_one_graph() -> None:
         (lambda: kgen.load("layernorm").module(w=1.0), "w is a float, not a tensor"),
         (lambda: kgen.load("layernorm").module(eps="small"), "eps is a str"),
         (lambda: kgen.load("layernorm").module(w=W, names={"w": "forward"}), "cannot have a parameter named forward"),
-        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5, bias=False), eps=1e-3), "LayerNorm has no bias for b"),
-        (lambda: kgen.load("layernorm").module(like=nn.LayerNorm(5, elementwise_affine=False), eps=1e-3), "LayerNorm has no weight for w"),
+        (lambda: REQUIRED.module(like=nn.LayerNorm(5, bias=False), eps=1e-3), "LayerNorm has no bias for b"),
+        (lambda: REQUIRED.module(like=nn.LayerNorm(5, elementwise_affine=False)), "w has no default: it cannot be left out"),
+        (lambda: kgen.load("layernorm").module(w=None, b=B[:3])(X), "dim N is 5 in x and 3 in b"),
         (lambda: kgen.load("layernorm").module(like=nn.LayerNorm((3, 5)), eps=1e-3), "w has 2 dims"),
         (lambda: kgen.load("rmsnorm").module(like=nn.RMSNorm(5), names={"w": "weight"}), "RMSNorm has no eps of its own"),
         (lambda: kgen.load("gelu").module(like=nn.LayerNorm(5)), "no parameter of LayerNorm matches"),

@@ -30,7 +30,7 @@ def softmax(x: "T[..., N]"):
     return e / sum["N"](e)
 ''',
     "layernorm": '''
-def layernorm(x: "T[..., N]", w: "T[N]", b: "T[N]", eps: float = 1e-5):
+def layernorm(x: "T[..., N]", w: "T[N]" = 1, b: "T[N]" = 0, eps: float = 1e-5):
     mu = mean["N"](x)
     c = x - mu
     return c * rsqrt(mean["N"](c**2) + eps) * w + b
@@ -74,7 +74,7 @@ def adamw(p: "T[...]", g: "T[...]", m: "T32[...]", v: "T32[...]", t: int, lr: fl
     return p, m, v
 ''',
     "groupnorm": '''
-def groupnorm(x: "T[B, G, C, S]", w: "T[G, C]", b: "T[G, C]", eps: float = 1e-5) -> "y: T[B, G, C, S]":
+def groupnorm(x: "T[B, G, C, S]", w: "T[G, C]" = 1, b: "T[G, C]" = 0, eps: float = 1e-5) -> "y: T[B, G, C, S]":
     c = x - mean["C", "S"](x)
     return c * rsqrt(mean["C", "S"](c**2) + eps) * w + b
 ''',
