@@ -91,7 +91,8 @@ class Kernel:
     @property
     def literals(self) -> dict[str, int]:
         """The sizes of the dims that are literals."""
-        return {d: int(d) for p in self.params for d in p.dims or () if is_literal(d)}
+        declared = (*(p.dims or () for p in self.params), *(r.dims for r in self.results))
+        return {d: int(d) for dims in declared for d in dims if is_literal(d)}
 
     def apart(self, a: str, b: str) -> bool:
         """Whether two tensors are different parts of one, which share no element wherever that lies."""
@@ -206,7 +207,10 @@ class _Checker(Expressions):
         )
 
     def values_of_dims(self, header: Header) -> Iterable[Name]:
-        return (d for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
+        """The dims of the parameters, and the literals of the results, whose sizes are known by themselves."""
+        yield from (d for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
+        sized = (d for r in header.results for d in r.type.dims or () if is_literal(d.name) and d.name[0] != "0")
+        yield from (d for d in sized if int(d.name) <= FEW)
 
     def declare_param(self, p: Param) -> None:
         """Take a header's parameter into `params`, its dims and dtype variable with it; what is wrong with its name, type or

@@ -36,8 +36,9 @@ class Evaluator:
         if kernel.joined:
             arguments = dict(zip(arguments, joined.split(kernel, arguments)[1], strict=True))
         self.torch, self.kernel, self.arguments, self.mode = torch, kernel, arguments, mode
-        self.order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-        self.sizes = {
+        named = (d for p in kernel.params for d in p.dims or () if d != ELLIPSIS)
+        self.order = list(dict.fromkeys((*named, *kernel.literals)))
+        self.sizes = kernel.literals | {
             d: arguments[p.name].shape[k - len(p.dims)]
             for p in kernel.params
             if p.dims is not None

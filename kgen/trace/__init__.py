@@ -27,11 +27,12 @@ from kgen import syntax, typeset
 from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
+from kgen.trace.axes import MOST_SPLITS, ONE, Axis, Restart, Splits, each, show_shape
 from kgen.trace.source import code_of
 from kgen.trace.statements import Statements
 from kgen.trace.tracer import Refused, in_python, renamed
-from kgen.trace.values import Const, Several, Traced, dtype_name, show_shape
-from kgen.types import DTYPES, Number, union
+from kgen.trace.values import Const, Several, Traced, dtype_name, named
+from kgen.types import DTYPES, Number, axes, union
 
 
 def trace(function: Callable[..., Any]) -> checker.Kernel:
@@ -40,8 +41,15 @@ def trace(function: Callable[..., Any]) -> checker.Kernel:
     if not isinstance(function, FunctionType):
         raise KgenError(f"{function!r} is not a plain Python function", help="decorate a function written with `def`")
     code = code_of(function)
+    splits = Splits()
     try:
-        return checker.check(_Function(code).file())
+        for _ in range(MOST_SPLITS):
+            try:
+                return checker.check(_Function(code, splits).file())
+            except Restart:
+                continue
+        help = "write the parts into the annotations, as in `T[..., 2*D]`"
+        raise KgenError(f"`{function.__name__}` splits its dims in too many ways", help=help)
     except RecursionError:
         raise KgenError(f"`{function.__name__}` holds an expression that is too deep", help="give parts of it names of their own") from None
     except KgenError as error:
@@ -124,6 +132,7 @@ class _Function(Statements):
             self.frame.env[arg.arg] = self.poison(name_span)
             return None
         where = self.code.span(default) if default is not None else None
+        kind = self.split_type(kind)
         return Param(Name(arg.arg, name_span), kind, text, where, Span(span.start, where.end if where else span.end))
 
     def param_type(self, arg: ast.arg, default: str | None, span: Span) -> Type:
@@ -148,6 +157,17 @@ class _Function(Statements):
             help = "numbers are `float` or `int`; a choice made once is a constant outside the function"
             raise self.refuse(f"`{name}` cannot be a {text}: a kernel's parameters are tensors and numbers", note, help)
         raise self.refuse(f"`{text}` does not say the dtype and dims of `{name}`", note, advice)
+
+    def split_type(self, kind: Type) -> Type:
+        """A type in which the dims that the function splits are split."""
+        if kind.dims is None:
+            return kind
+        self.splits.taken |= {d.name for d in kind.dims}
+        spans = {d.name: d.span for d in kind.dims}
+        by_axis = axes(syntax.dim_names(kind.dims), kind.factors)
+        found = [[(p, spans[d]) for d in axis for p in self.splits.expand((d,))] for axis in by_axis]
+        factors = tuple(map(len, found)) if any(len(axis) > 1 for axis in found) else ()
+        return replace(kind, dims=tuple(Name(d, span) for axis in found for d, span in axis), factors=factors)
 
     def parsed_type(self, text: str, at: int, span: Span) -> Type:
         head = "k(x: "
@@ -195,7 +215,7 @@ class _Function(Statements):
                     self.scout.dims.setdefault(d.name, d.span)
         for p in params:
             name = p.name.name
-            shape = syntax.dim_names(p.type.dims)
+            shape = tuple(map(Axis, axes(syntax.dim_names(p.type.dims), p.type.factors)))
             owner = name if p.type.dims is not None else ""
             self.frame.env[name] = Traced(Name(name, p.name.span), self.scout.names.get(name), shape, owner=owner)
 
@@ -265,15 +285,22 @@ class _Function(Statements):
     def result_type(self, name: str, kind: Type | None, value: Traced, place: Any) -> Type:
         """A result's type: the declared one (`kind`), or the value's own dtype and dims.  Refuses what a result cannot be."""
         span = self.code.span(place)
-        if "1" in value.shape and self.torch and not value.free:
+        if (long := next((a for a in value.shape if a.short), None)) is not None:
+            message = f"`{name}` is {show_shape(value.shape)}: the size {long} has no name"
+            raise self.refuse(message, place, "a result's sizes are those of the parameters: pad it, as in `F.pad(y, (0, 1))`")
+        if ONE in value.shape and self.torch and not value.free:
             message = f"`{name}` keeps a dim of size one in torch: {show_shape(value.shape)}"
             raise self.refuse(message, place, "drop it: `keepdim=False`, or `.squeeze(-1)`")
         placed = self.torch and not value.free  # its dims stand in torch's order
-        ours = union(self.dims_of(value)) if value.free else tuple(d for d in value.shape if d != "1")
+        kind = self.split_type(kind) if kind is not None else None
+        ours = each(union(self.dims_of(value))) if value.free else tuple(a for a in value.shape if a != ONE)
         if kind is not None:
-            dims = syntax.dim_names(kind.dims)
-            if placed and kind.dims is not None and dims != value.shape and not isinstance(self.type_of(value), Number):
-                message = f"`{name}` is {show_shape(value.shape)} in torch, but declared {show_shape(dims)}"
+            declared = tuple(map(Axis, axes(syntax.dim_names(kind.dims), kind.factors)))
+            if placed and kind.dims is not None and declared != value.shape and not isinstance(self.type_of(value), Number):
+                pairs = zip(declared, value.shape, strict=False)
+                if len(declared) == len(value.shape) and any(self.splits.agree(a.dims, b.dims) for a, b in pairs):
+                    raise Restart
+                message = f"`{name}` is {show_shape(value.shape)} in torch, but declared {show_shape(declared)}"
                 raise self.refuse(message, place, "declare what the function returns")
             return kind
         t = self.type_of(value)
@@ -282,9 +309,10 @@ class _Function(Statements):
         assert t is not None
         dtype = dtype_name(t)
         if not dtype:
-            help = f'declare it, as in `-> "{name}: f32[{", ".join(ours)}]"`, or cast it'
+            help = f'declare it, as in `-> "{name}: f32{show_shape(ours)}"`, or cast it'
             raise self.refuse(f"the dtype of `{name}` is {t}", place, help)
-        return Type(Name(dtype, span), tuple(Name(d, span) for d in ours), span)
+        factors = tuple(len(a.dims) for a in ours) if any(len(a.dims) > 1 for a in ours) else ()
+        return Type(Name(dtype, span), tuple(Name(d, span) for d in named(ours)), span, factors)
 
     def final_names(self, values: list[Traced], declared: list[str], where: list[Any]) -> list[str]:
         """Names for the results, and through them and the equations for all: the last value of a name keeps it."""

@@ -34,15 +34,12 @@ class Calls(TorchCalls):
         or a constant."""
         shown = ast.unparse(node.func)
         function = self.eval(node.func)
-        for a in node.args:
-            if isinstance(a, ast.Starred):
-                raise self.refuse("`*` cannot be traced here", a, "write the arguments out")
         for k in node.keywords:
             if k.arg is None:
                 raise self.refuse("`**` cannot be traced here", k.value, "write the arguments out")
         name = shown.rpartition(".")[2]
         if isinstance(function, Method):
-            args = [function.of, *(self.eval(a) for a in node.args)]
+            args = [function.of, *self.arguments(node)]
             return self.call_row(f".{function.name}", METHODS[function.name], args, self.keywords(node), node)
         if isinstance(function, Spec):
             return self.call_spec(function, node)
@@ -50,7 +47,7 @@ class Calls(TorchCalls):
             raise self.refuse(f"`{shown}` cannot be called", node)
         found = names.of_object(function.value)
         if found is not None:
-            return self.call_row(shown, found[1], [self.eval(a) for a in node.args], self.keywords(node), node)
+            return self.call_row(shown, found[1], self.arguments(node), self.keywords(node), node)
         thing = function.value
         if getattr(thing, "__module__", None) == "math" and name in dir(math) and getattr(math, thing.__name__, None) is thing:
             return self.call_math(thing, shown, node)
@@ -60,8 +57,11 @@ class Calls(TorchCalls):
             return self.call_kernel(thing, shown, node)
         module = getattr(thing, "__module__", None) or ""
         if isinstance(thing, FunctionType) and module.split(".")[0] not in ("torch", "numpy"):
-            return self.enter(thing, shown, [self.eval(a) for a in node.args], self.keywords(node), node)
+            return self.enter(thing, shown, self.arguments(node), self.keywords(node), node)
         raise self.unknown_function(shown, name, node.func)
+
+    def arguments(self, node: ast.Call) -> list[Any]:
+        return [v for a in node.args for v in self.spread(a)]
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
         return {k.arg: self.eval(k.value) for k in node.keywords if k.arg is not None}
@@ -125,7 +125,7 @@ class Calls(TorchCalls):
         """Another traced kernel: its function is entered; what it stores in a dtype of its own is cast to that."""
         if any(r.state for r in thing.kernel.results):
             raise self.refuse(f"`{shown}` writes in place and cannot be part of a kernel", node)
-        found = self.enter(thing.__wrapped__, shown, [self.eval(a) for a in node.args], self.keywords(node), node)
+        found = self.enter(thing.__wrapped__, shown, self.arguments(node), self.keywords(node), node)
         values = found.items if isinstance(found, Several) else (found,)
         cast = []
         for v, r in zip(values, thing.kernel.results, strict=True):
