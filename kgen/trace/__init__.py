@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
+from typing import Annotated, Any
 
 from kgen import check as checker
 from kgen import syntax, typeset
@@ -28,6 +28,7 @@ from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
 from kgen.trace.axes import MOST_SPLITS, ONE, Axis, Restart, Splits, each, show_shape
+from kgen.trace.live import Lives, Owner
 from kgen.trace.source import code_of
 from kgen.trace.statements import Statements
 from kgen.trace.tracer import Refused, in_python, renamed
@@ -35,8 +36,9 @@ from kgen.trace.values import Const, Several, Traced, dtype_name, named
 from kgen.types import DTYPES, Number, axes, union
 
 
-def trace(function: Callable[..., Any]) -> checker.Kernel:
-    """The kernel of a Python function.  Raises `KgenError` with all its errors, each at its Python line."""
+def trace(function: Callable[..., Any], lives: Lives | None = None) -> checker.Kernel:
+    """The kernel of a Python function.  `lives` has the object of a method, and is told what it reads of it.  Raises `KgenError` with
+    all errors, each at its Python line."""
     function = getattr(function, "__func__", function)  # a static method
     if not isinstance(function, FunctionType):
         raise KgenError(f"{function!r} is not a plain Python function", help="decorate a function written with `def`")
@@ -45,7 +47,7 @@ def trace(function: Callable[..., Any]) -> checker.Kernel:
     try:
         for _ in range(MOST_SPLITS):
             try:
-                return checker.check(_Function(code, splits).file())
+                return checker.check(_Function(code, splits, lives and lives.anew()).file())
             except Restart:
                 continue
         help = "write the parts into the annotations, as in `T[..., 2*D]`"
@@ -97,6 +99,7 @@ class _Function(Statements):
         assert isinstance(node, ast.FunctionDef)  # a coroutine is refused when its source is read
         results = self.results(found, declared, node)
         self.raise_any()
+        params += self.live_params
         header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))
         doc = printed(inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip())
         return TracedFile(source, (header, *self.helpers.values(), *self.equations), docstring=doc)
@@ -115,6 +118,9 @@ class _Function(Statements):
                 self.scout.errors.add(f"a kernel has a fixed number of parameters, not `{sign}{extra.arg}`", self.code.span(extra))
         positional = [*args.posonlyargs, *args.args]
         defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
+        if self.lives is not None and positional:
+            self.frame.env[positional[0].arg] = Owner(self.lives.owner, "")
+            del positional[0], defaults[0]
         pairs = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
         if not pairs:
             self.scout.errors.add("a kernel needs a parameter", self.code.word(self.code.span(self.code.node), self.code.node.name))
@@ -148,6 +154,10 @@ class _Function(Statements):
         if isinstance(note, ast.Constant) and isinstance(note.value, str) and ("[" in note.value or note.value in ("float", "int")):
             span = self.code.span(note)  # spans lie inside the quotes, where the text stands there as it is
             return self.parsed_type(note.value, self.code.source.text.find(note.value, span.start, span.end), span)
+        if (inner := self.annotated(note)) is not None:
+            span = self.code.span(inner)
+            said = str(inner.value)
+            return self.parsed_type(said, self.code.source.text.find(said, span.start, span.end), span)
         text = self.code.text(note)
         if isinstance(note, ast.Subscript) and self.outside(text.partition("[")[0].strip()) is None:
             return self.parsed_type(text, self.code.span(note).start, self.code.span(note))
@@ -157,6 +167,17 @@ class _Function(Statements):
             help = "numbers are `float` or `int`; a choice made once is a constant outside the function"
             raise self.refuse(f"`{name}` cannot be a {text}: a kernel's parameters are tensors and numbers", note, help)
         raise self.refuse(f"`{text}` does not say the dtype and dims of `{name}`", note, advice)
+
+    def annotated(self, note: ast.expr | None) -> ast.Constant | None:
+        """The text of `Annotated[torch.Tensor, "T[..., N]"]`; None of other annotations."""
+        if not isinstance(note, ast.Subscript) or not isinstance(note.slice, ast.Tuple):
+            return None
+        head = note.value.attr if isinstance(note.value, ast.Attribute) else note.value.id if isinstance(note.value, ast.Name) else ""
+        known = self.outside(head) if isinstance(note.value, ast.Name) else None
+        if head != "Annotated" and not (known is not None and known[0] is Annotated):
+            return None
+        texts = (e for e in note.slice.elts[1:] if isinstance(e, ast.Constant) and isinstance(e.value, str))
+        return next((e for e in texts if "[" in str(e.value) or e.value in ("float", "int")), None)
 
     def split_type(self, kind: Type) -> Type:
         """A type in which the dims that the function splits are split."""
@@ -226,6 +247,15 @@ class _Function(Statements):
         note = self.code.node.returns
         if note is None or isinstance(note, ast.Constant) and note.value is None:
             return None
+        if (inner := self.annotated(note)) is not None:
+            note = inner
+        elif isinstance(note, ast.Subscript) and isinstance(note.slice, ast.Tuple) and all(map(self.annotated, note.slice.elts)):
+            found = [self.declared_in(e) for e in map(self.annotated, note.slice.elts) if e is not None]
+            return [result for several in found for result in several or ()]
+        return self.declared_in(note)
+
+    def declared_in(self, note: ast.expr) -> list[tuple[str, Type | None, Span]] | None:
+        """What one annotation declares: a text, or a type that is none of Python's."""
         if not (isinstance(note, ast.Constant) and isinstance(note.value, str)):
             if isinstance(note, ast.Subscript) and self.outside(self.code.text(note).partition("[")[0].strip()) is None:
                 span = self.code.span(note)
@@ -383,4 +413,4 @@ def _moved(kind: Type, by: int, fixed: Span | None) -> Type:
     return Type(name(kind.dtype), dims, _shifted(kind.span, by, fixed), kind.factors)
 
 
-__all__ = ["Apply", "Const", "Diagnostic", "TracedFile", "to_spec", "trace"]
+__all__ = ["Apply", "Const", "Diagnostic", "Lives", "TracedFile", "to_spec", "trace"]

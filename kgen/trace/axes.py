@@ -56,6 +56,14 @@ class Splits:
     into: dict[str, Dims] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    attributes: dict[str, Dims] = field(default_factory=dict)  # the dims made for a tensor of the method's object, by its path
+
+    def axes_of(self, path: str, rank: int) -> Dims:
+        """A dim for each axis of a tensor whose sizes are not said; the same ones whenever it is asked for."""
+        if path not in self.attributes:
+            stem = path.rpartition(".")[2].lstrip("_").capitalize() or "A"
+            self.attributes[path] = tuple(self.fresh(stem if stem[0].isalpha() else f"A{stem}") for _ in range(rank))
+        return self.attributes[path]
 
     def expand(self, dims: Iterable[str]) -> Dims:
         """Dims with what they are split into in their places."""

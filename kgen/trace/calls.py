@@ -15,6 +15,7 @@ from kgen.errors import KgenError
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Expr, Helper, Name
 from kgen.trace import names
+from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.source import Code, code_of
 from kgen.trace.torch_calls import TorchCalls
@@ -43,6 +44,8 @@ class Calls(TorchCalls):
             return self.call_row(f".{function.name}", METHODS[function.name], args, self.keywords(node), node)
         if isinstance(function, Spec):
             return self.call_spec(function, node)
+        if isinstance(function, Owner):
+            return self.call_owner(function, shown, node)
         if not isinstance(function, Const):
             raise self.refuse(f"`{shown}` cannot be called", node)
         found = names.of_object(function.value)
@@ -59,6 +62,20 @@ class Calls(TorchCalls):
         if isinstance(thing, FunctionType) and module.split(".")[0] not in ("torch", "numpy"):
             return self.enter(thing, shown, self.arguments(node), self.keywords(node), node)
         raise self.unknown_function(shown, name, node.func)
+
+    def call_owner(self, function: Owner, shown: str, node: ast.Call) -> Any:
+        """A method of the object, or a module that it has, whose `forward` is read."""
+        assert self.lives is not None
+        thing, path = function.value, function.path
+        if isinstance(thing, FunctionType):  # a method of what stands before the last name
+            path = path.rpartition(".")[0]
+            owner = Owner(self.lives.at(self.lives.owner, path) if path else self.lives.owner, path)
+        else:
+            owner, thing = function, getattr(type(thing), "forward", None)
+        thing = getattr(thing, "__wrapped__", thing)
+        if not isinstance(thing, FunctionType):
+            raise self.refuse(f"`{shown}` cannot be called", node)
+        return self.enter(thing, shown, [owner, *self.arguments(node)], self.keywords(node), node)
 
     def arguments(self, node: ast.Call) -> list[Any]:
         return [v for a in node.args for v in self.spread(a)]

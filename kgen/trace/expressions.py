@@ -19,6 +19,7 @@ from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.syntax import Apply, Name, Num
 from kgen.trace.axes import Axis
 from kgen.trace.calls import Calls
+from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Dtype, Method, Several, Shape, Spec, Traced
@@ -163,6 +164,8 @@ class Expressions(Calls):
             if name in METHODS:
                 return Method(name, of)
             raise self.unknown_method(name, of, node)
+        if isinstance(of, Owner):
+            return self.attribute(of, name, node)
         if isinstance(of, Const):
             try:
                 found = getattr(of.value, name) if isinstance(of.value, ModuleType) else inspect.getattr_static(of.value, name)

@@ -123,6 +123,7 @@ class Joining(Views):
         return x
 
     def call_roll(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        """Elements that leave an axis at one end and come in at the other."""
         x, shifts = self.lift(given["input"], node), given["shifts"]
         if self.is_none(given["dims"]):
             if len(x.shape) != 1:

@@ -238,6 +238,7 @@ class TorchCalls(Joining):
         return mean
 
     def reduction(self, shown: str, x: Traced, how: Any, node: Any) -> Traced:
+        """A loss reduced as its `reduction` says.  Refuses what torch does not know."""
         chosen = self.constant(how, node, f"`reduction` of `{shown}`")
         if chosen == "none" or x.id is None:
             return x

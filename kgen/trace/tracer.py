@@ -17,11 +17,13 @@ from kgen import syntax
 from kgen.errors import Diagnostic, KgenError, Span
 from kgen.expressions import prelude
 from kgen.ops import OPS, REDUCTIONS
-from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
+from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num, Param, Type
 from kgen.trace.axes import ONE, Axes, Axis, Restart, Splits, each, show_shape
+from kgen.trace.live import Live, Lives, Owner, is_tensor
 from kgen.trace.source import Code
 from kgen.trace.values import Const, Method, Misaligned, Several, Shape, Traced, dtype_name, meet_all, named
-from kgen.types import ELLIPSIS, Dims, Number, ValueType, is_literal, promote, union
+from kgen.types import ELLIPSIS, TORCH, Dims, Number, ValueType, is_literal, promote, union
+from kgen.types import axes as axes_of
 
 _NOWHERE = Span(0, 0)
 #: Reductions that an element counted twice changes.
@@ -44,8 +46,10 @@ class Frame:
 class Tracer:
     """The kernel's values, equations and helpers so far."""
 
-    def __init__(self, code: Code, splits: Splits):
-        self.code, self.splits = code, splits
+    def __init__(self, code: Code, splits: Splits, lives: Lives | None = None):
+        self.code, self.splits, self.lives = code, splits, lives
+        self.live_params: list[Param] = []
+        self.live_values: dict[str, Traced] = {}
         self.frames = [Frame(code, {})]
         self.scout = checker._Checker(File(code.source, ()))
         self.equations: list[Equation] = []
@@ -220,6 +224,57 @@ class Tracer:
                 span,
                 "name the dims in the parameters' types",
             )
+
+    # ------------------------------------------------------------------------------------------ what a method reads of its object
+
+    def attribute(self, owner: Owner, name: str, node: Any) -> Any:
+        """An attribute of the method's object, or of one that it has: tensors and floats are parameters of the kernel.  Refuses what is
+        not there, and dtypes that kernels do not have."""
+        path = f"{owner.path}.{name}" if owner.path else name
+        if path in self.live_values:
+            return self.live_values[path]
+        if not hasattr(owner.value, name):
+            raise self.refuse(f"there is no `{name}` in this {type(owner.value).__name__}", node)
+        value = getattr(owner.value, name)
+        assert self.lives is not None
+        if is_tensor(value) or isinstance(value, float):
+            return self.live_param(path, value, node)
+        if getattr(value, "__self__", None) is owner.value:
+            return Owner(value.__func__, path)
+        self.lives.read(path, value)
+        if hasattr(value, "__dict__") and not isinstance(value, type) and not callable(getattr(value, "__code__", None)):
+            return Owner(value, path) if getattr(value, "__code__", None) is None else Const(value)
+        return self.from_outside(value, path, node)
+
+    def live_param(self, path: str, value: Any, node: Any) -> Traced:
+        """A parameter made of an attribute; the sizes of a tensor's axes are found where they meet others."""
+        assert self.lives is not None
+        span = self.span(node)
+        stem, k = path.replace(".", "_"), 1
+        name = stem
+        while name in self.scout.params or name in self.scout.dims:
+            k += 1
+            name = f"{stem}_{k}"
+        if not is_tensor(value):
+            kind = Type(Name("float", span), None, span)
+            self.lives.params[path] = Live(name, "float", None)
+        else:
+            if str(value.dtype).removeprefix("torch.") not in TORCH:
+                raise self.refuse(f"`{path}` is a tensor of {value.dtype}", node, f"dtypes are {', '.join(TORCH)}")
+            dtype, axes = self.lives.dtype(value), [self.splits.expand((d,)) for d in self.splits.axes_of(path, value.dim())]
+            dims = tuple(Name(d, span) for a in axes for d in a)
+            factors = tuple(map(len, axes)) if any(len(a) > 1 for a in axes) else ()
+            kind = Type(Name(dtype, span), dims, span, factors)
+            self.lives.params[path] = Live(name, dtype, value.dim())
+        made = Param(Name(name, span), kind, None, None, span)
+        self.scout.declare_param(made)
+        self.live_params.append(made)
+        for d in kind.dims or ():
+            self.scout.dims.setdefault(d.name, d.span)
+        shape = tuple(map(Axis, axes_of(syntax.dim_names(kind.dims), kind.factors)))
+        found = Traced(Name(name, span), self.scout.names.get(name), shape, owner=name if kind.dims is not None else "")
+        self.live_values[path] = found
+        return found
 
     # ------------------------------------------------------------------------------------------ equations
 
