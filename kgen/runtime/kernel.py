@@ -121,7 +121,7 @@ def kernel(function: Callable[P, R]) -> Decorated[P, R]:
     if isinstance(plain, types.FunctionType) and _is_method(plain):
         from kgen.runtime.methods import Method
 
-        made = Method(plain)
+        made = Method(plain, Kernel)
         return made
     made = Kernel(trace(plain))
     functools.update_wrapper(made, plain, updated=())

@@ -10,9 +10,10 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kgen.runtime.kernel import Kernel
+if TYPE_CHECKING:
+    from kgen.runtime.kernel import Kernel
 
 MOST_KERNELS = 64
 
@@ -23,10 +24,12 @@ class Method:
     __signature__: inspect.Signature
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, function: types.FunctionType):
+    def __init__(self, function: types.FunctionType, made_of: Callable[[Any], Kernel]):
+        """`made_of` makes a kernel that runs of a checked one."""
         functools.update_wrapper(self, function, updated=())
         self.__signature__ = inspect.signature(function)
         self.variables = [(p.name, _variable(p.annotation)) for p in list(self.__signature__.parameters.values())[1:]]
+        self.made_of = made_of
         self.made: list[tuple[Any, Kernel]] = []
 
     @property
@@ -51,7 +54,7 @@ class Method:
         from kgen.trace import Lives, trace
 
         lives = Lives(owner, dtypes)
-        kernel = Kernel(trace(self.__wrapped__, lives))
+        kernel = self.made_of(trace(self.__wrapped__, lives))
         lives.owner = None  # the object may go
         self.made = [*self.made, (lives, kernel)][-MOST_KERNELS:]
         return lives, kernel

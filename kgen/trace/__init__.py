@@ -154,6 +154,8 @@ class _Function(Statements):
         if isinstance(note, ast.Constant) and isinstance(note.value, str) and ("[" in note.value or note.value in ("float", "int")):
             span = self.code.span(note)  # spans lie inside the quotes, where the text stands there as it is
             return self.parsed_type(note.value, self.code.source.text.find(note.value, span.start, span.end), span)
+        if (said := self.alias(note)) is not None:
+            return self.parsed_type(said, -1, self.code.span(note))
         if (inner := self.annotated(note)) is not None:
             span = self.code.span(inner)
             said = str(inner.value)
@@ -178,6 +180,12 @@ class _Function(Statements):
             return None
         texts = (e for e in note.slice.elts[1:] if isinstance(e, ast.Constant) and isinstance(e.value, str))
         return next((e for e in texts if "[" in str(e.value) or e.value in ("float", "int")), None)
+
+    def alias(self, note: ast.expr) -> str | None:
+        """The text of an `Annotated` type that has a name of its own outside the function."""
+        known = self.outside(note.id) if isinstance(note, ast.Name) else None
+        texts = getattr(known[0], "__metadata__", ()) if known is not None else ()
+        return next((t for t in texts if isinstance(t, str) and "[" in t), None)
 
     def split_type(self, kind: Type) -> Type:
         """A type in which the dims that the function splits are split."""

@@ -6,6 +6,7 @@ import ast
 import builtins
 import inspect
 import math
+import sys
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -15,10 +16,10 @@ from kgen.errors import KgenError
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Expr, Helper, Name
 from kgen.trace import names
+from kgen.trace.decomposed import Decomposed
 from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.source import Code, code_of
-from kgen.trace.torch_calls import TorchCalls
 from kgen.trace.tracer import Frame, Refused
 from kgen.trace.values import Const, Method, Several, Shape, Spec, Traced
 from kgen.types import DTYPES
@@ -29,7 +30,7 @@ _VALUES = {"float": "its value is not known while the function is traced", "int"
            "bool": "its truth is not known while the function is traced", "complex": "kernels have no complex numbers"}  # fmt: skip
 
 
-class Calls(TorchCalls):
+class Calls(Decomposed):
     def eval_Call(self, node: ast.Call) -> Any:
         """What a call gives: a method, operator or torch function of traced values, a helper or function that is traced in turn,
         or a constant."""
@@ -41,6 +42,8 @@ class Calls(TorchCalls):
         name = shown.rpartition(".")[2]
         if isinstance(function, Method):
             args = [function.of, *self.arguments(node)]
+            if function.name not in METHODS:
+                return self.decomposed(getattr(sys.modules["torch"].Tensor, function.name), shown, args, self.keywords(node), node)
             return self.call_row(f".{function.name}", METHODS[function.name], args, self.keywords(node), node)
         if isinstance(function, Spec):
             return self.call_spec(function, node)
@@ -61,6 +64,11 @@ class Calls(TorchCalls):
         module = getattr(thing, "__module__", None) or ""
         if isinstance(thing, FunctionType) and module.split(".")[0] not in ("torch", "numpy"):
             return self.enter(thing, shown, self.arguments(node), self.keywords(node), node)
+        if not names.advice(name) and (module.split(".")[0] == "torch" or type(thing).__module__.split(".")[0] == "torch"
+                                       or getattr(sys.modules.get("torch"), name, None) is thing):  # fmt: skip
+            value = self.decomposed(thing, shown, self.arguments(node), self.keywords(node), node)
+            if value is not None:
+                return value
         raise self.unknown_function(shown, name, node.func)
 
     def call_owner(self, function: Owner, shown: str, node: ast.Call) -> Any:

@@ -17,6 +17,7 @@ from kgen import syntax
 from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.syntax import Apply, Name, Num
+from kgen.trace import names
 from kgen.trace.axes import Axis
 from kgen.trace.calls import Calls
 from kgen.trace.live import Owner
@@ -161,7 +162,7 @@ class Expressions(Calls):
                 return replace(of, shape=(*of.shape[:-2], *of.shape[:-3:-1]))
             if name == "device":
                 return Const("device")
-            if name in METHODS:
+            if name in METHODS or self.is_torchs(name):
                 return Method(name, of)
             raise self.unknown_method(name, of, node)
         if isinstance(of, Owner):
@@ -175,6 +176,12 @@ class Expressions(Calls):
                 known = [n for n in dir(of.value) if torch is not None and isinstance(of.value, ModuleType)]
                 raise self.refuse(f"there is no `{shown}`", node, did_you_mean(closest(name, known))) from None
         raise self.refuse(f"`{shown}` cannot be traced", node)
+
+    def is_torchs(self, name: str) -> bool:
+        """Whether tensors have a method that torch may take apart."""
+        torch = sys.modules.get("torch")
+        found = getattr(getattr(torch, "Tensor", None), name, None)
+        return callable(found) and not name.endswith("_") and not names.advice(name)
 
     # ------------------------------------------------------------------------------------------ operators
 
