@@ -243,7 +243,10 @@ class _Checker(Defaults):
         )
 
     def values_of_dims(self, header: Header) -> Iterable[Name]:
-        return (d for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
+        """The dims of the parameters, and the literals of the results, whose sizes are known by themselves."""
+        yield from (d for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS)
+        sized = (d for r in header.results for d in r.type.dims or () if is_literal(d.name) and d.name[0] != "0")
+        yield from (d for d in sized if int(d.name) <= FEW)
 
     def declare_param(self, p: Param) -> None:
         """Take a header's parameter into `params`, its dims and dtype variable with it; what is wrong with its name, type or

@@ -77,6 +77,7 @@ class Tape(Expressions):
             self.values.append(v)
         self.count = len(self.values)  # the forward's own
         self.dims = {d: Span(0, 0) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
+        self.dims |= {d: Span(0, 0) for d in kernel.literals}
         self.variables = set(kernel.variables)
         self.labels = {value: name for name, value, _ in reversed(kernel.equations)}
         self.exact_values: dict[int, Fraction | None] = {}

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kgen import hooks
 from kgen.errors import KgenError, Source, printed
@@ -26,7 +26,9 @@ if TYPE_CHECKING:  # what reads and writes specs is imported when it is needed: 
     from kgen import check as checker
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 def _checked(text: str, name: str) -> checker.Kernel:
@@ -112,22 +114,34 @@ def _telling(made: Kernel) -> Kernel:
     return cast("Kernel", Checked(made))
 
 
-def kernel(function: Callable[..., Any] | None = None) -> Kernel:
+def kernel(function: Callable[P, R]) -> Decorated[P, R]:
     """A kernel from a Python function, as a decorator: `kgen.trace` says what it may hold.
 
-    The kernel keeps the function's name, documentation and signature; the function itself is its `__wrapped__`.  Raises
-    `KgenError` with all errors, each at its Python line.
+    A method, whose first parameter is `self`, is read at its first call (`kgen.runtime.methods`).  The kernel keeps the function's
+    name, documentation and signature; the function itself is its `__wrapped__`.  Raises `KgenError` with all errors, each at its
+    Python line.
     """
     from kgen.trace import trace
 
     if not callable(getattr(function, "__func__", function)):
         raise KgenError(f"@kgen.kernel decorates a function, not {function!r}", help="write `@kgen.kernel` above its `def`")
-    function = getattr(function, "__func__", function)  # of a static method
-    assert function is not None
-    made = Kernel(trace(function))
-    functools.update_wrapper(made, function, updated=())
-    made.__signature__ = inspect.signature(function)
+    plain: Any = getattr(function, "__func__", function)  # of a static method
+    made: Any
+    if isinstance(plain, types.FunctionType) and _is_method(plain):
+        from kgen.runtime.methods import Method
+
+        made = Method(plain, Kernel)
+        return made
+    made = Kernel(trace(plain))
+    functools.update_wrapper(made, plain, updated=())
+    made.__signature__ = inspect.signature(plain)
     return made
+
+
+def _is_method(function: types.FunctionType) -> bool:
+    """Whether a function's first parameter is `self`, which has no type of a kernel's."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.name == "self" and first.annotation is first.empty and first.default is first.empty
 
 
 #: The default target on a GPU: of kernels that reduce or do not, from so many elements of the largest tensor on; the last that fits.
@@ -538,6 +552,24 @@ class Kernel:
                 warnings.warn(f"kgen evaluates with torch, operator by operator: {error}", stacklevel=6)
                 self._launchers[chosen] = Torch(self.kernel)
         return self._launchers[chosen]
+
+
+if TYPE_CHECKING:
+
+    class Decorated(Kernel, Generic[P, R]):
+        """What the decorator returns, to type checkers: a kernel that is called as its function is."""
+
+        __wrapped__: Callable[P, R]
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+        @overload
+        def __get__(self, owner: None, kind: type | None = None) -> Decorated[P, R]: ...
+
+        @overload
+        def __get__(self: Decorated[Concatenate[Any, Q], S], owner: object, kind: type | None = None) -> Callable[Q, S]: ...
+
+        def __get__(self, owner: Any, kind: type | None = None) -> Any: ...
 
 
 __all__ = ["ELLIPSIS", "Kernel", "kernel", "load", "loads", "read_spec"]

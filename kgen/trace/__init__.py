@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
+from typing import Annotated, Any
 
 from kgen import check as checker
 from kgen import syntax, typeset
@@ -28,35 +28,45 @@ from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.optional import NONE, choices, is_none, optional
 from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
+from kgen.trace.axes import MOST_SPLITS, ONE, Axis, Restart, Splits, each, show_shape
+from kgen.trace.live import Lives, Owner
 from kgen.trace.source import Code, code_of
 from kgen.trace.statements import Statements
 from kgen.trace.tracer import Refused, in_python, renamed
-from kgen.trace.values import Const, Several, Traced, dtype_name, show_shape
-from kgen.types import DTYPES, Number, union
+from kgen.trace.values import Const, Several, Traced, dtype_name, named
+from kgen.types import DTYPES, Number, axes, union
 
 #: Parameters of a function that may be None: it is read once for each choice of them.
 MAX_NONE = 4
 _OR_NONE = re.compile(r"\s*\|\s*None\s*$")
 
 
-def trace(function: Callable[..., Any]) -> checker.Kernel:
-    """The kernel of a Python function.  Raises `KgenError` with all its errors, each at its Python line."""
+def trace(function: Callable[..., Any], lives: Lives | None = None) -> checker.Kernel:
+    """The kernel of a Python function.  `lives` has the object of a method, and is told what it reads of it.  Raises `KgenError` with
+    all errors, each at its Python line."""
     function = getattr(function, "__func__", function)  # a static method
     if not isinstance(function, FunctionType):
         raise KgenError(f"{function!r} is not a plain Python function", help="decorate a function written with `def`")
     code = code_of(function)
+    splits = Splits()
     try:
-        return checker.check(_with_absent(code))
+        for _ in range(MOST_SPLITS):
+            try:
+                return checker.check(_with_absent(code, splits, lives))
+            except Restart:
+                continue
+        help = "write the parts into the annotations, as in `T[..., 2*D]`"
+        raise KgenError(f"`{function.__name__}` splits its dims in too many ways", help=help)
     except RecursionError:
         raise KgenError(f"`{function.__name__}` holds an expression that is too deep", help="give parts of it names of their own") from None
     except KgenError as error:
         raise (in_python(error) if error.source == code.source else error) from None
 
 
-def _with_absent(code: Code) -> File:
-    """A function's syntax tree, with those of each choice of its tensors that are None.  Raises `KgenError` with the errors of one of
-    them."""
-    whole = _Function(code).file()
+def _with_absent(code: Code, splits: Splits, lives: Lives | None) -> File:
+    """A function's syntax tree, with those of each choice of its tensors that are None; `splits` are the splits of its dims that are known,
+    `lives` what it reads of its object.  Raises `KgenError` with the errors of one of them."""
+    whole = _Function(code, splits, lives and lives.anew()).file()
     nones = [p for p in optional(whole) if is_none(p)]
     if len(nones) > MAX_NONE:
         raise KgenError(Diagnostic(f"more than {MAX_NONE} parameters may be None", nones[-1].span), code.source)
@@ -64,7 +74,7 @@ def _with_absent(code: Code) -> File:
     for names in reversed([(), *choices([p.name.name for p in nones])]):
         own = frozenset(names)
         try:
-            file = _Function(code, own).file() if names else whole
+            file = _Function(code, splits, lives and lives.anew(), own).file() if names else whole
             made[own] = replace(file, absent={more - own: of for more, of in made.items() if own < more})
             checker.check(made[own])
         except KgenError as error:
@@ -94,9 +104,9 @@ def to_spec(kernel: checker.Kernel) -> str:
 
 
 class _Function(Statements):
-    def __init__(self, code: Code, absent: frozenset[str] = frozenset()):
+    def __init__(self, code: Code, splits: Splits, lives: Lives | None, absent: frozenset[str] = frozenset()):
         """`absent` are the parameters that are None."""
-        super().__init__(code)
+        super().__init__(code, splits, lives)
         self.absent = absent
 
     def file(self) -> File:
@@ -119,6 +129,7 @@ class _Function(Statements):
         assert isinstance(node, ast.FunctionDef)  # a coroutine is refused when its source is read
         results = self.results(found, declared, node)
         self.raise_any()
+        params += self.live_params
         header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))
         doc = printed(inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip())
         return TracedFile(source, (header, *self.helpers.values(), *self.equations), docstring=doc)
@@ -137,6 +148,9 @@ class _Function(Statements):
                 self.scout.errors.add(f"a kernel has a fixed number of parameters, not `{sign}{extra.arg}`", self.code.span(extra))
         positional = [*args.posonlyargs, *args.args]
         defaults = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
+        if self.lives is not None and positional:
+            self.frame.env[positional[0].arg] = Owner(self.lives.owner, "")
+            del positional[0], defaults[0]
         pairs = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
         if not pairs:
             self.scout.errors.add("a kernel needs a parameter", self.code.word(self.code.span(self.code.node), self.code.node.name))
@@ -157,6 +171,7 @@ class _Function(Statements):
         except Refused:
             self.frame.env[arg.arg] = self.poison(name_span)
             return None
+        kind = self.split_type(kind)
         where = self.code.span(default) if default is not None else span
         made = None if text is None else syntax.literal(text, where)
         return Param(Name(arg.arg, name_span), kind, made, Span(span.start, where.end))
@@ -175,6 +190,12 @@ class _Function(Statements):
             span = self.code.span(note)  # spans lie inside the quotes, where the text stands there as it is
             written = _OR_NONE.sub("", note.value)
             return self.parsed_type(written, self.code.source.text.find(written, span.start, span.end), span)
+        if (said := self.alias(note)) is not None:
+            return self.parsed_type(said, -1, self.code.span(note))
+        if (inner := self.annotated(note)) is not None:
+            span = self.code.span(inner)
+            said = _OR_NONE.sub("", str(inner.value))
+            return self.parsed_type(said, self.code.source.text.find(said, span.start, span.end), span)
         text = self.code.text(note)
         if isinstance(note, ast.Subscript) and self.outside(text.partition("[")[0].strip()) is None:
             return self.parsed_type(text, self.code.span(note).start, self.code.span(note))
@@ -184,6 +205,34 @@ class _Function(Statements):
             help = "numbers are `float` or `int`; a choice made once is a constant outside the function"
             raise self.refuse(f"`{name}` cannot be a {text}: a kernel's parameters are tensors and numbers", note, help)
         raise self.refuse(f"`{text}` does not say the dtype and dims of `{name}`", note, advice)
+
+    def annotated(self, note: ast.expr | None) -> ast.Constant | None:
+        """The text of `Annotated[torch.Tensor, "T[..., N]"]`; None of other annotations."""
+        if not isinstance(note, ast.Subscript) or not isinstance(note.slice, ast.Tuple):
+            return None
+        head = note.value.attr if isinstance(note.value, ast.Attribute) else note.value.id if isinstance(note.value, ast.Name) else ""
+        known = self.outside(head) if isinstance(note.value, ast.Name) else None
+        if head != "Annotated" and not (known is not None and known[0] is Annotated):
+            return None
+        texts = (e for e in note.slice.elts[1:] if isinstance(e, ast.Constant) and isinstance(e.value, str))
+        return next((e for e in texts if "[" in str(e.value) or e.value in ("float", "int")), None)
+
+    def alias(self, note: ast.expr) -> str | None:
+        """The text of an `Annotated` type that has a name of its own outside the function."""
+        known = self.outside(note.id) if isinstance(note, ast.Name) else None
+        texts = getattr(known[0], "__metadata__", ()) if known is not None else ()
+        return next((t for t in texts if isinstance(t, str) and "[" in t), None)
+
+    def split_type(self, kind: Type) -> Type:
+        """A type in which the dims that the function splits are split."""
+        if kind.dims is None:
+            return kind
+        self.splits.taken |= {d.name for d in kind.dims}
+        spans = {d.name: d.span for d in kind.dims}
+        by_axis = axes(syntax.dim_names(kind.dims), kind.factors)
+        found = [[(p, spans[d]) for d in axis for p in self.splits.expand((d,))] for axis in by_axis]
+        factors = tuple(map(len, found)) if any(len(axis) > 1 for axis in found) else ()
+        return replace(kind, dims=tuple(Name(d, span) for axis in found for d, span in axis), factors=factors)
 
     def parsed_type(self, text: str, at: int, span: Span) -> Type:
         head = "k(x: "
@@ -235,7 +284,7 @@ class _Function(Statements):
                     self.scout.dims.setdefault(d.name, d.span)
         for p in params:
             name = p.name.name
-            shape = syntax.dim_names(p.type.dims)
+            shape = tuple(map(Axis, axes(syntax.dim_names(p.type.dims), p.type.factors)))
             owner = name if p.type.dims is not None else ""
             self.frame.env[name] = Traced(Name(name, p.name.span), self.scout.names.get(name), shape, owner=owner)
 
@@ -246,6 +295,15 @@ class _Function(Statements):
         note = self.code.node.returns
         if note is None or isinstance(note, ast.Constant) and note.value is None:
             return None
+        if (inner := self.annotated(note)) is not None:
+            note = inner
+        elif isinstance(note, ast.Subscript) and isinstance(note.slice, ast.Tuple) and all(map(self.annotated, note.slice.elts)):
+            found = [self.declared_in(e) for e in map(self.annotated, note.slice.elts) if e is not None]
+            return [result for several in found for result in several or ()]
+        return self.declared_in(note)
+
+    def declared_in(self, note: ast.expr) -> list[tuple[str, Type | None, Span]] | None:
+        """What one annotation declares: a text, or a type that is none of Python's."""
         if not (isinstance(note, ast.Constant) and isinstance(note.value, str)):
             if isinstance(note, ast.Subscript) and self.outside(self.code.text(note).partition("[")[0].strip()) is None:
                 span = self.code.span(note)
@@ -305,15 +363,22 @@ class _Function(Statements):
     def result_type(self, name: str, kind: Type | None, value: Traced, place: Any) -> Type:
         """A result's type: the declared one (`kind`), or the value's own dtype and dims.  Refuses what a result cannot be."""
         span = self.code.span(place)
-        if "1" in value.shape and self.torch and not value.free:
+        if (long := next((a for a in value.shape if a.short), None)) is not None:
+            message = f"`{name}` is {show_shape(value.shape)}: the size {long} has no name"
+            raise self.refuse(message, place, "a result's sizes are those of the parameters: pad it, as in `F.pad(y, (0, 1))`")
+        if ONE in value.shape and self.torch and not value.free:
             message = f"`{name}` keeps a dim of size one in torch: {show_shape(value.shape)}"
             raise self.refuse(message, place, "drop it: `keepdim=False`, or `.squeeze(-1)`")
         placed = self.torch and not value.free  # its dims stand in torch's order
-        ours = union(self.dims_of(value)) if value.free else tuple(d for d in value.shape if d != "1")
+        kind = self.split_type(kind) if kind is not None else None
+        ours = each(union(self.dims_of(value))) if value.free else tuple(a for a in value.shape if a != ONE)
         if kind is not None:
-            dims = syntax.dim_names(kind.dims)
-            if placed and kind.dims is not None and dims != value.shape and not isinstance(self.type_of(value), Number):
-                message = f"`{name}` is {show_shape(value.shape)} in torch, but declared {show_shape(dims)}"
+            declared = tuple(map(Axis, axes(syntax.dim_names(kind.dims), kind.factors)))
+            if placed and kind.dims is not None and declared != value.shape and not isinstance(self.type_of(value), Number):
+                pairs = zip(declared, value.shape, strict=False)
+                if len(declared) == len(value.shape) and any(self.splits.agree(a.dims, b.dims) for a, b in pairs):
+                    raise Restart
+                message = f"`{name}` is {show_shape(value.shape)} in torch, but declared {show_shape(declared)}"
                 raise self.refuse(message, place, "declare what the function returns")
             return kind
         t = self.type_of(value)
@@ -322,9 +387,10 @@ class _Function(Statements):
         assert t is not None
         dtype = dtype_name(t)
         if not dtype:
-            help = f'declare it, as in `-> "{name}: f32[{", ".join(ours)}]"`, or cast it'
+            help = f'declare it, as in `-> "{name}: f32{show_shape(ours)}"`, or cast it'
             raise self.refuse(f"the dtype of `{name}` is {t}", place, help)
-        return Type(Name(dtype, span), tuple(Name(d, span) for d in ours), span)
+        factors = tuple(len(a.dims) for a in ours) if any(len(a.dims) > 1 for a in ours) else ()
+        return Type(Name(dtype, span), tuple(Name(d, span) for d in named(ours)), span, factors)
 
     def final_names(self, values: list[Traced], declared: list[str], where: list[Any]) -> list[str]:
         """Names for the results, and through them and the equations for all: the last value of a name keeps it."""
@@ -402,4 +468,4 @@ def _moved(kind: Type, by: int, fixed: Span | None) -> Type:
     return Type(name(kind.dtype), dims, _shifted(kind.span, by, fixed), kind.factors)
 
 
-__all__ = ["Apply", "Const", "Diagnostic", "TracedFile", "to_spec", "trace"]
+__all__ = ["Apply", "Const", "Diagnostic", "Lives", "TracedFile", "to_spec", "trace"]

@@ -6,6 +6,7 @@ import ast
 import builtins
 import inspect
 import math
+import sys
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -15,9 +16,10 @@ from kgen.errors import KgenError
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Expr, Helper, Name
 from kgen.trace import names
+from kgen.trace.decomposed import Decomposed
+from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.source import Code, code_of
-from kgen.trace.torch_calls import TorchCalls
 from kgen.trace.tracer import Frame, Refused
 from kgen.trace.values import Const, Method, Several, Shape, Spec, Traced
 from kgen.types import DTYPES
@@ -28,29 +30,30 @@ _VALUES = {"float": "its value is not known while the function is traced", "int"
            "bool": "its truth is not known while the function is traced", "complex": "kernels have no complex numbers"}  # fmt: skip
 
 
-class Calls(TorchCalls):
+class Calls(Decomposed):
     def eval_Call(self, node: ast.Call) -> Any:
         """What a call gives: a method, operator or torch function of traced values, a helper or function that is traced in turn,
         or a constant."""
         shown = ast.unparse(node.func)
         function = self.eval(node.func)
-        for a in node.args:
-            if isinstance(a, ast.Starred):
-                raise self.refuse("`*` cannot be traced here", a, "write the arguments out")
         for k in node.keywords:
             if k.arg is None:
                 raise self.refuse("`**` cannot be traced here", k.value, "write the arguments out")
         name = shown.rpartition(".")[2]
         if isinstance(function, Method):
-            args = [function.of, *(self.eval(a) for a in node.args)]
+            args = [function.of, *self.arguments(node)]
+            if function.name not in METHODS:
+                return self.decomposed(getattr(sys.modules["torch"].Tensor, function.name), shown, args, self.keywords(node), node)
             return self.call_row(f".{function.name}", METHODS[function.name], args, self.keywords(node), node)
         if isinstance(function, Spec):
             return self.call_spec(function, node)
+        if isinstance(function, Owner):
+            return self.call_owner(function, shown, node)
         if not isinstance(function, Const):
             raise self.refuse(f"`{shown}` cannot be called", node)
         found = names.of_object(function.value)
         if found is not None:
-            return self.call_row(shown, found[1], [self.eval(a) for a in node.args], self.keywords(node), node)
+            return self.call_row(shown, found[1], self.arguments(node), self.keywords(node), node)
         thing = function.value
         if getattr(thing, "__module__", None) == "math" and name in dir(math) and getattr(math, thing.__name__, None) is thing:
             return self.call_math(thing, shown, node)
@@ -60,8 +63,30 @@ class Calls(TorchCalls):
             return self.call_kernel(thing, shown, node)
         module = getattr(thing, "__module__", None) or ""
         if isinstance(thing, FunctionType) and module.split(".")[0] not in ("torch", "numpy"):
-            return self.enter(thing, shown, [self.eval(a) for a in node.args], self.keywords(node), node)
+            return self.enter(thing, shown, self.arguments(node), self.keywords(node), node)
+        if not names.advice(name) and (module.split(".")[0] == "torch" or type(thing).__module__.split(".")[0] == "torch"
+                                       or getattr(sys.modules.get("torch"), name, None) is thing):  # fmt: skip
+            value = self.decomposed(thing, shown, self.arguments(node), self.keywords(node), node)
+            if value is not None:
+                return value
         raise self.unknown_function(shown, name, node.func)
+
+    def call_owner(self, function: Owner, shown: str, node: ast.Call) -> Any:
+        """A method of the object, or a module that it has, whose `forward` is read."""
+        assert self.lives is not None
+        thing, path = function.value, function.path
+        if isinstance(thing, FunctionType):  # a method of what stands before the last name
+            path = path.rpartition(".")[0]
+            owner = Owner(self.lives.at(self.lives.owner, path) if path else self.lives.owner, path)
+        else:
+            owner, thing = function, getattr(type(thing), "forward", None)
+        thing = getattr(thing, "__wrapped__", thing)
+        if not isinstance(thing, FunctionType):
+            raise self.refuse(f"`{shown}` cannot be called", node)
+        return self.enter(thing, shown, [owner, *self.arguments(node)], self.keywords(node), node)
+
+    def arguments(self, node: ast.Call) -> list[Any]:
+        return [v for a in node.args for v in self.spread(a)]
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
         return {k.arg: self.eval(k.value) for k in node.keywords if k.arg is not None}
@@ -125,7 +150,7 @@ class Calls(TorchCalls):
         """Another traced kernel: its function is entered; what it stores in a dtype of its own is cast to that."""
         if any(r.state for r in thing.kernel.results):
             raise self.refuse(f"`{shown}` writes in place and cannot be part of a kernel", node)
-        found = self.enter(thing.__wrapped__, shown, [self.eval(a) for a in node.args], self.keywords(node), node)
+        found = self.enter(thing.__wrapped__, shown, self.arguments(node), self.keywords(node), node)
         values = found.items if isinstance(found, Several) else (found,)
         cast = []
         for v, r in zip(values, thing.kernel.results, strict=True):

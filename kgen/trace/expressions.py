@@ -17,7 +17,10 @@ from kgen import syntax
 from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.syntax import Apply, Name, Num
+from kgen.trace import names
+from kgen.trace.axes import Axis
 from kgen.trace.calls import Calls
+from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Dtype, Method, Several, Shape, Spec, Traced
@@ -89,8 +92,8 @@ class Expressions(Calls):
             return Spec(name)
         if outside is not None and outside[0] is not getattr(builtins, name, self):
             return self.from_outside(outside[0], name, node)
-        if name in self.scout.dims:
-            return self.size(name, node)
+        if name in self.scout.dims or name in self.splits.into:
+            return self.size(Axis(self.splits.expand((name,))), node)
         if name in CONSTANTS:
             return Const({"pi": math.pi, "inf": math.inf, "nan": math.nan}[name], Name(name, span))
         spec = name in OPS or name in REDUCTIONS or name in prelude() or name in DTYPES or name in ("index", "pick")
@@ -153,11 +156,17 @@ class Expressions(Calls):
                 return Shape(of.shape, of)
             if name == "ndim":
                 return self.rank(of, node)
+            if name in ("T", "mT") and of.id is not None:
+                if name == "T":
+                    return self.call_t(shown, METHODS["t"], {"input": of}, node)
+                return replace(of, shape=(*of.shape[:-2], *of.shape[:-3:-1]))
             if name == "device":
                 return Const("device")
-            if name in METHODS:
+            if name in METHODS or self.is_torchs(name):
                 return Method(name, of)
             raise self.unknown_method(name, of, node)
+        if isinstance(of, Owner):
+            return self.attribute(of, name, node)
         if isinstance(of, Const):
             try:
                 found = getattr(of.value, name) if isinstance(of.value, ModuleType) else inspect.getattr_static(of.value, name)
@@ -167,6 +176,12 @@ class Expressions(Calls):
                 known = [n for n in dir(of.value) if torch is not None and isinstance(of.value, ModuleType)]
                 raise self.refuse(f"there is no `{shown}`", node, did_you_mean(closest(name, known))) from None
         raise self.refuse(f"`{shown}` cannot be traced", node)
+
+    def is_torchs(self, name: str) -> bool:
+        """Whether tensors have a method that torch may take apart."""
+        torch = sys.modules.get("torch")
+        found = getattr(getattr(torch, "Tensor", None), name, None)
+        return callable(found) and not name.endswith("_") and not names.advice(name)
 
     # ------------------------------------------------------------------------------------------ operators
 
@@ -180,10 +195,19 @@ class Expressions(Calls):
 
     def operate(self, kind: type[ast.operator], left: Any, right: Any, node: Any) -> Any:
         op = BINARY[kind]
+        if op == "add" and (isinstance(left, (Shape, Several)) or isinstance(right, (Shape, Several))):
+            return Several((*self.items(left, node), *self.items(right, node)))
         if isinstance(left, Const) and isinstance(right, Const):
             return self.folded(op, left, right, node)
         one, other = self.lift(left, getattr(node, "left", node)), self.lift(right, getattr(node, "right", node))
+        if op == "floordiv" and one.id is not None and not self.is_tensor(one) and not self.is_tensor(other):
+            if (whole := self.quotient(one, other, node)) is not None:
+                return whole
         return self.apply(op, [one, other], node, self.operator_span(node), "infix")
+
+    def spread(self, node: ast.expr) -> tuple[Any, ...]:
+        """The values of an argument or an element: several of `*x.shape`."""
+        return self.items(self.eval(node.value), node) if isinstance(node, ast.Starred) else (self.eval(node),)
 
     def operator_span(self, node: Any) -> Any:
         """Where an infix operator stands: between its operands."""
@@ -304,7 +328,7 @@ class Expressions(Calls):
     # ------------------------------------------------------------------------------------------ brackets and calls
 
     def eval_Tuple(self, node: ast.Tuple | ast.List) -> Several:
-        return Several(tuple(self.eval(e) for e in node.elts))
+        return Several(tuple(v for e in node.elts for v in self.spread(e)))
 
     eval_List = eval_Tuple
 
@@ -326,8 +350,8 @@ class Expressions(Calls):
                 return self.apply("index", [], node, node, "call", tuple(found))
             return Spec(of.name, tuple(found))
         if isinstance(of, Traced):
-            return self.view(of, node)
-        items = of.items if isinstance(of, Several) else of.dims if isinstance(of, Shape) else None
+            return self.subscript(of, node)
+        items = of.items if isinstance(of, Several) else of.axes if isinstance(of, Shape) else None
         if isinstance(node.slice, ast.Slice):
             ends = (node.slice.lower, node.slice.upper, node.slice.step)
             parts = [None if p is None else self.constant(self.eval(p), p, "an end of a slice") for p in ends]
@@ -337,7 +361,7 @@ class Expressions(Calls):
                 return Several(items[slice(*parts)])
         at = None if isinstance(node.slice, ast.Slice) else self.constant(self.eval(node.slice), node.slice, "an index")
         if isinstance(of, Shape):
-            return self.size(of.dims[self.place(at, of.dims, node)], node)
+            return self.size(of.axes[self.place(at, of.axes, node)], node)
         if items is not None and isinstance(at, int) and -len(items) <= at < len(items):
             return items[at]
         if isinstance(of, Const) and isinstance(of.value, (tuple, list, dict)) and at is not None:
@@ -348,9 +372,10 @@ class Expressions(Calls):
         raise self.refuse(f"`{ast.unparse(node.value)}` cannot be indexed", node)
 
     def shape_part(self, of: Shape, part: slice, node: Any) -> Shape:
-        if "..." in of.dims and (part.start is None or part.start >= 0 or part.step is not None):
+        counted = [end for end in (part.start, part.stop) if end is not None and end >= 0]
+        if any(a.leading for a in of.axes) and (counted or part.step is not None):
             raise self.refuse("this part of the shape holds the leading dims `...`", node, "count from the end, as in `x.shape[-1:]`")
-        return Shape(of.dims[part], of.of)
+        return Shape(of.axes[part], of.of)
 
 
 __all__ = ["Expressions", "Refused"]

@@ -30,6 +30,7 @@ class Row:
     floats: bool = False  # torch takes floats alone
     same: bool = False  # the result has the first operand's dtype, or torch refuses
     shares: bool = False  # torch may return the operand itself
+    rest: bool = False  # the last parameter may be given as several arguments
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -86,6 +87,8 @@ _CASTS = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "i
           "char": "i8", "byte": "u8", "bool": "bool"}  # fmt: skip
 _OLD = "size_average=None, reduce=None"
 _REDUCE = "input, dim=None, keepdim=False"
+_NORMAL = "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps)"
+_AFFINE = (f"{_NORMAL} * weight + bias", f"{_NORMAL} * weight", f"{_NORMAL} + bias", _NORMAL)
 
 ROWS: tuple[Row, ...] = (
     *(row(f"{name} {_ALIASES.get(name, '')}", "input", f"{name}(input)") for name in _SAME.split()),
@@ -181,11 +184,8 @@ ROWS: tuple[Row, ...] = (
     row("F.normalize", "input, p=2.0, dim=1, eps=1e-12", "input / lower(norm[D](input), eps)", floats=True),
     row("F.cosine_similarity cosine_similarity", "x1, x2, dim=1, eps=1e-8",
         "sum[D](x1 * x2) / (lower(norm[D](x1), eps) * lower(norm[D](x2), eps))", reduces=True, floats=True),
-    row("F.layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-5",
-        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps) * weight + bias",
-        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps) * weight",
-        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps) + bias",
-        "center[D](input) * rsqrt(mean[D](center[D](input)^2) + eps)", floats=True),
+    row("F.layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-5", *_AFFINE, floats=True),
+    row("F.group_norm group_norm", "input, num_groups, weight=None, bias=None, eps=1e-5", *_AFFINE, floats=True),
     row("F.rms_norm rms_norm", "input, normalized_shape, weight=None, eps=None",
         "input * rsqrt(mean[D](input^2) + eps) * weight", "input * rsqrt(mean[D](input^2) + eps)", floats=True),
     # losses
@@ -195,6 +195,9 @@ ROWS: tuple[Row, ...] = (
         "0.5 * (input - target)^2 / beta if abs(input - target) < beta else abs(input - target) - 0.5 * beta", floats=True),
     row("F.huber_loss", "input, target, reduction='mean', delta=1.0",
         "0.5 * (input - target)^2 if abs(input - target) <= delta else delta * (abs(input - target) - 0.5 * delta)", floats=True),
+    Row("F.kl_div", f"input, target, {_OLD}, reduction='mean', log_target=False",
+        {False: "(nan if isnan(target) else 0.0 if target == 0 else target * log(target)) - target * input",
+         True: "exp(target) * (target - input)"}, by="log_target", floats=True),
     row("F.binary_cross_entropy_with_logits", f"input, target, weight=None, {_OLD}, reduction='mean', pos_weight=None",
         "(1 - target) * input + softplus(-input)", floats=True),
     row("F.cross_entropy", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', "
@@ -213,8 +216,30 @@ ROWS: tuple[Row, ...] = (
     row("numel .nelement", "input", "size[D](input)"),
     row("unsqueeze", "input, dim"),
     row("squeeze", "input, dim"),
-    row("transpose swapaxes", "input, dim0, dim1"),
-    row("gather", "input, dim, index", "pick[D](input, index)"),
+    row("transpose swapaxes swapdims", "input, dim0, dim1"),
+    row("t", "input"),
+    row("permute", "input, dims", rest=True),
+    row("movedim moveaxis", "input, source, destination"),
+    row("expand_as", "input, other", shares=True),
+    row(".expand broadcast_to", "input, size", rest=True),
+    row(".view .reshape torch.reshape", "input, shape", rest=True),
+    row("view_as reshape_as", "input, other"),
+    row("unflatten", "input, dim, sizes"),
+    row("flatten", "input, start_dim=0, end_dim=-1"),
+    row("chunk tensor_split", "input, chunks, dim=0"),
+    row("split", "input, split_size, dim=0"),
+    row("unbind", "input, dim=0"),
+    row("select", "input, dim, index"),
+    row("narrow", "input, dim, start, length"),
+    row("cat concat concatenate", "tensors, dim=0"),
+    row("stack", "tensors, dim=0"),
+    row("F.pad", "input, pad, mode='constant', value=None"),
+    row("roll", "input, shifts, dims=None"),
+    row("flip", "input, dims", rest=True),
+    row("F.embedding", "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False"),
+    row("index_select", "input, dim, index"),
+    row("gather", "input, dim, index"),
+    row("take_along_dim", "input, index, dim"),
     row("zeros_like", "input, dtype=None", "0"),
     row("ones_like", "input, dtype=None", "1"),
     row("full_like", "input, fill_value, dtype=None", "fill_value"),
@@ -252,10 +277,11 @@ ADVICE = {
     "item tolist numpy": "its value is not known while the function is traced: keep it a tensor, or make it a parameter, `s: float`",
     "cpu cuda": "a kernel runs where its tensors are",
     "backward requires_grad_ retain_grad": "a kernel's gradient is derived from it",
-    "view reshape flatten unflatten permute transpose t T mT expand repeat": "change shapes outside the kernel; dims meet by name",
+    "repeat repeat_interleave tile": "change shapes outside the kernel; dims meet by name",
     "matmul mm bmm addmm linear einsum dot conv1d conv2d": "products of matrices stay outside; a sum over a dim is `sum[\"K\"](a * b)`",
-    "cumsum cumprod sort topk argsort median": "scans and sorting are no kernel's here",
-    "cat stack chunk split roll flip": "join and cut tensors outside the kernel",
+    "cumsum cumprod cummax logcumsumexp": "scans are not read yet",
+    "scatter scatter_add index_add scatter_reduce": "sums into places that a tensor says are not read yet",
+    "sort topk argsort median kthvalue": "sorting is not read yet",
     "dropout rand randn rand_like randn_like bernoulli normal": "make the random numbers outside and pass them as a parameter",
     "print": "a kernel has no side effects: print its results",
     "tensor": "write the number itself",

@@ -96,7 +96,7 @@ class Statements(Expressions):
         if isinstance(value, Const):
             return bool(value.value)
         if isinstance(value, (Several, Shape)):
-            return bool(value.items if isinstance(value, Several) else value.dims)
+            return bool(value.items if isinstance(value, Several) else value.axes)
         if isinstance(value, Traced) and value.id is None:
             raise Refused
         tensor = isinstance(value, Traced) and self.depends_on_tensor(value)
@@ -118,7 +118,7 @@ class Statements(Expressions):
             if isinstance(value, Traced) and value.id is None:
                 raise Refused
             if isinstance(value, Shape):
-                value = Several(tuple(self.size(d, target) for d in value.dims))
+                value = Several(tuple(self.size(a, target) for a in value.axes))
             if isinstance(value, Const) and isinstance(value.value, (tuple, list)):
                 value = Several(tuple(Const(v) for v in value.value))
             if not isinstance(value, Several):

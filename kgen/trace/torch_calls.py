@@ -13,18 +13,22 @@ from typing import Any
 
 from kgen import syntax
 from kgen.ops import OPS, REDUCTIONS
-from kgen.syntax import Name, Num
+from kgen.syntax import Apply, Name, Num
 from kgen.trace import names
+from kgen.trace.axes import ONE, Axes, Axis, show_shape
+from kgen.trace.joining import Joining
 from kgen.trace.names import METHODS, Row
-from kgen.trace.tracer import Refused, Tracer
-from kgen.trace.values import Const, Dtype, Several, Shape, Traced, dtype_name, named, show_shape
+from kgen.trace.tracer import Refused
+from kgen.trace.values import Const, Dtype, Several, Shape, Traced, dtype_name, named
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, TORCH, Dims, is_float
 from kgen.values import closest, did_you_mean
 
 _SPECIAL_WORDS = ("dim", "keepdim", "dtype", "reduction", "normalized_shape", "unbiased", "correction", "device")
+#: What changes no reduction.
+NEUTRAL: dict[str, float | bool] = {"sum": 0, "mean": 0, "prod": 1, "max": float("-inf"), "min": float("inf"), "any": False, "all": True}
 
 
-class TorchCalls(Tracer):
+class TorchCalls(Joining):
     def call_row(self, shown: str, row: Row, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """The value of a call; `shown` is the function as the writer named it."""
         self.torch = True
@@ -42,7 +46,10 @@ class TorchCalls(Tracer):
     def bound(self, shown: str, row: Row, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> dict[str, Any]:
         """The arguments by torch's names for them, its own defaults among them."""
         known = list(row.signature.parameters)
-        alias = {"axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input"}
+        alias = {"axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input", "tensor": "input", "indices": "index",
+                 "split_size_or_sections": "split_size", "indices_or_sections": "chunks"}  # fmt: skip
+        if row.rest and len(args) > len(known):
+            args = [*args[: len(known) - 1], Several(tuple(args[len(known) - 1 :]))]
         taken = {alias[k] if alias.get(k) in known and k not in known else k: v for k, v in kwargs.items()}
         for k in taken:
             if k not in known:
@@ -84,7 +91,13 @@ class TorchCalls(Tracer):
         self.check_operands(shown, row, list(values.values()), node)
         shape, free = self.meet(list(values.values()), self.span(node))
         dims = self.row_dims(shown, given, shape, node, row) if "D" in words or "D" in text else None
-        result = self.evaluate(text, params, values, dims, node)
+        if any(a.short and set(a.dims) <= set(dims or ()) for a in shape):
+            body = names.formula(text, params)
+            if not (isinstance(body, Apply) and body.op in NEUTRAL and isinstance(body.args[0], Name)):
+                raise self.refuse(f"`{shown}` runs over {show_shape(shape)}", node, "sums, means and maxima may run over a part of a dim")
+            result = self.run_over(body.op, values[params[0]], dims or (), node)
+        else:
+            result = self.evaluate(text, params, values, dims, node)
         if dims is not None and row.reduces:
             keep = self.constant(given.get("keepdim", Const(False)), node, f"`keepdim` of `{shown}`")
             if not isinstance(keep, bool):
@@ -135,7 +148,7 @@ class TorchCalls(Tracer):
                     if over is not None and made.id is not None:
                         result = self.dims_of(made)
                         shape = args[0].shape
-                        kept = tuple(d if d in result or d == "1" else "1" for d in shape if d != ELLIPSIS or d in result)
+                        kept = tuple(a if set(a.dims) <= set(result) else ONE for a in shape if not a.leading or ELLIPSIS in result)
                         made = replace(made, shape=kept, free=args[0].free)
             done[id(part)] = made
         return done[id(body)]
@@ -166,18 +179,7 @@ class TorchCalls(Tracer):
 
     # ------------------------------------------------------------------------------------------ constants and dims
 
-    def is_none(self, value: Any) -> bool:
-        return isinstance(value, Const) and value.value is None
-
-    def constant(self, value: Any, node: Any, what: str) -> Any:
-        """The Python value of an argument that must be known while tracing."""
-        if isinstance(value, Const):
-            return value.value
-        if isinstance(value, Several) and all(isinstance(i, Const) for i in value.items):
-            return tuple(i.value for i in value.items)
-        raise self.refuse(f"{what} must be a constant", node)
-
-    def row_dims(self, shown: str, given: dict[str, Any], shape: Dims, node: Any, row: Row) -> Dims:
+    def row_dims(self, shown: str, given: dict[str, Any], shape: Axes, node: Any, row: Row) -> Dims:
         """The names of the dims that a torch call runs over (`dim` or `normalized_shape`) in an operand of some shape.  Refuses
         what has no name."""
         if "normalized_shape" in given:
@@ -195,57 +197,63 @@ class TorchCalls(Tracer):
             raise self.refuse(f"`{shown}` with no dims", node, "leave `dim` away to run over all of them")
         places = [self.place(d, shape, node) for d in several]
         for at in places:
-            if shape[at] == "1":
+            if shape[at] == ONE:
                 raise self.refuse("this dim has size one: it was reduced before", node)
         if len(set(places)) < len(places):
             raise self.refuse("a dim stands twice here", node)
-        return tuple(shape[at] for at in sorted(places))
+        return tuple(d for at in sorted(places) for d in shape[at].dims)
 
-    def place(self, dim: Any, shape: Dims, node: Any, wider: int = 0) -> int:
-        """Where torch's number of a dim stands in a shape (in one that is `wider`, for a dim to be inserted)."""
-        if isinstance(dim, bool) or not isinstance(dim, int):
-            raise self.refuse(f"a dim is a number, not {dim!r}", node)
-        leading = ELLIPSIS in shape
-        rank = len(shape) + wider
-        at = dim + rank if dim < 0 else dim
-        if leading and dim >= 0:
-            raise self.refuse(
-                f"dim {dim} is counted from the front, where the leading dims `...` are", node,
-                "count from the end, as in `dim=-1`, or name all dims in the parameter's type",
-            )  # fmt: skip
-        if leading and at < 1:
-            raise self.refuse(
-                f"dim {dim} of {show_shape(shape)} is one of the leading dims `...`", node,
-                "name it in the parameter's type, as in `x: T[..., N]`",
-            )  # fmt: skip
-        if not 0 <= at < rank:
-            raise self.refuse(f"there is no dim {dim} in {show_shape(shape)}", node)
-        return at
-
-    def trailing(self, shown: str, value: Any, shape: Dims, node: Any) -> Dims:
-        """The dims that a `normalized_shape` names: sizes of the last dims, in order."""
-        if isinstance(value, Shape):
-            found = value.dims
-        else:
-            items = value.items if isinstance(value, Several) else (value,)
-            found = tuple(i.expr.name if isinstance(i, Traced) and isinstance(i.expr, Name) else "" for i in items)
-        if not found or found != shape[len(shape) - len(found) :]:
+    def trailing(self, shown: str, value: Any, shape: Axes, node: Any) -> Dims:
+        """The dims that a `normalized_shape` names: sizes of the last dims, in order.  A number is the size of the dim there."""
+        sizes = self.sizes([value], node)
+        last = shape[len(shape) - len(sizes) :]
+        for size, axis in zip(sizes, last, strict=False):
+            number = None if isinstance(size, Axis) else self.integer(size)
+            if number is not None and len(axis.dims) == 1 and not axis.leading and axis.dims != (str(number),):
+                raise self.split_dim(axis.dims[0], (str(number),), node)
+        forms = [self.length(s) if isinstance(s, Axis) else s for s in sizes]
+        if not sizes or len(sizes) > len(shape) or forms != [self.length(a) for a in last]:
             raise self.refuse(f"`{shown}` needs the sizes of the last dims of {show_shape(shape)}", node, "as in `x.shape[-1:]`")
-        return found
+        return named(last)
 
-    def reduced(self, shape: Dims, dims: Dims, keep: bool) -> Dims:
-        if keep:
-            return tuple("1" if d in dims else d for d in shape)
-        return tuple(d for d in shape if d not in dims)
+    def reduced(self, shape: Axes, dims: Dims, keep: bool) -> Axes:
+        gone = [bool(a.dims) and set(a.dims) <= set(dims) for a in shape]
+        return tuple(ONE if g else a for a, g in zip(shape, gone, strict=True) if keep or not g)
+
+    def run_over(self, op: str, x: Traced, dims: Dims, node: Any) -> Traced:
+        """A reduction over dims; of an axis that is shorter than its dim over what is there."""
+        short = [a for a in x.shape if a.short and set(a.dims) <= set(dims)]
+        if not short:
+            return self.apply(op, [x], node, None, "call", dims)
+        for a in short:
+            x = self.ends(x, a, NEUTRAL[op], node)
+        if op != "mean":
+            return self.apply(op, [x], node, None, "call", dims)
+        mean = self.apply("sum", [x], node, None, "call", dims)
+        for a in x.shape:
+            if a.dims and set(a.dims) <= set(dims):
+                count = self.number_of(self.length(a), node)
+                count = replace(count, expr=replace(count.expr, parens=isinstance(count.expr, Apply)))
+                mean = self.apply("div", [mean, count], node, None, "infix")
+        return mean
 
     def reduction(self, shown: str, x: Traced, how: Any, node: Any) -> Traced:
+        """A loss reduced as its `reduction` says.  Refuses what torch does not know."""
         chosen = self.constant(how, node, f"`reduction` of `{shown}`")
         if chosen == "none" or x.id is None:
             return x
-        if chosen not in ("mean", "sum"):
+        if chosen not in ("mean", "sum") and not (chosen == "batchmean" and shown.endswith("kl_div")):
             raise self.refuse(f"there is no reduction {chosen!r}", node, "it is 'none', 'mean' or 'sum'")
         dims = named(x.shape)
-        return replace(self.apply(chosen, [x], node, None, "call", dims), shape=(), free=False) if dims else x
+        if not dims:
+            return x
+        if chosen != "batchmean":
+            return replace(self.run_over(chosen, x, dims, node), shape=(), free=False)
+        if x.shape[0].leading:
+            message = f"`{shown}` divides by the size of the first dim, one of `...`"
+            raise self.refuse(message, node, "name all dims in the parameter's type")
+        total, rows = self.run_over("sum", x, dims, node), self.lift(self.size(x.shape[0], node), node)
+        return replace(self.apply("div", [total, rows], node, None, "infix"), shape=(), free=False)
 
     def dtype(self, value: Any, node: Any) -> str:
         """A dtype's name in the language, from `torch.float32`, `x.dtype` or a tensor that has it."""
@@ -310,7 +318,7 @@ class TorchCalls(Tracer):
         return self.rank(self.lift(given["input"], node), node)
 
     def rank(self, x: Traced, node: Any) -> Const:
-        if ELLIPSIS in x.shape:
+        if any(a.leading for a in x.shape):
             raise self.refuse("the number of dims is not known: `...` stands for any number", node, "name all dims in the parameter's type")
         return Const(len(x.shape))
 
@@ -320,19 +328,6 @@ class TorchCalls(Tracer):
             return self.number(1, node)
         return replace(self.apply("size", [x], node, None, "call", named(x.shape)), shape=(), free=False)
 
-    def call_gather(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
-        x, index = self.lift(given["input"], node), self.lift(given["index"], node)
-        at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node)
-        wanted = tuple("1" if k == at else d for k, d in enumerate(x.shape))
-        if index.id is None or x.id is None:
-            return self.poison(self.span(node))
-        if index.shape != wanted:
-            raise self.refuse(
-                f"`{shown}` takes one element of each row: its index is {show_shape(index.shape)}, not {show_shape(wanted)}", node,
-                "write `x.gather(-1, t.unsqueeze(-1))`",
-            )  # fmt: skip
-        return replace(self.apply("pick", [x, index], node, None, "call", (x.shape[at],)), shape=wanted, free=False)
-
     def call_cross_entropy(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
         """Classes along dim 1 (0 of a single row), as torch has them; the mean is over the rows that are not ignored."""
         x, target = self.kept("input", self.lift(given["input"], node), node), self.kept("target", self.lift(given["target"], node), node)
@@ -341,7 +336,7 @@ class TorchCalls(Tracer):
                 raise self.refuse(f"kgen knows `{shown}` with {k}=None alone", self.keyword(node, k))
         if x.id is None or target.id is None:
             return self.poison(self.span(node))
-        if ELLIPSIS in x.shape or not x.shape:
+        if any(a.leading for a in x.shape) or not x.shape:
             help = "name all dims in the parameter's type, as in `x: T[B, V]`"
             raise self.refuse(f"`{shown}` has its classes along dim 1, which is not known in {show_shape(x.shape)}", node, help)
         self.check_operands(shown, row, [x], node)
@@ -352,8 +347,8 @@ class TorchCalls(Tracer):
         smoothing = given["label_smoothing"]
         text = row.all_texts[0 if isinstance(smoothing, Const) and smoothing.value == 0 else 1]
         values = {k: self.lift(given[k], node) for k in ("ignore_index", "label_smoothing")}
-        values |= {"input": x, "target": replace(target, shape=(*x.shape[:at], "1", *x.shape[at + 1 :]))}
-        loss = self.evaluate(text, tuple(row.signature.parameters), values, (x.shape[at],), node)
+        values |= {"input": x, "target": replace(target, shape=self.without(x.shape, at, ONE))}
+        loss = self.evaluate(text, tuple(row.signature.parameters), values, x.shape[at].dims, node)
         loss = replace(loss, shape=rows, free=False)
         how = self.constant(given["reduction"], node, f"`reduction` of `{shown}`")
         if how != "mean" or not rows:
@@ -383,60 +378,37 @@ class TorchCalls(Tracer):
 
     def call_arange(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
         end = given["end"]
-        if not (isinstance(end, Traced) and isinstance(end.expr, Name) and end.expr.name in self.scout.dims):
+        form = self.form(end, node) if isinstance(end, Traced) else {}
+        if not form or self.integer(form) is not None:
             raise self.refuse(f"`{shown}` counts along a dim", node, "give it the dim's size, as in `torch.arange(x.shape[-1])`")
-        dim = end.expr.name
-        made = replace(self.apply("index", [], node, None, "call", (dim,)), shape=(dim,), free=False)
+        axis = self.axis_of(form, node)
+        made = replace(self.index_of(axis.dims, node), shape=(axis,), free=False)
         return made if self.is_none(given["dtype"]) else self.apply(self.dtype(given["dtype"], node), [made], node)
 
-    # ------------------------------------------------------------------------------------------ shapes
-
-    def call_unsqueeze(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        x = self.lift(given["input"], node)
-        at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node, 1)
-        return replace(x, shape=(*x.shape[:at], "1", *x.shape[at:]))
-
-    def call_squeeze(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        x = self.lift(given["input"], node)
-        at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node)
-        if x.id is not None and x.shape[at] != "1":
-            raise self.refuse(f"dim {x.shape[at]} is squeezed only where its size is one, which is not known", node)
-        return replace(x, shape=(*x.shape[:at], *x.shape[at + 1 :]))
-
-    def call_transpose(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        x = self.lift(given["input"], node)
-        one, other = (self.place(self.constant(given[k], node, f"`{k}`"), x.shape, node) for k in ("dim0", "dim1"))
-        shape = list(x.shape)
-        shape[one], shape[other] = shape[other], shape[one]
-        return replace(x, shape=tuple(shape))
-
-    def view(self, x: Traced, node: ast.Subscript) -> Traced:
-        """`x[:, None]` and the like: whole dims, and new ones of size one."""
-        self.torch = True
-        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        kinds = [
-            ":" if isinstance(i, ast.Slice) and i.lower is i.upper is i.step is None
-            else "1" if isinstance(i, ast.Constant) and i.value is None
-            else "..." if isinstance(i, ast.Constant) and i.value is ... else ""
-            for i in items
-        ]  # fmt: skip
-        if "" in kinds or kinds.count("...") > 1:
-            raise self.refuse("an element or a part of a tensor is taken here", node, 'the element at t along N is `pick["N"](x, t)`')
-        if "..." not in kinds:
-            kinds.append("...")
-        middle = kinds.index("...")
-        left, right = kinds[:middle], kinds[middle + 1 :]
-        named_dims = len(x.shape) - (ELLIPSIS in x.shape)
-        if left.count(":") + right.count(":") > named_dims or left and ELLIPSIS in x.shape:
-            raise self.refuse(
-                f"this indexes the leading dims `...` of {show_shape(x.shape)}", node, "count from the end, as in `x[..., None]`"
-            )
-        front, back = left.count(":"), len(x.shape) - right.count(":")
-        ahead, behind = iter(x.shape[:front]), iter(x.shape[back:])
-        shape = (
-            *("1" if k == "1" else next(ahead) for k in left), *x.shape[front:back], *("1" if k == "1" else next(behind) for k in right),
-        )  # fmt: skip
-        return replace(x, shape=shape)
+    def call_group_norm(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """Groups of dim 1, normalised over what is behind it."""
+        x, groups = self.lift(given["input"], node), self.constant(given["num_groups"], node, "`num_groups`")
+        if len(x.shape) < 2 or any(a.leading for a in x.shape):
+            raise self.refuse(f"`{shown}` has its channels along dim 1, which is not known in {show_shape(x.shape)}", node,
+                              "name all dims in the parameter's type, as in `x: T[B, C, S]`")  # fmt: skip
+        channels = x.shape[1]
+        if not isinstance(groups, int) or groups < 1:
+            raise self.refuse(f"`{shown}` has {groups!r} groups", node)
+        if groups > 1 and channels.dims[0] != str(groups):
+            raise self.split_dim(channels.dims[0], (str(groups), None), node)
+        rest = [Axis(channels.dims[1:] if groups > 1 else channels.dims), *x.shape[2:]]
+        parted = replace(x, shape=(x.shape[0], Axis(channels.dims[:1] if groups > 1 else ()), *rest))
+        values: dict[str, Any] = {"input": self.kept("input", parted, node), "eps": self.lift(given["eps"], node)}
+        for k in ("weight", "bias"):
+            if not self.is_none(given[k]):
+                weight = self.lift(given[k], node)
+                axes = (parted.shape[1], parted.shape[2], *(ONE for _ in x.shape[2:]))
+                if weight.id is not None and weight.shape != (channels,):
+                    self.meet([weight, replace(x, shape=(channels,))], self.span(node))
+                values[k] = replace(weight, shape=axes)
+        text = self.text_of(shown, row, given, tuple(row.signature.parameters), node)
+        made = self.evaluate(text, tuple(row.signature.parameters), values, named(tuple(rest)), node)
+        return replace(made, shape=x.shape, free=False)
 
     # ------------------------------------------------------------------------------------------ what is not known
 

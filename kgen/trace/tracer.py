@@ -17,10 +17,13 @@ from kgen import syntax
 from kgen.errors import Diagnostic, KgenError, Span
 from kgen.expressions import prelude
 from kgen.ops import OPS, REDUCTIONS
-from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num
+from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num, Param, Type
+from kgen.trace.axes import ONE, Axes, Axis, Restart, Splits, each, show_shape
+from kgen.trace.live import Live, Lives, Owner, is_tensor
 from kgen.trace.source import Code
-from kgen.trace.values import Const, Method, Misaligned, Several, Shape, Traced, dtype_name, meet_all, named, show_shape
-from kgen.types import ELLIPSIS, Dims, Number, ValueType, promote, union
+from kgen.trace.values import Const, Method, Misaligned, Several, Shape, Traced, dtype_name, meet_all, named
+from kgen.types import ELLIPSIS, TORCH, Dims, Number, ValueType, is_literal, promote, union
+from kgen.types import axes as axes_of
 
 _NOWHERE = Span(0, 0)
 #: Reductions that an element counted twice changes.
@@ -43,8 +46,10 @@ class Frame:
 class Tracer:
     """The kernel's values, equations and helpers so far."""
 
-    def __init__(self, code: Code):
-        self.code = code
+    def __init__(self, code: Code, splits: Splits, lives: Lives | None = None):
+        self.code, self.splits, self.lives = code, splits, lives
+        self.live_params: list[Param] = []
+        self.live_values: dict[str, Traced] = {}
         self.frames = [Frame(code, {})]
         self.scout = checker._Checker(File(code.source, ()))
         self.equations: list[Equation] = []
@@ -58,6 +63,10 @@ class Tracer:
 
     def run(self, body: list[ast.stmt]) -> Any:
         """The value that statements return (`statements.py`)."""
+        raise NotImplementedError
+
+    def spread(self, node: ast.expr) -> tuple[Any, ...]:
+        """The values of an argument (`expressions.py`)."""
         raise NotImplementedError
 
     def from_outside(self, value: Any, shown: str, node: Any) -> Any:
@@ -119,6 +128,9 @@ class Tracer:
     def lift(self, value: Any, node: Any, what: str = "this") -> Traced:
         """A value of the kernel from whatever an expression gave.  Refuses what is neither a value nor a number."""
         if isinstance(value, Traced):
+            if value.pads:
+                help = "take a part of it that is as long as a dim, as in `p[..., 1:-1]`"
+                raise self.refuse(f"{what} is padded to {show_shape(value.shape)}, a size that has no name", node, help)
             return value
         if isinstance(value, Const) and isinstance(value.value, (bool, int, float)):
             return self.number(value.value, node, value.expr)
@@ -132,14 +144,21 @@ class Tracer:
     def value(self, node: ast.expr) -> Traced:
         return self.lift(self.eval(node), node)
 
-    def size(self, dim: str, node: Any) -> Any:
-        """A dim's size, as a number of the call."""
-        if dim == "1":
+    def size(self, axis: Axis, node: Any) -> Any:
+        """An axis's size, as a number of the call."""
+        if axis == ONE:
             return Const(1)
-        if dim == ELLIPSIS:
+        if ELLIPSIS in axis.dims:
             raise self.refuse("this is the size of one of the leading dims `...`", node, "name the dim in the parameter's type")
         span = self.span(node)
-        return Traced(Name(dim, span), self.scout.size((dim,), span), ())
+        if all(is_literal(d) for d in axis.dims):
+            return Const(math.prod(map(int, axis.dims)) - axis.short)
+        expr: Expr = Num(axis.dims[0], span) if is_literal(axis.dims[0]) else Name(axis.dims[0], span)
+        for d in axis.dims[1:]:
+            expr = Apply("mul", (expr, Num(d, span) if is_literal(d) else Name(d, span)), span, span, "infix")
+        if axis.short:
+            expr = Apply("sub" if axis.short > 0 else "add", (expr, Num(str(abs(axis.short)), span)), span, span, "infix")
+        return Traced(replace(expr, parens=True) if isinstance(expr, Apply) else expr, self.scout.evaluate(expr), ())
 
     def apply(self, op: str, args: list[Traced], node: Any, head: Any = None, written: str = "call", dims: Dims | None = None,
               parens: bool = False) -> Traced:  # fmt: skip
@@ -161,25 +180,28 @@ class Tracer:
                 self.compare_promotion(op, args, span)
             return Traced(made, id, shape, free)
         if op == "index":
-            return Traced(made, id, dims, True)
+            return Traced(made, id, each(dims), True)
         result = self.scout.values[id].dims
         self.count_leading(op, args[0], dims, span)
         if set(result) == set(named(args[0].shape)):
             return Traced(made, id, args[0].shape, args[0].free)
-        return Traced(made, id, union(result), True)
+        return Traced(made, id, each(union(result)), True)
 
-    def meet(self, args: list[Traced], span: Span) -> tuple[Dims, bool]:
-        """The shape at which values meet, and whether it is by name alone; a doubt where torch would pair their dims otherwise."""
+    def meet(self, args: list[Traced], span: Span) -> tuple[Axes, bool]:
+        """The shape at which values meet, and whether it is by name alone; a doubt where torch would pair their dims otherwise.
+        Raises `Restart` where a dim that the function made meets one of the parameters'."""
         try:
             return meet_all(args)
         except Misaligned as error:
+            if error.pair is not None and not any(a.short for a in error.pair) and self.splits.agree(*(a.dims for a in error.pair)):
+                raise Restart from None
             one, other = (show_shape(s) for s in error.shapes)
             self.doubt(
                 f"torch would pair the dims of {one} and {other} from the right, kgen by name",
                 span,
                 'keep a reduced dim (`keepdim=True`), insert one (`w[:, None]`), or use kgen\'s own names (`mean["N"](x)`) throughout',
             )
-            return union(*(named(a.shape) for a in args)), True
+            return each(union(*(named(a.shape) for a in args))), True
 
     def compare_promotion(self, op: str, args: list[Traced], span: Span) -> None:
         """A doubt where a reduced operand keeps a dim of size one in torch, and so weighs more in the dtypes' promotion."""
@@ -203,11 +225,62 @@ class Tracer:
                 "name the dims in the parameters' types",
             )
 
+    # ------------------------------------------------------------------------------------------ what a method reads of its object
+
+    def attribute(self, owner: Owner, name: str, node: Any) -> Any:
+        """An attribute of the method's object, or of one that it has: tensors and floats are parameters of the kernel.  Refuses what is
+        not there, and dtypes that kernels do not have."""
+        path = f"{owner.path}.{name}" if owner.path else name
+        if path in self.live_values:
+            return self.live_values[path]
+        if not hasattr(owner.value, name):
+            raise self.refuse(f"there is no `{name}` in this {type(owner.value).__name__}", node)
+        value = getattr(owner.value, name)
+        assert self.lives is not None
+        if is_tensor(value) or isinstance(value, float):
+            return self.live_param(path, value, node)
+        if getattr(value, "__self__", None) is owner.value:
+            return Owner(value.__func__, path)
+        self.lives.read(path, value)
+        if hasattr(value, "__dict__") and not isinstance(value, type) and not callable(getattr(value, "__code__", None)):
+            return Owner(value, path) if getattr(value, "__code__", None) is None else Const(value)
+        return self.from_outside(value, path, node)
+
+    def live_param(self, path: str, value: Any, node: Any) -> Traced:
+        """A parameter made of an attribute; the sizes of a tensor's axes are found where they meet others."""
+        assert self.lives is not None
+        span = self.span(node)
+        stem, k = path.replace(".", "_"), 1
+        name = stem
+        while name in self.scout.params or name in self.scout.dims:
+            k += 1
+            name = f"{stem}_{k}"
+        if not is_tensor(value):
+            kind = Type(Name("float", span), None, span)
+            self.lives.params[path] = Live(name, "float", None)
+        else:
+            if str(value.dtype).removeprefix("torch.") not in TORCH:
+                raise self.refuse(f"`{path}` is a tensor of {value.dtype}", node, f"dtypes are {', '.join(TORCH)}")
+            dtype, axes = self.lives.dtype(value), [self.splits.expand((d,)) for d in self.splits.axes_of(path, value.dim())]
+            dims = tuple(Name(d, span) for a in axes for d in a)
+            factors = tuple(map(len, axes)) if any(len(a) > 1 for a in axes) else ()
+            kind = Type(Name(dtype, span), dims, span, factors)
+            self.lives.params[path] = Live(name, dtype, value.dim())
+        made = Param(Name(name, span), kind, None, span)
+        self.scout.declare_param(made)
+        self.live_params.append(made)
+        for d in kind.dims or ():
+            self.scout.dims.setdefault(d.name, d.span)
+        shape = tuple(map(Axis, axes_of(syntax.dim_names(kind.dims), kind.factors)))
+        found = Traced(Name(name, span), self.scout.names.get(name), shape, owner=name if kind.dims is not None else "")
+        self.live_values[path] = found
+        return found
+
     # ------------------------------------------------------------------------------------------ equations
 
     def assign(self, name: str, value: Any, node: Any, span: Span) -> Any:
         """Bind a name: a computed value gets an equation, everything else is known by the name as it is."""
-        if isinstance(value, Traced) and isinstance(value.expr, Apply):
+        if isinstance(value, Traced) and isinstance(value.expr, Apply) and not (self.splits.into and self.is_size(value)):
             value = self.equation(name, value, node, span)
         elif isinstance(value, Several):
             value = replace(value, items=tuple(self.assign(f"{name}_{f}", i, node, span) if isinstance(i, Traced) else i
@@ -224,6 +297,10 @@ class Tracer:
         body = value.expr
         self.equations.append(Equation(Name(unique, span), body, Span(min(span.start, body.span.start), body.span.end)))
         return replace(value, expr=Name(unique, span), owner=value.owner or unique)
+
+    def is_size(self, x: Traced) -> bool:
+        """Whether a value is made of sizes and numbers alone (`shape_calls.py`)."""
+        raise NotImplementedError
 
     def kept(self, name: str, value: Traced, node: Any) -> Traced:
         """A value that is used more than once, under a name of its own."""

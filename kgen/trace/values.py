@@ -6,23 +6,37 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kgen.syntax import Expr
-from kgen.types import ELLIPSIS, Dims, DType, Float, Number, ValueType, union
+from kgen.trace.axes import ONE, Axes, Axis, each
+from kgen.types import Dims, DType, Float, Number, ValueType, union
 
 
 @dataclass(frozen=True, eq=False)
 class Traced:
     """A value of the kernel.
 
-    `id` is its number in the checker's graph (None after an error); `shape` the dims in the order in which torch has them,
-    "1" where one of size one is kept.  A `free` value broadcasts by name, as a spec's does.  `owner` is the parameter
-    whose memory torch would share with it, `fresh` whether an operation on the line at hand made it.
+    `id` is its number in the checker's graph (None after an error); `shape` its axes as torch has them.  A `free` value broadcasts
+    by name, as a spec's does.  `owner` is the parameter whose memory torch would share with it.  `pads` says of axes that are longer
+    than their dim what stands outside it.
     """
 
     expr: Expr
     id: int | None
-    shape: Dims
+    shape: Axes
     free: bool = False
     owner: str = ""
+    pads: tuple[Pad, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Pad:
+    """Padding along a dim: the place in the axis where the tensor begins, how many of the dim's last elements are no part of it
+    (`short`), and what stands outside (`mode` is torch's word, `fill` the value of "constant")."""
+
+    dim: str
+    start: int
+    short: int
+    mode: str
+    fill: Traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,46 +80,48 @@ class Several:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """`x.shape`, or a part of it: the dims; `of` is the tensor."""
+    """`x.shape`, or a part of it; `of` is the tensor."""
 
-    dims: Dims
+    axes: Axes
     of: Traced
 
 
 class Misaligned(Exception):
-    """Shapes that torch aligns otherwise than names do."""
+    """Shapes that torch aligns otherwise than names do; `pair` are the axes that it would pair, where that is what is wrong."""
 
-    def __init__(self, one: Dims, other: Dims):
-        self.shapes = one, other
-
-
-def named(shape: Dims) -> Dims:
-    return tuple(d for d in shape if d != "1")
+    def __init__(self, one: Axes, other: Axes, pair: tuple[Axis, Axis] | None = None):
+        self.shapes, self.pair = (one, other), pair
 
 
-def meet(one: Dims, other: Dims) -> Dims:
-    """The shape that torch gives to an operation on two.  Raises `Misaligned` where it pairs a dim with another of its names."""
-    found: list[str] = []
+def named(shape: Axes) -> Dims:
+    return tuple(d for axis in shape for d in axis.dims)
+
+
+def meet(one: Axes, other: Axes) -> Axes:
+    """The shape that torch gives to an operation on two.  Raises `Misaligned` where it pairs an axis with one of other dims."""
+    found: list[Axis] = []
     for k in range(1, max(len(one), len(other)) + 1):
-        a = one[-k] if k <= len(one) else ""
-        b = other[-k] if k <= len(other) else ""
-        if a != b and (ELLIPSIS in (a, b) and a and b or a not in ("", "1") and b not in ("", "1")):
-            raise Misaligned(one, other)
-        found.insert(0, a if b in ("", "1") and a else b)
+        a = one[-k] if k <= len(one) else None
+        b = other[-k] if k <= len(other) else None
+        if a is not None and b is not None and a != b and (a.leading or b.leading or ONE not in (a, b)):
+            raise Misaligned(one, other, (a, b))
+        chosen = a if a is not None and b in (None, ONE) else b
+        assert chosen is not None
+        found.insert(0, chosen)
     if len(set(named(tuple(found)))) != len(named(tuple(found))):
         raise Misaligned(one, other)
     return tuple(found)
 
 
-def meet_all(values: list[Traced]) -> tuple[Dims, bool]:
+def meet_all(values: list[Traced]) -> tuple[Axes, bool]:
     """The shape of an operation on values, and whether it is free.  Raises `Misaligned`."""
     bound = [v for v in values if not v.free]
-    shape: Dims = ()
+    shape: Axes = ()
     for v in bound:
         shape = meet(shape, v.shape)
     together = union(*(named(v.shape) for v in values))
     if len(bound) < len(values) and set(together) != set(named(shape)):
-        return together, True
+        return each(together), True
     return shape, False
 
 
@@ -129,5 +145,4 @@ def dtype_name(t: ValueType) -> str:
     return f"{next(iter(variables))}32" if len(variables) == 1 and wide and known <= {"f32"} else ""
 
 
-def show_shape(shape: Dims) -> str:
-    return f"[{', '.join(shape)}]"
+__all__ = ["Const", "Dtype", "Method", "Misaligned", "Pad", "Several", "Shape", "Spec", "Traced", "dtype_name", "meet", "meet_all", "named"]

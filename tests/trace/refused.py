@@ -294,3 +294,46 @@ def several_errors(x: "T[..., N]", w: "T[N]"):
     b = a + foo(x)
     c = x.flip(0)
     return b + c + w
+
+
+@case
+def sizes_without_a_name(x: "T[..., N]", w: "T[..., N]"):
+    a = F.pad(x, (1, 1))
+    b = x[..., 3:] + w[..., :-3]
+    c = x[..., :5]
+    d = torch.cat((x, w, x[..., :-1]), dim=-1)
+    return a * 2, b, c, d
+
+
+@case
+def parts_that_may_not_be_there(x: "T[..., N]", y: "T[M, N]"):
+    a = x[..., 3] + x.unbind(-1)[0]
+    b = y.split(64, dim=-1)
+    c = y.view(-1, 3, 5)
+    return a, b, c
+
+
+@case
+def two_dims_of_two(x: "T[..., N]"):
+    a, b = x.chunk(2, dim=-1)
+    c, d = a.chunk(2, dim=-1)
+    return c * d
+
+
+@case
+def rolled_halves(x: "T[..., N]"):
+    a, b = x.chunk(2, dim=-1)
+    return torch.roll(x, 1, dims=-1)
+
+
+@case
+def looked_up_wrongly(x: "T[M, N]", ids: "i64[M]", mask: "bool[M]", f: "f32[K]"):
+    return x[ids] + x[mask] + x[f] + x.gather(1, ids)
+
+
+@case
+def not_read_yet(x: "T[M, N]", ids: "i64[M, N]"):
+    a = torch.cumsum(x, dim=-1)
+    b = torch.zeros_like(x).scatter_add(1, ids, x)
+    c = x.topk(2)
+    return a, b, c

@@ -21,6 +21,10 @@ PARAMS = {
     "w": 'w: "T[N]"',
     "b": 'b: "T[N]"',
     "t": 't: "i64[M]"',
+    "u": 'u: "T[B, K]"',
+    "c": 'c: "T[B, C, L]"',
+    "g": 'g: "T[C]"',
+    "l": 'l: "i64[J]"',
     "i": 'i: "i32[..., N]"',
     "j": 'j: "i32[..., N]"',
     "mask": 'mask: "bool[..., N]"',
@@ -67,6 +71,16 @@ z.gather(-1, t[:, None]).squeeze(-1); z.log_softmax(-1).gather(1, t.unsqueeze(1)
 torch.zeros_like(x) + x; torch.where(mask, x, torch.ones_like(x)); torch.full_like(x, 2.5) * x; torch.ones_like(x, dtype=torch.float32) - x.float()
 z * torch.arange(z.shape[-1]); torch.where(torch.arange(z.size(1))[None, :] <= torch.arange(z.size(0))[:, None], z, -1.0)
 x * math.sqrt(2 / math.pi); x / math.sqrt(x.shape[-1]); x * (1 + s); -x ** 2; x * torch.pi; x % 0.75; x // 0.5; (x > 0) & mask; x if mask else y
+u.chunk(2, -1)[0]; torch.chunk(u, 3, dim=1)[2]; u.split([3, 3], -1)[1]; torch.split(u, u.shape[-1] // 2, dim=-1)[0]; u.split([2, 4], 1)[0].sum(-1); u.tensor_split(2, -1)[1]
+u[:, : u.shape[1] // 2]; u[:, u.size(1) // 2 :]; u[..., ::2]; u[:, 1::3]; u[:, -1]; u[0]; u[:, 1:] .sum(1); (u[:, 1:] - u[:, :-1]).abs().mean(); (u[:, 2:] * 2).amax(-1); (u[:, None] * 2).squeeze(1); (u[:, :-1] > 0).any(1)
+u.view(u.shape[0], 2, -1); u.reshape(u.size(0), -1, 3).amax(-1); torch.reshape(u, (u.shape[0], 3, -1)).sum(1); u.view(*u.shape[:-1], u.shape[-1] // 2, 2); u.unflatten(-1, (-1, 2)).transpose(1, 2); torch.unflatten(u, 1, (2, 3)).flatten(1); u.view_as(u) * 2; c.flatten(1).sum(-1); torch.flatten(c, 1, 2) * 2; c.reshape(c.shape[0], -1)
+z.t() * 2; z.T * 2; c.mT * 2; c.permute(0, 2, 1) * 1; torch.permute(c, (2, 0, 1)) * 1; c.movedim(1, -1) * 1; torch.movedim(c, (0, 1), (1, 2)) * 1; w.expand_as(z) * z; w.expand(z.shape[0], -1) * z; torch.broadcast_to(w, z.shape) * z; x.transpose(-1, -1) * 2
+torch.cat((u, -u), dim=-1); torch.cat([u, u * 2], 0); torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], dim=1); torch.cat((u[:, 1:], u[:, -1:]), 1); torch.stack((u, u * 2), dim=-1); torch.stack((z, -z), 1).flatten(1); torch.concat((z, z), -1)
+F.pad(x, (1, -1)); F.pad(u, (1, 1))[:, :-2] * 2; F.pad(u, (2, 0), value=1.5)[:, : u.shape[1]]; F.pad(x[..., 1:], (0, 1)); F.pad(c, (1, 1), mode="replicate")[..., 2:]; F.pad(c, (1, 1), mode="circular")[..., :-2]; F.pad(c, (1, 1), mode="reflect")[..., 2:]; (F.pad(u, (1, 1, 1, 1))[1:-1, 2:] + u) * 2
+torch.roll(u, 1, -1); u.roll((1, -2), dims=(0, 1)); w.roll(2); u.flip(-1); torch.flip(u, (0, 1)); z.flip(1) + z; torch.roll(u.chunk(2, -1)[0], 1, 1)
+F.embedding(l, z); F.embedding(l, z) * 2; z[l]; u[:, l]; torch.index_select(z, 0, l); u.index_select(-1, l); torch.take_along_dim(z, t[:, None], dim=1).squeeze(1); z[torch.arange(z.shape[0]), t]; z.log_softmax(-1)[torch.arange(z.size(0)), t].mean(); u.select(0, 0); torch.narrow(u, 1, 0, u.shape[1] // 2); u.unflatten(1, (2, 3)).unbind(1)[1]
+F.group_norm(c, 2); F.group_norm(c, 2, g, g, 1e-3); F.group_norm(c, 1, g); torch.group_norm(c, 4, g, g); F.group_norm(u, 3)
+F.kl_div(x, p); F.kl_div(x, p, reduction="sum"); F.kl_div(z.log_softmax(-1), z.softmax(-1), reduction="batchmean"); F.kl_div(x, y, reduction="none", log_target=True)
 """
 TEXTS = [c.strip() for line in CASES.strip().split("\n") for c in line.split(";") if c.strip()]
 PLAIN_PYTHON = {"x if mask else y"}  # the language's own: in torch only for one element
@@ -75,7 +89,7 @@ PLAIN_PYTHON = {"x if mask else y"}  # the language's own: in torch only for one
 def params(text: str) -> list[str]:
     import re
 
-    words = set(re.findall(r"\b\w+\b", re.sub(r"\b\w+=", "", text)))
+    words = set(re.findall(r"(?<!\.)\b\w+\b", re.sub(r"\b\w+=", "", text)))
     return [*(k for k in PARAMS if k in words), *(["p"] if "p" in words else [])]
 
 
@@ -104,6 +118,10 @@ def arguments(names: list[str], dtype: torch.dtype) -> dict[str, Any]:
             made[name] = normal(5)
         elif name == "p":
             made[name] = (torch.rand((2, 3, 5), generator=g, dtype=torch.float64) * 0.9 + 0.05).to(dtype)
+        elif name in ("u", "c", "g"):
+            made[name] = normal(*{"u": (2, 6), "c": (2, 4, 3), "g": (4,)}[name])
+        elif name == "l":
+            made[name] = torch.randint(0, 4, (3,), generator=g)
         elif name == "t":
             made[name] = torch.randint(0, 5, (4,), generator=g)
         elif name in ("i", "j"):

@@ -1,0 +1,105 @@
+"""Axes of traced tensors, and the splits of dims that are found while a function is read.
+
+An annotation may name a dim that the function splits (`x.chunk(2, -1)` of `T[..., N]`).  The split is noted in `Splits`, and the function
+is read again, with `2*N_2` wherever N stood.  Such an open dim is a guess until it meets another one, which then takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kgen.types import ELLIPSIS, Dims, is_literal
+
+MOST_SPLITS = 32
+
+
+class Restart(Exception):
+    """A split was noted: the function is to be read again."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a tensor: the dims that it is split into, of which one of size one has none.  The last `short` elements along the dim are
+    not there; where that is negative, so many more are, which padding has put there."""
+
+    dims: Dims = ()
+    short: int = 0
+
+    @property
+    def leading(self) -> bool:
+        """Whether it stands for the leading dims `...`."""
+        return self.dims == (ELLIPSIS,)
+
+    def __str__(self) -> str:
+        behind = f" {'-' if self.short > 0 else '+'} {abs(self.short)}" if self.short else ""
+        return ("*".join(self.dims) or "1") + behind
+
+
+Axes = tuple[Axis, ...]
+ONE = Axis()
+
+
+def each(dims: Dims) -> Axes:
+    """An axis for each dim."""
+    return tuple(Axis((d,)) for d in dims)
+
+
+def show_shape(shape: Axes) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+@dataclass
+class Splits:
+    """What dims are split into; `open` are the dims made by that, `taken` the names that no new dim may have."""
+
+    into: dict[str, Dims] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    attributes: dict[str, Dims] = field(default_factory=dict)  # the dims made for a tensor of the method's object, by its path
+
+    def axes_of(self, path: str, rank: int) -> Dims:
+        """A dim for each axis of a tensor whose sizes are not said; the same ones whenever it is asked for."""
+        if path not in self.attributes:
+            stem = path.rpartition(".")[2].lstrip("_").capitalize() or "A"
+            self.attributes[path] = tuple(self.fresh(stem if stem[0].isalpha() else f"A{stem}") for _ in range(rank))
+        return self.attributes[path]
+
+    def expand(self, dims: Iterable[str]) -> Dims:
+        """Dims with what they are split into in their places."""
+        found: list[str] = []
+        todo = list(dims)[::-1]
+        while todo:
+            dim = todo.pop()
+            if dim in self.into:
+                todo += reversed(self.into[dim])
+            else:
+                found.append(dim)
+        return tuple(found)
+
+    def note(self, dim: str, parts: Iterable[str | None]) -> Dims:
+        """Split a dim; None among the parts is a new open dim.  The caller raises `Restart`."""
+        made = tuple(self.fresh(dim) if p is None else p for p in parts)
+        self.into[dim] = made
+        self.open.discard(dim)
+        return made
+
+    def fresh(self, dim: str) -> str:
+        stem = f"N{dim}" if is_literal(dim) else dim
+        k = 2
+        while f"{stem}_{k}" in self.taken:
+            k += 1
+        self.taken.add(f"{stem}_{k}")
+        self.open.add(f"{stem}_{k}")
+        return f"{stem}_{k}"
+
+    def agree(self, one: Dims, other: Dims) -> bool:
+        """Whether an open dim can take the dims that it met, which is noted."""
+        for a, b in ((one, other), (other, one)):
+            if len(a) == 1 and a[0] in self.open and a[0] not in b and b != (ELLIPSIS,):
+                self.note(a[0], b)
+                return True
+        return False
+
+
+__all__ = ["MOST_SPLITS", "ONE", "Axes", "Axis", "Restart", "Splits", "each", "show_shape"]

@@ -1,0 +1,110 @@
+"""Functions as they stand in people's models, unchanged but for the types of their parameters; `test_natural.py` decorates them."""
+
+# ruff: noqa: F821
+import torch
+import torch.nn.functional as F
+
+
+def rotate_half(x):
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+
+
+def apply_rotary_pos_emb(q: "T[..., S, N]", k: "T[..., S, N]", cos: "T[S, N]", sin: "T[S, N]"):
+    q_embed = (q * cos) + (rotate_half(q) * sin)
+    k_embed = (k * cos) + (rotate_half(k) * sin)
+    return q_embed, k_embed
+
+
+def rotary_interleaved(x: "T[..., S, N]", cos: "T[S, D]", sin: "T[S, D]"):
+    x1, x2 = x[..., ::2], x[..., 1::2]
+    return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1).flatten(-2)
+
+
+def packed_swiglu(x: "T[..., N]"):
+    a, b = x.chunk(2, dim=-1)
+    return F.silu(a) * b
+
+
+def fake_quantise(x: "T[..., N]"):
+    groups = x.view(*x.shape[:-1], -1, 128)
+    scale = groups.abs().amax(dim=-1, keepdim=True).clamp(min=1e-5) / 127
+    return (torch.round(groups / scale) * scale).reshape(x.shape)
+
+
+def token_shift(x: "T[B, S, C]", mix: "T[C]"):
+    previous = F.pad(x, (0, 0, 1, -1))
+    return x * mix + previous * (1 - mix)
+
+
+def laplacian(u: "T[..., H, W]"):
+    p = F.pad(u, (1, 1, 1, 1))
+    return p[..., :-2, 1:-1] + p[..., 2:, 1:-1] + p[..., 1:-1, :-2] + p[..., 1:-1, 2:] - 4 * u
+
+
+def heat_step(u: "T[..., H, W]", k: float = 0.1):
+    around = torch.roll(u, 1, -1) + torch.roll(u, -1, -1) + torch.roll(u, 1, -2) + torch.roll(u, -1, -2)
+    return u + k * (around - 4 * u)
+
+
+def total_variation(x: "T[B, C, H, W]"):
+    dh = x[:, :, 1:, :] - x[:, :, :-1, :]
+    dw = x[:, :, :, 1:] - x[:, :, :, :-1]
+    return dh.abs().mean() + dw.abs().mean()
+
+
+def complex_multiply(a: "T[..., 2]", b: "T[..., 2]"):
+    real = a[..., 0] * b[..., 0] - a[..., 1] * b[..., 1]
+    imaginary = a[..., 0] * b[..., 1] + a[..., 1] * b[..., 0]
+    return torch.stack((real, imaginary), dim=-1)
+
+
+def embed(ids: "i64[B, S]", wte: "T[V, D]", wpe: "T[P, D]"):
+    positions = torch.arange(ids.shape[1])
+    return F.embedding(ids, wte) + wpe[positions]
+
+
+def token_loss(logits: "T[B, V]", labels: "i64[B]"):
+    logp = F.log_softmax(logits, dim=-1)
+    return -logp[torch.arange(logits.shape[0]), labels].mean()
+
+
+def distillation(student: "T[B, V]", teacher: "T[B, V]", t: float = 2.0):
+    soft = F.kl_div(F.log_softmax(student / t, dim=-1), F.softmax(teacher / t, dim=-1), reduction="batchmean")
+    return soft * t * t
+
+
+def norm_act(x: "T[B, C, H, W]", weight: "T[C]", bias: "T[C]"):
+    return F.silu(F.group_norm(x, 4, weight, bias, eps=1e-6))
+
+
+def moving_average(x: "T[..., N]"):
+    p = F.pad(x, (1, 1))
+    return (p[..., :-2] + p[..., 1:-1] + p[..., 2:]) / 3
+
+
+def split_heads(x: "T[B, S, N]"):
+    q, k, v = x.chunk(3, dim=-1)
+    q = F.normalize(q.view(q.shape[0], q.shape[1], 4, -1).transpose(1, 2), dim=-1)
+    return q, k * 2, v.flip(-1)
+
+
+#: Each function with the shapes of its tensors (a number: integers below it).
+CASES = [
+    (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
+    (rotary_interleaved, [(2, 3, 5, 16), (5, 8), (5, 8)]),
+    (packed_swiglu, [(3, 4, 22)]),
+    (fake_quantise, [(2, 3, 384)]),
+    (token_shift, [(2, 5, 7), (7,)]),
+    (laplacian, [(2, 6, 9)]),
+    (heat_step, [(2, 6, 9)]),
+    (total_variation, [(2, 3, 5, 4)]),
+    (complex_multiply, [(3, 5, 2), (3, 5, 2)]),
+    (embed, [(11, (2, 5)), (11, 6), (8, 6)]),
+    (token_loss, [(4, 9), (9, (4,))]),
+    (distillation, [(4, 9), (4, 9)]),
+    (norm_act, [(2, 8, 3, 5), (8,), (8,)]),
+    (moving_average, [(2, 3, 9)]),
+    (split_heads, [(2, 3, 48)]),
+]
