@@ -21,6 +21,7 @@ from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
 from kgen.phases import Phase, phases_of
+from kgen.taps import is_tap, taps_of
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -211,7 +212,7 @@ class _Scheduler:
         self.at = {let.name: k for k, let in enumerate(program.lets)}
         self.cones: list[_Cone] = []  # of the first lets, as far as they are known
         self.loads = self.where(lambda let: let.expr.name == "load")
-        self.gathers = self.where(lambda let: let.expr.name == "gather")
+        self.gathers = self.where(_is_gathered)
         self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
         self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
         self.spent = 0  # operations in the passes built so far
@@ -321,8 +322,8 @@ class _Scheduler:
         if not differ or not code & self.gathers:
             return bool(differ)
         lets = [self.program.lets[k] for k in _bits(code)]
-        read = {o.name for x in lets for k, o in enumerate(x.expr.operands) if x.expr.name != "gather" or k > 0}
-        gathered = {x.expr.operands[0].name for x in lets if x.expr.name == "gather"} - read
+        read = {o.name for x in lets for k, o in enumerate(x.expr.operands) if not _is_gathered(x) or k > 0}
+        gathered = {x.expr.operands[0].name for x in lets if _is_gathered(x)} - read
         return any(self.program.lets[k].name not in gathered for k in _bits(differ))
 
     def keep_gathers(self, roots: list[str], inner: frozenset[str]) -> None:
@@ -467,8 +468,9 @@ class _Scheduler:
         tensors = [t for t in self.program.tensors if t.name in loaded]
         tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
         scalars = self.scalars(values, defs)
-        indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
-        common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))
+        indices = [let.expr.attrs[0] for let in values if let.expr.name == "index"]
+        indices += [d for let in values if is_tap(let) for d, _ in taps_of(let)]
+        common = (tuple(tensors), tuple(dict.fromkeys(indices)), tuple(scalars), values, tuple(writes))
         if stage is None and not any(let.expr.name == "gather" for let in values):
             self.spend(values)
             return Map(stores[0].dims, *common)
@@ -477,6 +479,9 @@ class _Scheduler:
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
+        if not inner and any(map(is_tap, values)) and not any(let.expr.name == "gather" for let in values):
+            self.spend(values)
+            return Map(rows, *common)
         phases = phases_of(frozenset(inner), values, tuple(writes), defs, self.spend)
         made = Reduce(rows, inner, *common, phases)
         return self.long(made, lets) if self.rides and inner else made
@@ -511,6 +516,11 @@ class _Scheduler:
         """The reduced dims in the order in which an operand has them."""
         dims = self.defs[stage.nodes[0].expr.operands[0].name].dims
         return tuple(d for d in dims if d in stage.inner)
+
+
+def _is_gathered(let: Let) -> bool:
+    """Whether a value is an element of its first operand at another place."""
+    return let.expr.name == "gather" or is_tap(let)
 
 
 def _ordered(passes: list[Pass]) -> list[Pass]:

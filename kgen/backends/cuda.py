@@ -70,7 +70,7 @@ class Cuda(CFamily):
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = Rides.EVERY
-    merges = True
+    merges = taps = True
     infinity, not_a_number = "infinity()", "not_a_number()"
 
     @property
@@ -129,6 +129,7 @@ class Cuda(CFamily):
         used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
+        parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
         parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
@@ -193,7 +194,7 @@ class Cuda(CFamily):
                 )  # fmt: skip
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])
-            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers))
+            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, bool(unit.taps)))
         return tuple(made)
 
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:

@@ -49,11 +49,12 @@ class Layout:
     operands: tuple[Operand, ...]
     scalars: tuple[Scalar, ...]
     numbers: tuple[Let, ...]  # what the scalars' numbers are computed from, in order
+    taps: bool = False  # whether it reads neighbours
 
     @property
     def held(self) -> int:
         """A bit for each operand that a thread may read once for several rows (`columns`)."""
-        return columns(self.dims, [o.dims if o.role == "input" else None for o in self.operands])
+        return 0 if self.taps else columns(self.dims, [o.dims if o.role == "input" else None for o in self.operands])
 
     def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
         """The dtype in which each scalar is passed, for dtype variables bound by name (`{"T": "bf16"}`)."""

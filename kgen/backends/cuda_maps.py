@@ -30,6 +30,7 @@ class CudaMap(host.HostView):
     kernel_aliases: dict[str, list[str]]
     rows: bool  # whether a thread may take several
     loads: list[tuple[str, str, str, int, bool]]
+    taps: list[tuple[str, str]]
     stores: list[tuple[str, str, str, str]]
     body: list[str]
     kernel_head: str
@@ -49,11 +50,12 @@ class MapPrinter:
         self.base: MapView = backend.map_view(render, unit)
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.numbers = host.numbers(backend, unit, given)
-        self.lanes = {t.name: self.names.fresh(f"{t.name}s") for t in (*unit.inputs, *unit.outputs)}
+        vectors = [t.name for t in unit.read] + [t.name for t in unit.taps] + [t.name for t in unit.outputs]
+        self.lanes = {name: self.names.fresh(f"{name}s") for name in vectors}
         self.at = {t.name: f"at[{i}]" for i, t in enumerate(self.base.operands)}
         self.memory = [t for t in self.base.operands if t not in unit.indices]
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
-        self.held = columns(unit.dims, [None if t.name in fixed else t.dims for t in self.base.operands])
+        self.held = 0 if unit.taps else columns(unit.dims, [None if t.name in fixed else t.dims for t in self.base.operands])
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
     def const(self, t: Tensor) -> str:
@@ -61,8 +63,9 @@ class MapPrinter:
 
     def element_arguments(self) -> list[str]:
         """What the element function is given, of the k-th elements of vectors."""
-        values = [f"{t.compute}(element({self.lanes[t.name]}{'' if self.stays(t) else '[r]'}, k))" for t in self.unit.inputs]
-        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indices]
+        values = [f"{t.compute}(element({self.lanes[t.name]}{'' if self.stays(t) else '[r]'}, k))" for t in self.unit.read]
+        values += [f"{self.lanes[t.name]}.at[k]" for t in self.unit.taps]
+        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indexed]
         return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
 
     def stays(self, t: Tensor) -> bool:
@@ -82,6 +85,16 @@ class MapPrinter:
             made.append(f"{self.lanes[o.name]}.at[k] = {value if o.compute == o.type else f'{o.type}({value})'};")
         return [line for text in made for line in text.split("\n")]
 
+    def taps(self) -> list[tuple[str, str]]:
+        """The neighbours that a thread reads: the name of their vector, and its call."""
+        made, index = [], {x.spec_name: x.name for x in self.unit.indices}
+        for t in self.unit.taps:
+            at = self.base.position[t.tensor.name]
+            moves = [f"shift<{self.base.position[index[d]]}, {by}>({self.at[index[d]]})" for d, by in t.by]
+            operands = ", ".join(["layout", f"{t.tensor.name} + {self.at[t.tensor.name]}", t.fill, *moves])
+            made.append((self.lanes[t.name], f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"))
+        return made
+
     def view(self) -> CudaMap:
         """What the templates take."""
         unit, base, render = self.unit, self.base, self.render
@@ -93,8 +106,9 @@ class MapPrinter:
         chosen = "".join(f"{v}, " for v in unit.variables)
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = ", ROWS" if self.held else ""
+        values = [o.value for o in unit.outputs] + [t.fill for t in unit.taps]
         types = {*(t.compute for t in (*unit.inputs, *unit.outputs)), *(o.type for o in unit.outputs)}
-        types |= {n.argument.type for n in self.numbers if n.converted} | unit.uses
+        types |= {n.argument.type for n in self.numbers if n.converted} | unit.uses | {t.compute for t in unit.taps}
         return CudaMap(
             **vars(self.launch(chosen)),
             element_template=base.element_template,
@@ -106,7 +120,8 @@ class MapPrinter:
             vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=bool(self.held),
-            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in unit.inputs],
+            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in unit.read],
+            taps=self.taps(),
             stores=stores,
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
@@ -115,7 +130,7 @@ class MapPrinter:
             vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", passing, ";", 110), 8),
             tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,
-            code=[*self.backend.printed(unit.lines), *(o.value for o in unit.outputs), *self.element_arguments()],
+            code=[*self.backend.printed(unit.lines), *values, *self.element_arguments()],
         )
 
     def launch(self, chosen: str) -> host.HostView:

@@ -14,7 +14,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("language", "lalr grammar syntax typeset ops monoids host values places expressions check write mathematics specialise"),
     ("from Python", "trace"),
     ("derivatives", "transposed tape invariant saving grad parts"),
-    ("programs", "ir expand online lower rewrite"),
+    ("programs", "ir expand online lower rewrite taps"),
     ("plans", "phases schedule columns hoist precision cost pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
