@@ -12,7 +12,7 @@ from kgen.backends import cuda_partials as partials
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
-from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand
+from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, groups
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled
@@ -129,6 +129,7 @@ class Cuda(CFamily):
         used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
+        parts += ["kgen_parts.cuh"] if any(isinstance(v, CudaMap) and v.turns for v in views) else []
         parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
         parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
@@ -194,7 +195,8 @@ class Cuda(CFamily):
                 )  # fmt: skip
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])
-            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, bool(unit.taps)))
+            own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, o.role in ("state", "result")) for o in operands])
+            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, bool(unit.taps), own))
         return tuple(made)
 
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:
