@@ -49,6 +49,7 @@ class MapPrinter:
     """The texts of one map."""
 
     def __init__(self, backend: CFamily, render: Render, unit: Unit, given: tuple[Scalar, ...]):
+        """`unit` is the map, `given` the numbers that it takes."""
         self.backend, self.render, self.unit = backend, render, unit
         self.base: MapView = backend.map_view(render, unit)
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))

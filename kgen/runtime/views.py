@@ -69,6 +69,7 @@ def teach(
 def _teach(
     runnable: Any, heard: Heard, given: tuple[tuple, dict[str, Any], Any, str | None], tensors: Sequence[Any], results: Sequence[Any]
 ) -> None:  # fmt: skip
+    """`teach`, which may raise: puts the plan and the variant of the call together, and keeps them in the extension."""
     assert heard.lesson is not None
     (args, kwargs, out, target), (plan, taught, made) = given, heard.lesson
     calls = (runnable._plain or runnable)._calls

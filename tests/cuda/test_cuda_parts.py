@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 import torch
 
 from kgen import check, syntax
+from kgen.backends import backend
 from kgen.parts import parted
 from kgen.runtime import arguments, nvrtc
 from kgen.runtime.parts import view
 from tests.cuda.emulated import Emulated, kernels
+from tests.cuda.test_cuda_source import on_the_cpu
+from tests.cuda.test_cuda_taps import passed
 
 TURNED = """turned(x: T[..., S, D, 2], w: T[S, D]) -> y: T[..., S, D, 2]
 
@@ -139,3 +143,17 @@ def test_several_rows_of_a_thread(tmp_path: Path) -> None:
     assert launcher.expressions == ["turned_kernel<bf16, 2, 4, unsigned, 0, 1, true>"]
     many = nvrtc.in_turns(((0, 1), (3, 4)), (64, 16384), ((32768, 2),) * 2 + ((0, 1),) + ((32768, 2),) * 2, (2,) * 5, (0, 2, 0, 0, 2), 4)
     assert many is not None and many.variant == nvrtc.Variant(2, 4, False, 0, 4, True) and launch is not None
+
+
+@pytest.mark.slow
+def test_a_written_files_host_part_moves_parts_in_turns(tmp_path: Path) -> None:
+    made = parted(check.check(syntax.parse(TURNED, "parts.k")))
+    assert made is not None
+    entry = on_the_cpu(backend("cuda").render(made.kernel), tmp_path).turned_f32
+    for x, w in cases(TURNED, torch.float32, 40, 5):
+        y = tensor(tuple(x.shape), torch.float32, random.Random(x.numel()), "dense")
+        order = [p.of for p in made.params if p.of == "x"]
+        over = [x[..., 0], x[..., 1], w.expand(x.shape[:-1]), y[..., 0], y[..., 1]]
+        operands = [a for t in over for a in passed(t)]
+        assert len(order) == 2 and entry(x.dim() - 1, (ctypes.c_longlong * 4)(*x.shape[:-1]), *operands, None) == 0
+        assert torch.equal(y, turned(x, w)["y"]), (x.shape, x.stride())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from kgen import check, pipeline, syntax
 from kgen.backends import backend
 from kgen.schedule import Map
 from tests.cuda.emulated import Emulated
+from tests.cuda.test_cuda_source import on_the_cpu
 
 #: Each with its shifts along N and M.
 LINE = """line(x: T[..., N], w: T[N]) -> y: T[..., N]
@@ -115,3 +117,19 @@ def test_shifts_of_any_layout(text: str, meaning: Any, rank: int, dtype: torch.d
     if rank == 1 and meaning is plane:
         rank = 3
     hold(text, meaning, [*cases(rank, dtype, 40, 100 * rank + seed)], tmp_path)
+
+
+def passed(t: torch.Tensor) -> tuple[Any, Any]:
+    """A tensor as an entry of C takes it."""
+    return ctypes.c_void_p(t.data_ptr()), (ctypes.c_longlong * t.dim())(*t.stride())
+
+
+@pytest.mark.slow
+def test_a_written_files_host_part_launches_taps(tmp_path: Path) -> None:
+    entry = on_the_cpu(backend("cuda").render(check.check(syntax.parse(PLANE, "taps.k"))), tmp_path).plane_f32
+    for (x,) in cases(2, torch.float32, 40, 9):
+        results = {"y": torch.empty(x.shape), "z": torch.empty(x.shape)}
+        operands = [a for t in (x, *results.values()) for a in passed(t)]
+        assert entry(x.dim(), (ctypes.c_longlong * x.dim())(*x.shape), *operands, None) == 0
+        for name, want in plane(x.double()).items():
+            assert torch.equal(results[name], want.float()), (name, x.shape, x.stride())
