@@ -2,8 +2,8 @@
 
 In: an expanded program.  Out: the same in which `where(the place lies inside, gather(x, place), fill)` is `tap[N, -3] x fill` if the
 place is the element's own index and a constant, and x lies in memory as the call gave it: the element so far along, `fill` where there
-is none.  So the pass around it computes each element alone, and a backend that knows taps reads their vectors as any others, guarded
-where a row begins and ends.
+is none.  A gather alone, which is 0 outside, is one as well.  So the pass around it computes each element alone, and a backend that knows
+taps reads their vectors as any others, guarded where a row begins and ends.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def tapped(program: Program) -> Program:
     """The program with taps; the same where it has none, or too many.  Its lets keep their names."""
     found = _Taps(program)
     lets = [found.let(let) for let in program.lets]
-    if not 0 < sum(map(is_tap, lets)) <= MOST_TAPS:
-        return program
-    return replace(program, lets=live(lets, program.stores))
+    lets = [replace(let, expr=let.expr.renamed({o.name: found.own.get(o.name, o.name) for o in let.expr.operands})) for let in lets]
+    stores = tuple(replace(s, ref=found.own.get(s.ref, s.ref)) for s in program.stores)
+    made = live([*found.zeros, *lets], stores)
+    return replace(program, lets=made, stores=stores) if 0 < sum(map(is_tap, made)) <= MOST_TAPS else program
 
 
 class _Taps:
@@ -44,22 +45,42 @@ class _Taps:
         self.defs = program.by_name
         self.states = {s.state for s in program.stores}
         self.places: dict[str, tuple[str, int] | None] = {}
+        self.own: dict[str, str] = {}  # what lies at its own place after all, and the load that it is
+        self.free = 1 + max(int(let.name[1:]) for let in program.lets)
+        self.zeros: list[Let] = []  # what stands outside of a gather, with its number
 
     def let(self, let: Let) -> Let:
         """The tap that a let is, else the let itself."""
+        if let.expr.name == "gather":
+            return self.tap(let, let, None)
         if let.expr.name != "where":
             return let
         condition, value, fill = (self.defs[o.name] for o in let.expr.operands)
-        places = self.gathered(value)
-        if not places or not self.is_number(fill) or not self.guards(condition, places):
+        found = value.expr.name == "gather" and self.is_number(fill) and self.guards(condition, self.gathered(value))
+        return self.tap(let, value, fill) if found else let
+
+    def tap(self, let: Let, value: Let, fill: Let | None) -> Let:
+        """A let that is an element gathered out of a tensor, `fill` (None: 0) outside; the let itself where that is no tap."""
+        moved = {d: self.place(at) for d, at in self.gathered(value)}
+        if not moved or any(m is None or m[0] != d or abs(m[1]) > FARTHEST for d, m in moved.items()):
             return let
-        moved = {d: self.place(at) for d, at in places}
-        if any(m is None or m[0] != d or abs(m[1]) > FARTHEST for d, m in moved.items()):
-            return let
-        by = [text for d, m in moved.items() if m for text in (d, str(m[1]))]
+        by = [text for d, m in moved.items() if m is not None and m[1] for text in (d, str(m[1]))]
         while value.expr.name == "gather":
             value = self.defs[value.expr.operands[0].name]
-        return replace(let, expr=Op("tap", *by, ref(value.name), ref(fill.name)))
+        if not by:
+            self.own[let.name] = value.name
+            return let
+        return replace(let, expr=Op("tap", *by, ref(value.name), ref((fill or self.zero(let)).name)))
+
+    def zero(self, like: Let) -> Let:
+        """A zero of a let's dtype."""
+        for let in self.zeros:
+            if (let.dtype, let.generic) == (like.dtype, like.generic):
+                return let
+        number = Let(f"%{self.free}", leaf("lit", "0"), INT, (), like.span)
+        self.zeros += [number, Let(f"%{self.free + 1}", Op("cast", ref(number.name)), like.dtype, (), like.span, "", like.generic)]
+        self.free += 2
+        return self.zeros[-1]
 
     def is_number(self, let: Let) -> bool:
         """Whether a value is a number of the spec's."""

@@ -500,8 +500,10 @@ class Render:
             t, by = of[load.expr.attrs[0]], taps_of(let)
             way = "".join(f"_{d}_{'plus' if n > 0 else 'minus'}_{abs(n)}" for d, n in by)
             value = self.backend.constant(defs[fill.expr.operands[0].name], fill, self.type_of(fill))
-            made.append(Tap(self.global_names.fresh(f"{t.name}{way}"), t, by, value))
-            text[let.name] = named(made[-1].name)
+            tap = next((m for m in made if (m.tensor, m.by, m.fill) == (t, by, value)), None)
+            if tap is None:
+                made.append(tap := Tap(self.global_names.fresh(f"{t.name}{way}"), t, by, value))
+            text[let.name] = named(tap.name)
         read = {o.name for let in p.lets for o in let.expr.operands if not is_tap(let)} | {s.ref for s in p.stores}
         used = {let.expr.attrs[0] for let in p.lets if let.expr.name in ("load", "index") and let.name in read}
         aside = {t.name for t in (*of.values(), *at.values()) if t.spec_name not in used}

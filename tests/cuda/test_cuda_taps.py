@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from kgen import check, pipeline, syntax
+from kgen import check, grad, pipeline, syntax
 from kgen.backends import backend
+from kgen.parts import over_parts
+from kgen.runtime.kernel import Kernel, read_spec
 from kgen.schedule import Map
 from tests.cuda.emulated import Emulated
 from tests.cuda.test_cuda_source import on_the_cpu
@@ -26,6 +28,13 @@ PLANE = """plane(x: T[..., M, N]) -> (y: T[..., M, N], z: T[..., M, N])
 
 y = x[M = index[M] - 1 else 3] + 2 * x[M = index[M] + 2, N = index[N] - 5 else 0] - 4 * x
 z = x[M = index[M] + 1, N = index[N] + 1 else 7] * index[N] + x[N = index[N] - 8 else 1]
+"""
+#: Values that are computed at another place, of what lies there and at places from there on.
+DERIVED = """derived(x: T[..., N], w: T[N], s: f32[M, N]) -> (y: T[..., N], t: f32[M, N])
+
+h = 2 * x - w
+y = h[N = index[N] - 2 else 9] + (x[N = index[N] + 1 else 3] * w)[N = index[N] - 1 else 4]
+t = s[M = index[M] + 1 else -inf]
 """
 
 
@@ -46,6 +55,11 @@ def shifted(x: torch.Tensor, fill: float, **by: int) -> torch.Tensor:
 
 def line(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"y": shifted(x, 0, N=-3) + 2 * shifted(x, 5, N=1) - w * shifted(x, -1, N=9) + shifted(x, 0, N=-16)}
+
+
+def derived(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> dict[str, torch.Tensor]:
+    h = shifted(2 * x - w, 9, N=-2) + shifted(shifted(x, 3, N=1) * w, 4, N=-1)
+    return {"y": h, "t": shifted(s, -torch.inf, M=1)}
 
 
 def plane(x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -92,12 +106,12 @@ def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]], folder: Path) ->
             assert torch.equal(found, want[name].to(found.dtype)), (name, [(t.shape, t.stride(), t.data_ptr() % 16) for t in args])
 
 
-@pytest.mark.parametrize("text", [LINE, PLANE], ids=["line", "plane"])
+@pytest.mark.parametrize("text", [LINE, PLANE, DERIVED], ids=["line", "plane", "derived"])
 def test_neighbours_are_taps_of_a_map(text: str) -> None:
     kernel = check.check(syntax.parse(text, "taps.k"))
     passes = pipeline.scheduled(kernel, kernel.bindings()[0], backend("cuda").rides, True, True).passes
-    assert [type(p) for p in passes] == [Map]
-    assert not [let for let in passes[0].lets if let.expr.name in ("gather", "where")]
+    assert {type(p) for p in passes} == {Map}
+    assert not [let for p in passes for let in p.lets if let.expr.name == "gather" or let.expr.name == "where" and text != DERIVED]
 
 
 def test_shifts_along_a_line(tmp_path: Path) -> None:
@@ -107,6 +121,27 @@ def test_shifts_along_a_line(tmp_path: Path) -> None:
 
 def test_shifts_in_a_plane(tmp_path: Path) -> None:
     hold(PLANE, plane, [*cases(2, torch.bfloat16, 8, 1)], tmp_path)
+
+
+def test_values_at_other_places(tmp_path: Path) -> None:
+    chance, calls = random.Random(4), []
+    for n in (1, 8, 24, 41):
+        calls.append(tuple(laid(shape, torch.float32, chance) for shape in ((3, n), (n,), (2, n))))
+    hold(DERIVED, derived, calls, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_gradients_of_a_convolution(dtype: torch.dtype, tmp_path: Path) -> None:
+    spec = check.check(syntax.parse(*read_spec("causal_conv4")))
+    kernel = over_parts(grad.backward(spec).kernel)
+    torch.manual_seed(0)
+    sizes = {"C": 5, "N": 40}
+    given = [torch.randn([2 if d == "..." else sizes[d] for d in p.dims or ()]).to(dtype) for p in kernel.params]
+    found = Emulated(kernel.file.source.text, tmp_path, tuple(given))(*given)
+    far = 1e-5 if dtype is torch.float32 else 2e-2
+    for r, w in zip(kernel.results, Kernel(kernel)(*given, target="torch"), strict=True):
+        torch.testing.assert_close(found[r.name], w, rtol=far, atol=far)
 
 
 @pytest.mark.slow
