@@ -70,7 +70,7 @@ class _Taps:
         if not by:
             self.own[let.name] = value.name
             return let
-        return replace(let, expr=Op("tap", *by, ref(value.name), ref((fill or self.zero(let)).name)))
+        return replace(let, expr=Op("tap", *by, ref(value.name), ref((fill or self.zero(let)).name)), dims=value.dims)
 
     def zero(self, like: Let) -> Let:
         """A zero of a let's dtype."""
