@@ -31,7 +31,7 @@ def hoisted(plan: Plan) -> Plan:
 
 def _is_dear(p: Map) -> bool:
     """Whether a pass over elements has rows, each with much to compute."""
-    if len(p.dims) < 2 or any(let.expr.name == "gather" for let in p.lets) or any(set(s.dims) != set(p.dims) for s in p.stores):
+    if len(p.dims) < 2 or any(let.expr.name in ("gather", "tap") for let in p.lets) or any(set(s.dims) != set(p.dims) for s in p.stores):
         return False
     own = [OPS[let.expr.name] for let in p.lets if let.expr.name in OPS and let.dims and p.dims[-1] not in let.dims]
     return sum(sum(row.cost_of("")) for row in own) >= DEAR

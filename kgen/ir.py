@@ -136,7 +136,7 @@ def held(expr: Op) -> tuple[Ref, ...]:
     """The operands of an expression that lie in memory, of which it reads what it wants; it takes the others where it is computed."""
     if expr.name == "ranged":
         return (expr.operands[0], *expr.operands[3:])
-    return expr.operands if expr.name == "sorted" else expr.operands[: expr.name == "gather"]
+    return expr.operands if expr.name == "sorted" else expr.operands[: expr.name in ("gather", "tap")]
 
 
 def taken(expr: Op) -> tuple[Ref, ...]:

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
-from kgen import columns, hoist, precision, products, rewrite, schedule
+from kgen import columns, hoist, precision, products, rewrite, schedule, taps
 from kgen import cost as costs
 from kgen import lower as lowering
 from kgen.check import Kernel
 from kgen.cost import Cost
 from kgen.ir import Program
 from kgen.monoids import Rides
-from kgen.schedule import Plan
+from kgen.schedule import Plan, Reduce
 from kgen.types import Binding, f32
 
 R = TypeVar("R", covariant=True)
@@ -94,9 +94,21 @@ def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     return hoist.hoisted(columns.merged(schedule.planned(by_columns, rides)))
 
 
-def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool) -> Plan:
+@_pass
+def tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
+    """The same, neighbours read by taps: the passes as they were where one over rows would have some."""
+    by_columns = columns.by_columns(expanded(kernel, binding, rides))
+    program = taps.tapped(by_columns)
+    if program is not by_columns:
+        made = hoist.hoisted(columns.merged(schedule.planned(program, rides)))
+        if not any(taps.is_tap(let) for p in made.passes if isinstance(p, Reduce) for let in p.lets):
+            return made
+    return merged(kernel, binding, rides)
+
+
+def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps: bool = False) -> Plan:
     """The passes that a backend prints, by what it says of itself."""
-    return (merged if merges else plan)(kernel, binding, rides)
+    return (tapped if taps else merged if merges else plan)(kernel, binding, rides)
 
 
 @_pass

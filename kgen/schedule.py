@@ -24,6 +24,7 @@ from kgen.ops.scans import REVERSED
 from kgen.phases import Phase, phases_of
 from kgen.scanned import is_scan
 from kgen.segments import segmented
+from kgen.taps import is_tap, taps_of
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -253,7 +254,7 @@ class _Scheduler:
         self.at = {let.name: k for k, let in enumerate(program.lets)}
         self.cones: list[_Cone] = []  # of the first lets, as far as they are known
         self.loads = self.where(lambda let: let.expr.name == "load")
-        self.gathers = self.where(lambda let: let.expr.name in GATHERS)
+        self.gathers = self.where(_is_gathered)
         self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
         self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
         self.spent = 0  # operations in the passes built so far
@@ -528,8 +529,9 @@ class _Scheduler:
         tensors = [t for t in self.program.tensors if t.name in loaded]
         tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
         scalars = self.scalars(values, defs)
-        indices = tuple(dict.fromkeys(let.expr.attrs[0] for let in values if let.expr.name == "index"))
-        common = (tuple(tensors), indices, tuple(scalars), values, tuple(writes))
+        indices = [let.expr.attrs[0] for let in values if let.expr.name == "index"]
+        indices += [d for let in values if is_tap(let) for d, _ in taps_of(let)]
+        common = (tuple(tensors), tuple(dict.fromkeys(indices)), tuple(scalars), values, tuple(writes))
         if stage is not None and stage.sorts:
             return Sort(stage.nodes[0].expr.attrs[1:], tuple(tensors), values, tuple(writes))
         if stage is None and not any(let.expr.name in GATHERS for let in values):
@@ -542,6 +544,9 @@ class _Scheduler:
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
+        if not inner and any(map(is_tap, values)) and not any(let.expr.name == "gather" for let in values):
+            self.spend(values)
+            return Map(rows, *common)
         phases = phases_of(frozenset(inner), values, tuple(writes), defs, self.spend)
         made = Reduce(rows, inner, *common, phases)
         return self.long(made, lets) if self.rides and inner else made
@@ -597,6 +602,11 @@ class _Scheduler:
         """The reduced dims in the order in which an operand has them."""
         dims = self.defs[stage.nodes[0].expr.operands[0].name].dims
         return tuple(d for d in dims if d in stage.inner)
+
+
+def _is_gathered(let: Let) -> bool:
+    """Whether a value is an element of its first operand at another place."""
+    return let.expr.name in GATHERS or is_tap(let)
 
 
 def _ordered(passes: list[Pass]) -> list[Pass]:

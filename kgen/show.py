@@ -13,6 +13,7 @@ from kgen.monoids import Rides
 from kgen.parts import over_parts
 from kgen.schedule import Plan, Reduce, Sort
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
+from kgen.taps import is_tap
 from kgen.trace import to_spec
 from kgen.types import DTYPES, VARIABLE, Binding, f32, resolve
 
@@ -62,7 +63,7 @@ def show(kernel: Kernel, stage: str, target: str, bound: Binding, arch: str = "s
     if stage == "expanded":
         return f"{pipeline.expanded(kernel, bound, rides)}\n"
     if stage == "schedule":
-        return schedules(kernel, bound, rides, backend(target).merges)
+        return schedules(kernel, bound, rides, backend(target).merges, backend(target).taps)
     if stage == "precision":
         return precision(kernel, bound, backend(target))
     if stage == "units":
@@ -128,9 +129,10 @@ def syntax_tree(kernel: Kernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str:
-    """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` and `merges` are the backend's."""
-    plan = pipeline.scheduled(kernel, bound, rides, merges)
+def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: bool = False) -> str:
+    """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides`, `merges` and `taps` are the
+    backend's."""
+    plan = pipeline.scheduled(kernel, bound, rides, merges, taps)
     kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
     lines = []
     for k, p in enumerate(plan.passes):
@@ -141,6 +143,7 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str
         else:
             lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
         lines += [f"  read   {kept.get(t.name, t.name)}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
+        lines += [f"  tap    {let.expr}" for let in p.lets if is_tap(let)]
         lines += [f"  index  {d}" for d in p.indices]
         lines += [f"  number {s.let.name}: {s.let.dtype} = {s.number.expr}" for s in p.scalars]
         lines += [f"  {let.expr}" for let in p.lets if let.expr.name == "ranged"]

@@ -19,17 +19,19 @@ from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.names import Names, settled
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled
-from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
+from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
-from kgen.ir import Let, Program, Ref, Store, taken
+from kgen.host import to_dtype
+from kgen.ir import Let, Program, Ref, Store, exact, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, Op, Spell
 from kgen.resources import resource
 from kgen.scanned import is_scan
 from kgen.schedule import Map, Pass, Plan, Reduce, Scan, Sort
-from kgen.types import DTYPES, ELLIPSIS, VARIABLE, DType, is_literal, is_wide, variable_of
+from kgen.taps import is_tap, taps_of
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
 
 
@@ -73,6 +75,7 @@ class Backend:
     own_forms: frozenset[str] | None = None
     rides = Rides.NONE  # of which rows sums about a peak are made with it
     merges = False  # whether sums over rows are made while these are gone through
+    taps = False  # whether a map reads neighbours as vectors
 
     #: Whose column of the table of operators this target reads, and what it spells otherwise: by operator.
     spelled_as = ""
@@ -115,6 +118,14 @@ class Backend:
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
         """A literal, exact (or "inf", "-inf", "nan"), as a value of a dtype."""
         raise NotImplementedError
+
+    def constant(self, number: Let, let: Let, type_name: str) -> Text:
+        """A literal number as the value that `let` converts it to."""
+        text = number.expr.attrs[0]
+        value = text if text in ("inf", "-inf", "nan") else exact(text)
+        if not let.tensor_dtype.is_float:
+            value = Fraction(to_dtype(float(value) if number.dtype == FLOAT else int(value), let.tensor_dtype))
+        return self.literal(value, let.tensor_dtype, type_name)
 
     def cast(self, x: Text, given: DType, target: DType, type_name: str) -> Text:
         raise NotImplementedError
@@ -301,7 +312,7 @@ class Render:
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         """The passes, and the forms of operators that are not the accurate ones."""
         binding, rides = self.kernel.bindings()[0], self.backend.rides
-        plan = pipeline.scheduled(self.kernel, binding, rides, self.backend.merges)
+        plan = pipeline.scheduled(self.kernel, binding, rides, self.backend.merges, self.backend.taps)
         return plan, self.backend.forms(pipeline.forms(self.kernel, binding, rides), plan.program)
 
     def _generics(self) -> dict[str, str]:
@@ -495,16 +506,37 @@ class Render:
         text = {s.spec_name: named(s.name) for s in scalars}
         places = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
         text.update({let.name: named(places[let.expr.name][let.expr.attrs[0]]) for let in p.lets if let.expr.name in places})
+        taps, aside = self.taps(p, inputs, indices, text)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
         body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
-        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines))
+        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
         words = frozenset().union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
+
+    def taps(
+        self, p: Map, inputs: tuple[Tensor, ...], indices: tuple[Tensor, ...], text: dict[str, Text]
+    ) -> tuple[tuple[Tap, ...], frozenset[str]]:  # fmt: skip
+        """The neighbours that a map reads, whose names `text` gets, and the names of what these alone need."""
+        defs, made = self.program.by_name | {let.name: let for let in p.lets}, list[Tap]()
+        of, at = ({t.spec_name: t for t in tensors} for tensors in (inputs, indices))
+        for let in filter(is_tap, p.lets):
+            load, fill = (defs[o.name] for o in let.expr.operands)
+            t, by = of[load.expr.attrs[0]], taps_of(let)
+            way = "".join(f"_{d}_{'plus' if n > 0 else 'minus'}_{abs(n)}" for d, n in by)
+            value = self.backend.constant(defs[fill.expr.operands[0].name], fill, self.type_of(fill))
+            tap = next((m for m in made if (m.tensor, m.by, m.fill) == (t, by, value)), None)
+            if tap is None:
+                made.append(tap := Tap(self.global_names.fresh(f"{t.name}{way}"), t, by, value))
+            text[let.name] = named(tap.name)
+        read = {o.name for let in p.lets for o in let.expr.operands if not is_tap(let)} | {s.ref for s in p.stores}
+        used = {let.expr.attrs[0] for let in p.lets if let.expr.name in ("load", "index") and let.name in read}
+        aside = {t.name for t in (*of.values(), *at.values()) if t.spec_name not in used}
+        return tuple(made), frozenset(aside) if made else frozenset()
 
     def references(self, p: Map) -> dict[str, str]:
         """The results that are already declared where an element's code begins, by name: of several, which are references."""

@@ -7,14 +7,12 @@ their names, so that a value has one name in all of them.
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from kgen import host
 from kgen.backends.names import Names, bare
 from kgen.backends.text import Call, Text, fill, named, source
 from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Search, Statement, Tensor
-from kgen.ir import GATHERS, Let, Store, exact, taken
+from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS
 from kgen.ops.scans import EXCLUSIVE
@@ -22,7 +20,7 @@ from kgen.phases import Phase
 from kgen.scanned import is_scan
 from kgen.schedule import Reduce
 from kgen.searches import SEARCHES
-from kgen.types import FLOAT, DType
+from kgen.types import DType
 
 if TYPE_CHECKING:
     from kgen.backends.base import Render
@@ -116,12 +114,7 @@ class Body:
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
 
     def number(self, number: Let, let: Let) -> Text:
-        text = number.expr.attrs[0]
-        special = text in ("inf", "-inf", "nan")
-        value = text if special else exact(text)
-        if not let.tensor_dtype.is_float:
-            value = Fraction(host.to_dtype(float(value) if number.dtype == FLOAT else int(value), let.tensor_dtype))
-        return self.backend.literal(value, let.tensor_dtype, self.render.type_of(let))
+        return self.backend.constant(number, let, self.render.type_of(let))
 
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case

@@ -198,7 +198,8 @@ class CFamily(Backend):
     @staticmethod
     def element_head(unit: Unit) -> str:
         """The first line of the function that computes an element: it returns its one result, several are references."""
-        params = [f"{t.compute} {t.name}" for t in (*unit.inputs, *unit.indices)] + [f"{s.type} {s.name}" for s in unit.scalars]
+        params = [f"{t.compute} {t.name}" for t in unit.read] + [f"{t.compute} {t.name}" for t in unit.taps]
+        params += [f"{x.compute} {x.name}" for x in unit.indexed] + [f"{s.type} {s.name}" for s in unit.scalars]
         if unit.single:
             return wrapped(f"inline {unit.outputs[0].compute} {unit.element}", params, " {")
         return wrapped(f"inline void {unit.element}", params + [f"{o.compute}& {o.name}" for o in unit.outputs], " {")

@@ -14,7 +14,7 @@ from kgen.backends import scan_launches
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
-from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout
+from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
@@ -92,7 +92,7 @@ class Cuda(CFamily):
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = Rides.EVERY
-    merges = True
+    merges = taps = True
     infinity, not_a_number = "infinity()", "not_a_number()"
 
     @property
@@ -152,6 +152,8 @@ class Cuda(CFamily):
         kinds = {"rows": CudaRows, "maps": CudaMap, "scans_run": CudaScans}
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows", "scans_run") if any(isinstance(v, kinds[kind]) for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
+        parts += ["kgen_parts.cuh"] if any(isinstance(v, CudaMap) and v.turns for v in views) else []
+        parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
         parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
@@ -229,7 +231,8 @@ class Cuda(CFamily):
                 )  # fmt: skip
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])
-            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers))
+            own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, o.role in ("state", "result")) for o in operands])
+            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, bool(unit.taps), own))
         return tuple(made)
 
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kgen.backends.base import Render
@@ -73,6 +73,7 @@ class HostView:
     host_operands: list[HostOperand]
     launch: str
     rounded: list[Text]
+    parts: list[str] = field(default_factory=list)  # the positions of the operands of each group that may lie in turns
 
 
 def numbers(backend: CFamily, unit: Unit | RowUnit, given: tuple[Scalar, ...]) -> list[PassedNumber]:

@@ -9,6 +9,8 @@ from kgen.ir import Let
 from kgen.schedule import Scalar
 from kgen.types import INT, Dims
 
+#: Operands that are the parts of one tensor, in their order, by their positions among all.
+Groups = tuple[tuple[int, ...], ...]
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
 #: CUDA C++'s names for dtypes.
@@ -35,6 +37,20 @@ def columns(dims: Dims, read: Sequence[Dims | None]) -> int:
     return sum(1 << k for k, own in enumerate(read[:SPLATS]) if own is not None and set(dims[-1:]) <= set(own) < set(dims))
 
 
+def groups(parts: Sequence[tuple[str, str, tuple[tuple[str, int], ...]]], operands: Sequence[tuple[str, Dims, bool]]) -> Groups:
+    """The operands that are all parts of one tensor along one dim, by their positions: none where they are not of one number.  `parts` are
+    a kernel's; `operands` have names in the spec, dims, and whether they are written."""
+    of = {name: (whole.rstrip("'"), at[0]) for name, whole, at in parts if len(at) == 1}
+    found: dict[tuple[str, str, Dims, bool], dict[int, int]] = {}
+    for k, (name, dims, written) in enumerate(operands):
+        if name in of and dims:
+            whole, (dim, place) = of[name]
+            found.setdefault((whole, dim, dims, written), {})[place] = k
+    whole_ones = [(int(dim), own) for (_, dim, _, _), own in found.items() if len(own) == int(dim) in (2, 4, 8)]
+    made = tuple(tuple(own[place] for place in range(count)) for count, own in whole_ones)
+    return made if len({count for count, _ in whole_ones}) == 1 else ()
+
+
 @dataclass(frozen=True)
 class Layout:
     """How one unit (a pass) of a kernel is launched.
@@ -49,21 +65,27 @@ class Layout:
     operands: tuple[Operand, ...]
     scalars: tuple[Scalar, ...]
     numbers: tuple[Let, ...]  # what the scalars' numbers are computed from, in order
+    taps: bool = False  # whether it reads neighbours
+    groups: Groups = ()  # operands that may lie in turns
 
     @property
     def held(self) -> int:
         """A bit for each operand that a thread may read once for several rows (`columns`)."""
-        return columns(self.dims, [o.dims if o.role == "input" else None for o in self.operands])
+        return 0 if self.taps else columns(self.dims, [o.dims if o.role == "input" else None for o in self.operands])
 
     def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
         """The dtype in which each scalar is passed, for dtype variables bound by name (`{"T": "bf16"}`)."""
         return tuple(passed(s, binding) for s in self.scalars)
 
-    def expression(self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int, count: int = 0) -> str:
+    def expression(
+        self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int, turns: bool = False, count: int = 0
+    ) -> str:  # fmt: skip
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`; with a `count` that of the
         kernel that goes over a list with room for so many tensors."""
-        types = [TYPES[binding[v]] for v in self.variables]
-        chosen = [*types, rank, vec, "u64" if wide else "unsigned", splat, *([rows] if self.held else []), *([count] if count else [])]
+        chosen: list[int | str] = [*(TYPES[binding[v]] for v in self.variables), rank, vec, "u64" if wide else "unsigned", splat]
+        chosen += [rows] if self.held else []
+        chosen += [str(turns).lower()] if self.groups else []
+        chosen += [count] if count else []
         name = f"{self.kernel.removesuffix('_kernel')}_each" if count else self.kernel
         return f"{name}<{', '.join(map(str, chosen))}>"
 

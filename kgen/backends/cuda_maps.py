@@ -8,7 +8,7 @@ from typing import ClassVar
 from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
-from kgen.backends.cuda_layouts import SPLATS, columns
+from kgen.backends.cuda_layouts import SPLATS, columns, groups
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Tensor, Unit
@@ -30,7 +30,11 @@ class CudaMap(host.HostView):
     kernel_aliases: dict[str, list[str]]
     rows: bool  # whether a thread may take several
     loads: list[tuple[str, str, str, int, bool]]
+    taps: list[tuple[str, str]]
+    part_loads: list[tuple[str, str]]
     stores: list[tuple[str, str, str, str]]
+    part_stores: list[tuple[list[str], str, list[str]]]  # vectors that may be stored as one: they, where that is, and each one's own store
+    turns: bool  # whether there are parts that may lie in turns
     body: list[str]
     kernel_head: str
     list_head: str
@@ -45,15 +49,23 @@ class MapPrinter:
     """The texts of one map."""
 
     def __init__(self, backend: CFamily, render: Render, unit: Unit, given: tuple[Scalar, ...]):
+        """`unit` is the map, `given` the numbers that it takes."""
         self.backend, self.render, self.unit = backend, render, unit
         self.base: MapView = backend.map_view(render, unit)
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.numbers = host.numbers(backend, unit, given)
-        self.lanes = {t.name: self.names.fresh(f"{t.name}s") for t in (*unit.inputs, *unit.outputs)}
+        vectors = [t.name for t in unit.read] + [t.name for t in unit.taps] + [t.name for t in unit.outputs]
+        self.lanes = {name: self.names.fresh(f"{name}s") for name in vectors}
         self.at = {t.name: f"at[{i}]" for i, t in enumerate(self.base.operands)}
         self.memory = [t for t in self.base.operands if t not in unit.indices]
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
-        self.held = columns(unit.dims, [None if t.name in fixed else t.dims for t in self.base.operands])
+        self.held = 0 if unit.taps else columns(unit.dims, [None if t.name in fixed else t.dims for t in self.base.operands])
+        written = self.base.writable
+        parts = () if unit.taps else render.kernel.parts
+        found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
+        self.groups = [[self.base.operands[k] for k in own] for own in found]
+        self.parted = [self.names.fresh(f"{own[0].name}_parts") for own in self.groups]
+        self.turns = "false" if getattr(backend, "over_lists", False) else "TURNS"
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
     def const(self, t: Tensor) -> str:
@@ -61,9 +73,42 @@ class MapPrinter:
 
     def element_arguments(self) -> list[str]:
         """What the element function is given, of the k-th elements of vectors."""
-        values = [f"{t.compute}(element({self.lanes[t.name]}{'' if self.stays(t) else '[r]'}, k))" for t in self.unit.inputs]
-        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indices]
+        values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read]
+        values += [f"{self.lanes[t.name]}.at[k]" for t in self.unit.taps]
+        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indexed]
         return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
+
+    def vector(self, t: Tensor) -> str:
+        """The vector of an input, of row r where there are several."""
+        for g, own in enumerate(self.groups):
+            if t in own and self.is_read(own):
+                return f"{self.parted[g]}.part[{own.index(t)}][{'r' if self.held else '0'}]"
+        return self.lanes[t.name] + ("" if self.stays(t) else "[r]")
+
+    def is_read(self, own: list[Tensor]) -> bool:
+        """Whether parts are read, all of them."""
+        return all(t.name in {x.name for x in self.unit.read} for t in own)
+
+    def part_loads(self) -> list[tuple[str, str]]:
+        """The parts that a thread reads: the name of their vectors, and the call."""
+        made = []
+        for g, own in enumerate(self.groups):
+            if self.is_read(own):
+                which = ", ".join(str(self.base.position[t.name]) for t in own)
+                operands = ", ".join(["layout", "at", *(t.name for t in own)])
+                made.append((self.parted[g], f"load_parts<LANES, SPLAT, {self.turns}, {'ROWS' if self.held else 1}, {which}>({operands})"))
+        return made
+
+    def part_stores(self, stores: list[tuple[str, str, str, str]]) -> list[tuple[list[str], str, list[str]]]:
+        """How the vectors of a group of results are stored; of a result of its own as a group of one."""
+        by_pointer = {pointer: (lanes, f"{pointer} + {place}") for lanes, _, pointer, place in stores}
+        groups = [[t.name for t in own] for own in self.groups if all(t.name in by_pointer for t in own)]
+        alone = [[pointer] for pointer in by_pointer if not any(pointer in own for own in groups)]
+        made = []
+        for own in sorted([*groups, *alone], key=lambda own: [*by_pointer].index(own[0])):
+            found = [by_pointer[pointer] for pointer in own]
+            made.append(([lanes for lanes, _ in found], found[0][1], [f"store({at}, {lanes});" for lanes, at in found]))
+        return made
 
     def stays(self, t: Tensor) -> bool:
         """Whether an operand is the same for the rows of a thread."""
@@ -82,6 +127,16 @@ class MapPrinter:
             made.append(f"{self.lanes[o.name]}.at[k] = {value if o.compute == o.type else f'{o.type}({value})'};")
         return [line for text in made for line in text.split("\n")]
 
+    def taps(self) -> list[tuple[str, str]]:
+        """The neighbours that a thread reads: the name of their vector, and its call."""
+        made, index = [], {x.spec_name: x.name for x in self.unit.indices}
+        for t in self.unit.taps:
+            at = self.base.position[t.tensor.name]
+            moves = [f"shift<{self.base.position[index[d]]}, {by}>({self.at[index[d]]})" for d, by in t.by]
+            operands = ", ".join(["layout", f"{t.tensor.name} + {self.at[t.tensor.name]}", t.fill, *moves])
+            made.append((self.lanes[t.name], f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"))
+        return made
+
     def view(self) -> CudaMap:
         """What the templates take."""
         unit, base, render = self.unit, self.base, self.render
@@ -92,9 +147,12 @@ class MapPrinter:
         passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars)]
         chosen = "".join(f"{v}, " for v in unit.variables)
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
-        rows = ", ROWS" if self.held else ""
+        rows = (", ROWS" if self.held else "") + (f", {self.turns}" if self.groups else "")
+        parts = {t.name for own in self.groups if self.is_read(own) for t in own}
+        alone = [t for t in unit.read if t.name not in parts]
+        values = [o.value for o in unit.outputs] + [t.fill for t in unit.taps]
         types = {*(t.compute for t in (*unit.inputs, *unit.outputs)), *(o.type for o in unit.outputs)}
-        types |= {n.argument.type for n in self.numbers if n.converted} | unit.uses
+        types |= {n.argument.type for n in self.numbers if n.converted} | unit.uses | {t.compute for t in unit.taps}
         return CudaMap(
             **vars(self.launch(chosen)),
             element_template=base.element_template,
@@ -106,8 +164,12 @@ class MapPrinter:
             vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=bool(self.held),
-            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in unit.inputs],
+            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in alone],
+            part_loads=self.part_loads(),
+            taps=self.taps(),
             stores=stores,
+            part_stores=self.part_stores(stores),
+            turns=bool(self.groups),
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
             list_head=wrapped(f"{unit.name}_each", [f"const __grid_constant__ {listed} list", *scalars], " {"),
@@ -115,7 +177,7 @@ class MapPrinter:
             vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", passing, ";", 110), 8),
             tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,
-            code=[*self.backend.printed(unit.lines), *(o.value for o in unit.outputs), *self.element_arguments()],
+            code=[*self.backend.printed(unit.lines), *values, *self.element_arguments()],
         )
 
     def launch(self, chosen: str) -> host.HostView:
@@ -140,6 +202,8 @@ class MapPrinter:
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         head = f"return run_map<{vec}, {most}, {still}{f', {self.held}' if self.held else ''}>"
+        if self.groups:
+            head, launch = f"return run_parts<{vec}, {most}, {still}, {self.held}>", ["parts", *launch]
         uses = {t.type for t in self.memory}.union(*(n.uses for n in self.numbers))
         return host.HostView(
             kernel=f"{unit.name}_kernel",
@@ -153,6 +217,7 @@ class MapPrinter:
                 host.HostOperand(t.name if t in self.memory else "", every[t.name], t.type, written=t.name in base.writable)
                 for t in base.operands
             ],
+            parts=["{" + ", ".join(str(base.position[t.name]) for t in own) + "}" for own in self.groups],
             launch=host.indented(wrapped(head, launch, ";", 120), 4),
             rounded=[n.rounded for n in self.numbers],
         )

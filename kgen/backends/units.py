@@ -61,6 +61,20 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Tap:
+    """A neighbour's element of `tensor` that a map reads: so far along some dims; `fill` where that is outside."""
+
+    name: str
+    tensor: Tensor
+    by: tuple[tuple[str, int], ...]
+    fill: Text
+
+    @property
+    def compute(self) -> str:
+        return self.tensor.compute
+
+
+@dataclass(frozen=True)
 class Unit:
     """One pass, ready for a template."""
 
@@ -76,6 +90,18 @@ class Unit:
     bindings: tuple[tuple[tuple[str, str], ...], ...] = ()  # each choice of them: (variable, dtype)
     numbers: tuple[Argument, ...] = ()  # the kernel's numbers and sizes that its scalars are made of
     dtype_variables: tuple[str, ...] = ()  # as the spec names them
+    taps: tuple[Tap, ...] = ()
+    aside: frozenset[str] = frozenset()  # the inputs and indices that taps alone need
+
+    @property
+    def read(self) -> tuple[Tensor, ...]:
+        """The inputs that an element is read of at its own place."""
+        return tuple(t for t in self.inputs if t.name not in self.aside)
+
+    @property
+    def indexed(self) -> tuple[Tensor, ...]:
+        """The indices that its code reads."""
+        return tuple(t for t in self.indices if t.name not in self.aside)
 
     @property
     def named(self) -> tuple[str, ...]:

@@ -153,6 +153,11 @@ class Calls:
         return made[0] if n == 1 else tuple(made[:n]) if n else None
 
     @staticmethod
+    def heard() -> Any:
+        """The call of a kernel with split axes that launches this one, if it is one (`kgen.runtime.views`)."""
+        return getattr(fast.HEARING, "by", None)
+
+    @staticmethod
     def special(args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether tensors among the arguments are no plain ones, or require grad while grad mode is on."""
         legacy = torch._C._functorch.is_legacy_batchedtensor  # what torch.autograd.grad(is_grads_batched=True) makes

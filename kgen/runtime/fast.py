@@ -64,10 +64,15 @@ FEW = 5
 PATIENCE = 5
 
 
+#: `by` is the call, of this thread, whose own tensors are those that the kernel which it calls has views of (`kgen.runtime.views`).
+HEARING = threading.local()
+
+
 class Launch(NamedTuple):
     """One launch, as `fastcall.c` reads it: `arguments` are bytes, into which a call's pointers and numbers are put.
 
-    Pointers are (where, which place, 0), numbers (where, which number, how many bytes, or ord("f") for a float rounded to f32),
+    Pointers are (where, which place, 0), the bytes there being how far behind it; numbers (where, which number, how many bytes, or
+    ord("f") for a float rounded to f32),
     derived ones (where, where among the derived bytes, how many).
     """
 
@@ -393,11 +398,15 @@ def _learn(calls: Any, plan: Any, given: tuple[tuple, dict[str, Any], Any, str |
         return
     if module is None and (plan.lessons or plan.device.type not in recall.DEVICES) or call is not None and not call.recorded:
         return  # the extension has not come yet, or just now
-    if module is not None and getattr(runnable, "_fast", None) is None:
+    by = getattr(HEARING, "by", None)
+    if by is None and module is not None and getattr(runnable, "_fast", None) is None:
         runnable._fast = _new(module, calls)
     plan.lessons += 1
     taught = plan.launcher.lesson(plan, call)
     if taught is None:  # this call is none to learn from
+        return
+    if by is not None:
+        by.hear(plan, taught, made)
         return
     keywords = {**kwargs, **({} if out is None else {"out": out}), **({} if target is None else {"target": target})}
     kind, device, context = place(plan.device)

@@ -386,7 +386,12 @@ static PyObject *make(const Make *wanted, PyObject *allocate, uintptr_t *place) 
 // another thread may make the same launch.
 static void fill(char *to, const Launch *launch, const Call *call, const char *derived) {
     memcpy(to, launch->arguments, (size_t)launch->size);
-    for (int k = 0; k < launch->pointer_count; k++) memcpy(to + launch->pointers[k].at, &call->places[launch->pointers[k].which], 8);
+    for (int k = 0; k < launch->pointer_count; k++) {  // so many bytes behind a tensor's place as stand there: mostly none
+        uint64_t place;
+        memcpy(&place, to + launch->pointers[k].at, 8);
+        place += call->places[launch->pointers[k].which];
+        memcpy(to + launch->pointers[k].at, &place, 8);
+    }
     for (int k = 0; k < launch->number_count; k++) {
         const Fill *f = &launch->numbers[k];
         const int64_t *from = &call->numbers[f->which];

@@ -10,8 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from kgen import check as checker
 from kgen.runtime import arguments
+from kgen.runtime.views import hearing, teach
 from kgen.types import ELLIPSIS, Dims, axes, is_literal
 
 if TYPE_CHECKING:
@@ -37,10 +40,17 @@ def call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, target: 
                 t.resize_(whole.shape).copy_(whole)
             return out
         further["out"] = tuple(view(kernel.kernel, r, t, sizes, "out") for r, t in zip(fresh, outs, strict=False)) + outs[len(fresh) :]
-    results = _tuple(plain_kernel(*views, **further))
+    if torch.compiler.is_compiling():
+        results, heard = _tuple(plain_kernel(*views, **further)), None
+    else:
+        with hearing() as heard:
+            results = _tuple(plain_kernel(*views, **further))
+    made = results if out is not None else tuple([joined(r, t) for r, t in zip(fresh, results, strict=True)])
+    if heard is not None:
+        tensors = [x for p, x in zip(kernel.kernel.params, views, strict=True) if p.is_tensor]
+        teach(kernel, heard, (args, kwargs, out, target), [*tensors, *further.get("out", ())], made, results)
     if out is not None:
         return out
-    made = tuple([joined(r, t) for r, t in zip(fresh, results, strict=True)])
     return None if not made else made[0] if len(made) == 1 else made
 
 

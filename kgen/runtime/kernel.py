@@ -460,6 +460,8 @@ class Kernel:
             warm_up_triton()
         if self._calls.special(args, kwargs):
             return self._special(args, kwargs, out, target)
+        if (heard := self._calls.heard()) is not None:
+            heard.plain = True
         if self._parts is not None:
             from kgen.runtime import parts
 

@@ -10,11 +10,12 @@ import ctypes
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
+from kgen.backends.cuda_layouts import Groups
 from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -40,13 +41,14 @@ KEPT = 64
 
 class Variant(NamedTuple):
     """What a kernel is instantiated for: `vec` elements a thread, of each of `rows` rows; a bit of `splat` for each operand that stands
-    still along the innermost dim; 64-bit offsets where `wide`."""
+    still along the innermost dim; 64-bit offsets where `wide`; parts that lie in turns are moved as one where it `turns`."""
 
     rank: int
     vec: int
     wide: bool
     splat: int
     rows: int = 1
+    turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,34 @@ def plan(
 
 
 cached_plan = lru_cache(4096)(plan)  # by place within 16 bytes: no more of an address counts
+
+
+def in_turns(
+    groups: Groups, sizes: tuple[int, ...], strides: tuple[tuple[int, ...], ...], itemsizes: tuple[int, ...], addresses: tuple[int, ...],
+    held: int,
+) -> Plan | None:  # fmt: skip
+    """`plan` where the operands of each of `groups` lie one element behind another: a group is walked as one operand whose elements are as
+    many neighbours.  None where there are no whole vectors of these."""
+    count = len(groups[0])
+    first = {k: own[0] for own in groups for k in own}
+    if any(s % count for k in first for s in strides[k]) or any(strides[k] != strides[first[k]] for k in first):
+        return None
+    turned = [tuple(s // count for s in row) if k in first else row for k, row in enumerate(strides)]
+    sized = [size * count if k in first else size for k, size in enumerate(itemsizes)]
+    if max(sized) > 16:
+        return None
+    made = cached_plan(sizes, tuple(turned), tuple(sized), tuple(addresses[first.get(k, k)] for k in range(len(strides))), held)
+    if made is None or made.variant.vec == 1 or made.variant.wide:
+        return None
+    rows_of = tuple(tuple(s * count for s in row) if k in first else row for k, row in enumerate(made.strides))
+    if max(sum((size - 1) * s for size, s in zip(made.sizes, row, strict=True)) for row in rows_of) > UINT_MAX:
+        return None
+    return replace(made, variant=made.variant._replace(turns=True), strides=rows_of)
+
+
+def adjacent(groups: Groups, places: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether the operands of each of some groups lie one element behind another, by the addresses and element sizes of all."""
+    return all(places[k] == places[own[0]] + n * sizes[k] for own in groups for n, k in enumerate(own))
 
 
 def _vectors(vec: int, shape: Sequence[int], rows: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]) -> bool:
@@ -253,9 +283,10 @@ class CudaLauncher:
 
     def over(
         self, unit_index: int, binding: tuple[str, ...], sizes: Sequence[int], operands: Sequence[tuple[int, Sequence[int], int]],
-        scalars: Sequence[tuple[Any, str]], device_index: int,
+        scalars: Sequence[tuple[Any, str]], device_index: int, turns: bool = False,
     ) -> Launch | None:  # fmt: skip
-        """The launch of a unit over one broadcast shape; None where that has no elements.
+        """The launch of a unit over one broadcast shape; None where that has no elements.  `turns` says that the parts among its operands
+        lie one element behind another.
 
         `binding` has the dtypes of the unit's `variables`, in that order.  `operands`, in the order of the unit's, are
         (address modulo 16, strides in elements, bytes an element), indices (0, strides, 0).  `scalars` are (value, dtype) in the
@@ -264,7 +295,8 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
-        planned = cached_plan(tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
+        given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
+        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given)
         if planned is None:
             return None
         if planned.grid > MAX_GRID:
@@ -378,6 +410,7 @@ class Launcher:
         self.kernel, self.units = kernel, target.layout(kernel)
         self.workspaces = target.workspaces(kernel)
         self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
+        self.grouped = [unit.groups if isinstance(unit, Layout) else () for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
         self.derived: dict[Any, Any] = {}
 
@@ -402,6 +435,8 @@ class Launcher:
         places = [[tensors[name].data_ptr() for name in names] for names in self.pointers]
         numbers = tuple([call.given[name] or str(call.given[name]) for name in self.numbers])  # a zero's sign counts
         key = (index, numbers, *[place % 16 for own in places for place in own])
+        if any(self.grouped):
+            key += tuple([self.turns(k, tensors) for k, groups in enumerate(self.grouped) if groups])
         launches = call.ready.get(key)
         if launches is None:
             if len(call.ready) >= KEPT:
@@ -436,6 +471,12 @@ class Launcher:
             self.derived[key] = found
         return found
 
+    def turns(self, k: int, tensors: dict[str, Any]) -> bool:
+        """Whether the parts among the operands of unit number k lie one element behind another."""
+        own = [tensors[o.name] if o.role != "index" else None for o in self.units[k].operands]
+        places, sizes = ([0 if t is None else of(t) for t in own] for of in (lambda t: t.data_ptr(), lambda t: t.element_size()))
+        return adjacent(self.grouped[k], places, sizes)
+
     def taken(self, k: int, call: Any, tensors: dict[str, Any]) -> Taken:
         """What unit number k walks over in a call."""
         unit = self.units[k]
@@ -465,7 +506,8 @@ class Launcher:
         scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
         binding = tuple(call.binding[v] for v in unit.variables)
         if isinstance(unit, Layout):
-            return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index)
+            turns = bool(unit.groups) and self.turns(k, tensors)
+            return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index, turns)
         rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
         return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kgen.parts import Part
-from kgen.runtime import arguments
+from kgen.runtime import arguments, views
 from kgen.types import ELLIPSIS, Dims
 
 if TYPE_CHECKING:
@@ -29,8 +29,26 @@ def call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, target: 
         results = {r.name: r for r in kernel.kernel.results}
         new = [p for p in parts.parted.results if results[p.of].state is None]
         outs = tuple([view(bound.results[p.of], results[p.of].dims, p) for p in new])
-        parts.runnable._run(given, {}, outs or None, target)
+        with views.hearing() as own:
+            _lying(kernel, bound, given, outs, new, own or views.heard())
+            parts.runnable._run(given, {}, outs or None, target)
+        if own is not None:
+            own.plain = True
+            tensors = [bound.given[p.name] for p in kernel.kernel.params if p.is_tensor] + list(() if out is None else fresh)
+            views.teach(kernel, own, (args, kwargs, out, target), tensors, fresh, fresh)
     return None if not fresh else fresh[0] if len(fresh) == 1 else fresh
+
+
+def _lying(kernel: Kernel, bound: arguments.Call, given: tuple, outs: tuple, new: list[Part], heard: views.Heard) -> None:
+    """Tell a call where the tensors of the kernel over parts lie in its own."""
+    inner, parted = kernel._parts.runnable.kernel, kernel._parts.parted
+    index = {p.name: k for k, p in enumerate(p for p in kernel.kernel.params if p.is_tensor)}
+    index |= {r.name: len(index) + k for k, r in enumerate(r for r in kernel.kernel.results if r.state is None)}
+    whole = {**bound.results, **bound.given}
+    views_of = [(part.of, t) for part, p, t in zip(parted.params, inner.params, given, strict=True) if p.is_tensor]
+    views_of += [(part.of, t) for part, t in zip(new, outs, strict=True)]
+    heard.lies = [(index[of], t.data_ptr() - whole[of].data_ptr()) for of, t in views_of]
+    heard.numbers = tuple(p.name for p in inner.params if not p.is_tensor)
 
 
 def view(t: Any, dims: Dims, part: Part) -> Any:

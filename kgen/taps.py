@@ -1,0 +1,157 @@
+"""Neighbours that are read as vectors: what a place a few elements along asks for becomes a read of its own, a tap.
+
+In: an expanded program.  Out: the same in which `where(the place lies inside, gather(x, place), fill)` is `tap[N, -3] x fill` if the
+place is the element's own index and a constant, and x lies in memory as the call gave it: the element so far along, `fill` where there
+is none.  A gather alone, which is 0 outside, is one as well.  So the pass around it computes each element alone, and a backend that knows
+taps reads their vectors as any others, guarded where a row begins and ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kgen.ir import Let, Op, Program, exact, leaf, literal_of, live, ref
+from kgen.types import INT, i64, is_literal
+
+#: The farthest neighbour that is one.
+FARTHEST = 1 << 20
+#: The most taps of a program: each takes registers.
+MOST_TAPS = 64
+
+
+def taps_of(let: Let) -> tuple[tuple[str, int], ...]:
+    """Along which dims a tap lies how far from its element."""
+    attrs = let.expr.attrs
+    return tuple((d, int(by)) for d, by in zip(attrs[::2], attrs[1::2], strict=True))
+
+
+def is_tap(let: Let) -> bool:
+    """Whether a let is a neighbour's element."""
+    return let.expr.name == "tap"
+
+
+def tapped(program: Program) -> Program:
+    """The program with taps; the same where it has none, or too many.  Its lets keep their names."""
+    found = _Taps(program)
+    lets = [found.let(let) for let in program.lets]
+    lets = [replace(let, expr=let.expr.renamed({o.name: found.own.get(o.name, o.name) for o in let.expr.operands})) for let in lets]
+    stores = tuple(replace(s, ref=found.own.get(s.ref, s.ref)) for s in program.stores)
+    made = live([*found.zeros, *lets], stores)
+    return replace(program, lets=made, stores=stores) if 0 < sum(map(is_tap, made)) <= MOST_TAPS else program
+
+
+class _Taps:
+    def __init__(self, program: Program):
+        self.defs = program.by_name
+        self.states = {s.state for s in program.stores}
+        self.places: dict[str, tuple[str, int] | None] = {}
+        self.own: dict[str, str] = {}  # what lies at its own place after all, and the load that it is
+        self.free = 1 + max(int(let.name[1:]) for let in program.lets)
+        self.zeros: list[Let] = []  # what stands outside of a gather, with its number
+
+    def let(self, let: Let) -> Let:
+        """The tap that a let is, else the let itself."""
+        if let.expr.name == "gather":
+            return self.tap(let, let, None)
+        if let.expr.name != "where":
+            return let
+        condition, value, fill = (self.defs[o.name] for o in let.expr.operands)
+        found = value.expr.name == "gather" and self.is_number(fill) and self.guards(condition, self.gathered(value))
+        return self.tap(let, value, fill) if found else let
+
+    def tap(self, let: Let, value: Let, fill: Let | None) -> Let:
+        """A let that is an element gathered out of a tensor, `fill` (None: 0) outside; the let itself where that is no tap."""
+        moved = {d: self.place(at) for d, at in self.gathered(value)}
+        if not moved or any(m is None or m[0] != d or abs(m[1]) > FARTHEST for d, m in moved.items()):
+            return let
+        by = [text for d, m in moved.items() if m is not None and m[1] for text in (d, str(m[1]))]
+        while value.expr.name == "gather":
+            value = self.defs[value.expr.operands[0].name]
+        if not by:
+            self.own[let.name] = value.name
+            return let
+        return replace(let, expr=Op("tap", *by, ref(value.name), ref((fill or self.zero(let)).name)), dims=value.dims)
+
+    def zero(self, like: Let) -> Let:
+        """A zero of a let's dtype."""
+        for let in self.zeros:
+            if (let.dtype, let.generic) == (like.dtype, like.generic):
+                return let
+        number = Let(f"%{self.free}", leaf("lit", "0"), INT, (), like.span)
+        self.zeros += [number, Let(f"%{self.free + 1}", Op("cast", ref(number.name)), like.dtype, (), like.span, "", like.generic)]
+        self.free += 2
+        return self.zeros[-1]
+
+    def is_number(self, let: Let) -> bool:
+        """Whether a value is a number of the spec's."""
+        return let.expr.name == "cast" and literal_of(let, self.defs) is not None
+
+    def gathered(self, value: Let) -> list[tuple[str, Let]]:
+        """The dims along which a value is gathered out of a tensor of the call's, with their places; none where it is made otherwise."""
+        found: list[tuple[str, Let]] = []
+        while value.expr.name == "gather":
+            dim, (of, at) = value.expr.attrs[0], value.expr.operands
+            found.append((dim, self.defs[at.name]))
+            value = self.defs[of.name]
+        stays = value.expr.name == "load" and value.expr.attrs[0] not in self.states
+        return found if stays and len({d for d, _ in found}) == len(found) else []
+
+    def guards(self, condition: Let, places: list[tuple[str, Let]]) -> bool:
+        """Whether a condition says just that places lie inside."""
+        wanted = {(kind, at.name, d) for d, at in places for kind in ("ge", "lt")}
+        todo, found = [condition], set[tuple[str, str, str]]()
+        while todo:
+            let = todo.pop()
+            if let.expr.name == "and":
+                todo += [self.defs[o.name] for o in let.expr.operands]
+                continue
+            if let.expr.name not in ("ge", "lt"):
+                return False
+            at, limit = let.expr.operands
+            dim = next((d for d, e in places if e.name == at.name), "")
+            if not (self.constant(self.defs[limit.name]) == 0 if let.expr.name == "ge" else self.is_size(self.defs[limit.name], dim)):
+                return False
+            found.add((let.expr.name, at.name, dim))
+        return found == wanted
+
+    def is_size(self, let: Let, dim: str) -> bool:
+        """Whether a value is the size of a dim."""
+        if is_literal(dim):
+            return self.constant(let) == int(dim)
+        return let.expr.name == "cast" and self.defs[let.expr.operands[0].name].expr == leaf("size", dim)
+
+    def constant(self, let: Let) -> int | None:
+        """The integer that a value is known to be."""
+        dim, by = self.place(let) or ("?", 0)
+        return None if dim else by
+
+    def place(self, let: Let) -> tuple[str, int] | None:
+        """A value as the index along a dim ("": none) and an integer; None where it is another."""
+        if let.name not in self.places:
+            args = [self.place(self.defs[o.name]) for o in let.expr.operands]
+            known = [a for a in args if a is not None]
+            self.places[let.name] = self.combined(let, known) if len(known) == len(args) else None
+        return self.places[let.name]
+
+    def combined(self, let: Let, args: list[tuple[str, int]]) -> tuple[str, int] | None:
+        """That of a value whose operands' are known."""
+        name = let.expr.name
+        if name == "index":
+            return let.expr.attrs[0], 0
+        if name == "lit":
+            value = exact(let.expr.attrs[0]) if let.expr.attrs[0] not in ("inf", "-inf", "nan") else None
+            return ("", int(value)) if value is not None and value.denominator == 1 else None
+        if name in ("pos", "cast") and (let.dtype is i64 or let.dtype == INT):
+            return args[0]
+        if name == "neg" and not args[0][0]:
+            return "", -args[0][1]
+        if name == "add" and not (args[0][0] and args[1][0]):
+            return args[0][0] or args[1][0], args[0][1] + args[1][1]
+        if name == "sub" and not args[1][0]:
+            return args[0][0], args[0][1] - args[1][1]
+        if name == "mul" and not (args[0][0] or args[1][0]):
+            return "", args[0][1] * args[1][1]
+        return None
+
+
+__all__ = ["is_tap", "tapped", "taps_of"]

@@ -1,0 +1,101 @@
+// Neighbours that a map reads: elements so far along a dim, or what stands outside.
+#pragma once
+#include "kgen_maps.cuh"
+
+// The size of the dim of which operand I is the index (0 where it is 1), and the stride of operand K along it.
+template <int RANK, int N, typename Index> __device__ inline Index extent(const Layout<RANK, N, Index>& layout, int i) {
+    Index size = 0;
+    #pragma unroll
+    for (int d = 0; d < RANK; d++) size += layout.size[d] * layout.stride[i][d];
+    return size;
+}
+template <int RANK, int N, typename Index> __device__ inline i64 stride_along(const Layout<RANK, N, Index>& layout, int k, int i) {
+    Index stride = 0;
+    #pragma unroll
+    for (int d = 0; d < RANK; d++) stride += layout.stride[k][d] * layout.stride[i][d];
+    return i64(stride);
+}
+template <typename Layout> struct Flat { static constexpr bool IS = false; };
+template <int N, typename Index> struct Flat<Layout<1, N, Index>> { static constexpr bool IS = true; };
+
+// BY elements along the dim of which operand INDEX is the index; the vector's first element has the index `at` there.
+template <int INDEX, i64 BY, typename Index> struct Shift {
+    Index at;
+
+    // Whether the element `by` further on lies inside `size`.
+    static __device__ bool inside(Index at, Index size, i64 by) { return by < 0 ? at >= Index(-by) : at < size && size - at > Index(by); }
+};
+template <int INDEX, i64 BY, typename Index> __device__ inline Shift<INDEX, BY, Index> shift(Index at) { return {at}; }
+
+// What taps give, in the type that they are computed in.
+template <typename F, int LANES> struct Lanes { F at[LANES]; };
+
+// Move `p` by shifts along dims that stand still along a vector, unless that lies outside.
+template <int K, typename Layout, typename T, typename... S>
+__device__ inline void aside(const Layout& layout, const T*& p, bool& inside, S...) {}
+template <int K, typename Layout, typename T, int INDEX, i64 BY, typename Index, typename... S>
+__device__ inline void aside(const Layout& layout, const T*& p, bool& inside, Shift<INDEX, BY, Index> by, S... more) {
+    const bool here = by.inside(by.at, extent(layout, INDEX), BY);
+    if (here) p += BY * stride_along(layout, K, INDEX);
+    inside = inside && here;
+    aside<K>(layout, p, inside, more...);
+}
+
+// The aligned vector AWAY vectors further on along a row, in which the own one begins at `at` of `size`: of FLAT rows the last may be a part.
+template <int AWAY, bool FLAT, typename F, int LANES, typename T, typename Index>
+__device__ inline Lanes<F, LANES> vector_at(const T* p, Index at, Index size, bool inside, F fill) {
+    constexpr i64 BY = i64(AWAY) * LANES;
+    Lanes<F, LANES> found;
+    const bool first = inside && Shift<0, BY, Index>::inside(at, size, BY);
+    if (FLAT && AWAY > 0 && !Shift<0, BY, Index>::inside(at, size, BY + LANES - 1)) {
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) found.at[k] = inside && Shift<0, BY, Index>::inside(at, size, BY + k) ? F(p[BY + k]) : fill;
+        return found;
+    }
+    const auto v = *reinterpret_cast<const Vector<T, LANES>*>(first ? p + BY : p);
+    #pragma unroll
+    for (int k = 0; k < LANES; k++) found.at[k] = first ? F(element(v, k)) : fill;
+    return found;
+}
+
+// LANES neighbours of operand K, `shifts` from those at p; `fill` where that is outside. The pieces of a vector that begins within
+// another are taken out of the two aligned ones that it lies in; taps of one operand share these.
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill) {
+    const auto v = load<LANES, SPLAT, K>(layout, p);
+    Lanes<F, LANES> found;
+    #pragma unroll
+    for (int k = 0; k < LANES; k++) found.at[k] = inside ? F(element(v, k)) : fill;
+    return found;
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, int INDEX, i64 BY, typename Index, typename... S>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Shift<INDEX, BY, Index> by, S... more) {
+    constexpr bool STILL = LANES == 1 || (SPLAT != GIVEN && SPLAT >> INDEX % 64 & 1);
+    if constexpr (!STILL) {
+        if (SPLAT != GIVEN || layout.step(INDEX) != 0) {  // along the vector
+            aside<K>(layout, p, inside, more...);
+            const Index size = extent(layout, INDEX);
+            Lanes<F, LANES> found;
+            if ((SPLAT >> K % 64 & 1) && layout.step(K) == 0) {  // the same all along
+                const T one = *p;
+                #pragma unroll
+                for (int k = 0; k < LANES; k++) found.at[k] = inside && by.inside(by.at + k, size, BY) ? F(one) : fill;
+                return found;
+            }
+            constexpr int AWAY = int(BY >= 0 ? BY / LANES : -((LANES - 1 - BY) / LANES)), OVER = int(BY - i64(AWAY) * LANES);
+            constexpr bool FLAT = Flat<Layout>::IS || SPLAT == GIVEN;
+            const auto low = vector_at<AWAY, FLAT, F, LANES>(p, by.at, size, inside, fill);
+            const auto high = vector_at<AWAY + (OVER > 0), FLAT, F, LANES>(p, by.at, size, inside, fill);
+            #pragma unroll
+            for (int k = 0; k < LANES; k++) found.at[k] = k + OVER < LANES ? low.at[k + OVER] : high.at[k + OVER - LANES];
+            return found;
+        }
+    }
+    const bool here = by.inside(by.at, extent(layout, INDEX), BY);
+    if (here) p += BY * stride_along(layout, K, INDEX);
+    return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
+__device__ inline Lanes<F, LANES> tap(const Layout& layout, const T* p, F fill, S... shifts) {
+    return tap_of<F, LANES, SPLAT, K>(layout, p, true, fill, shifts...);
+}

@@ -1,0 +1,170 @@
+"""Neighbours that CUDA's maps read as vectors: the emitted kernels, run on the CPU, beside what the places mean."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kgen import check, grad, pipeline, syntax
+from kgen.backends import backend
+from kgen.parts import over_parts
+from kgen.runtime.kernel import Kernel, read_spec
+from kgen.schedule import Map
+from tests.cuda.emulated import Emulated
+from tests.cuda.test_cuda_source import on_the_cpu
+
+#: Each with its shifts along N and M.
+LINE = """line(x: T[..., N], w: T[N]) -> y: T[..., N]
+
+y = x[N = index[N] - 3 else 0] + 2 * x[N = index[N] + 1 else 5] - w * x[N = index[N] + 9 else -1] + x[N = index[N] - 16 else 0]
+"""
+PLANE = """plane(x: T[..., M, N]) -> (y: T[..., M, N], z: T[..., M, N])
+
+y = x[M = index[M] - 1 else 3] + 2 * x[M = index[M] + 2, N = index[N] - 5 else 0] - 4 * x
+z = x[M = index[M] + 1, N = index[N] + 1 else 7] * index[N] + x[N = index[N] - 8 else 1]
+"""
+#: Values that are computed at another place, of what lies there and at places from there on.
+DERIVED = """derived(x: T[..., N], w: T[N], s: f32[M, N]) -> (y: T[..., N], t: f32[M, N])
+
+h = 2 * x - w
+y = h[N = index[N] - 2 else 9] + (x[N = index[N] + 1 else 3] * w)[N = index[N] - 1 else 4]
+t = s[M = index[M] + 1 else -inf]
+"""
+
+
+def shifted(x: torch.Tensor, fill: float, **by: int) -> torch.Tensor:
+    """The elements so far along the last dim (N) and the last but one (M)."""
+    found = torch.full_like(x, fill)
+    size = {"N": x.shape[-1], "M": x.shape[-2] if x.dim() > 1 else 1}
+    ways = {d: (max(0, -by.get(d, 0)), min(size[d], size[d] - by.get(d, 0))) for d in size}
+    if all(low < high for low, high in ways.values()):
+        (a, b), (c, d) = ways["N"], ways["M"]
+        n, m = by.get("N", 0), by.get("M", 0)
+        if x.dim() > 1:
+            found[..., c:d, a:b] = x[..., c + m : d + m, a + n : b + n]
+        else:
+            found[a:b] = x[a + n : b + n]
+    return found
+
+
+def line(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"y": shifted(x, 0, N=-3) + 2 * shifted(x, 5, N=1) - w * shifted(x, -1, N=9) + shifted(x, 0, N=-16)}
+
+
+def derived(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> dict[str, torch.Tensor]:
+    h = shifted(2 * x - w, 9, N=-2) + shifted(shifted(x, 3, N=1) * w, 4, N=-1)
+    return {"y": h, "t": shifted(s, -torch.inf, M=1)}
+
+
+def plane(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    at = torch.arange(x.shape[-1], dtype=x.dtype)
+    y = shifted(x, 3, M=-1) + 2 * shifted(x, 0, M=2, N=-5) - 4 * x
+    return {"y": y, "z": shifted(x, 7, M=1, N=1) * at + shifted(x, 1, N=-8)}
+
+
+def laid(shape: tuple[int, ...], dtype: torch.dtype, chance: random.Random) -> torch.Tensor:
+    """A tensor of small integers, somewhere among elements that are not its own, in one of several layouts."""
+    way = chance.choice(("dense", "dense", "apart", "turned", "rows", "off"))
+    room = [n + (way in ("apart", "rows") and d == len(shape) - 2 or way == "off" and d == len(shape) - 1) for d, n in enumerate(shape)]
+    order = [*range(len(shape))]
+    if way == "turned":
+        chance.shuffle(order)
+    many = 1
+    for n in room:
+        many *= n
+    memory = torch.full((many + 40,), torch.nan, dtype=dtype)
+    first = chance.choice((8, 8, 16, 9, 12))
+    whole = memory[first : first + many].view([room[d] for d in order]).permute([order.index(d) for d in range(len(shape))])
+    view = whole[tuple(slice(0, n) for n in shape)]
+    view.copy_(torch.randint(-8, 8, shape))
+    if way == "apart" and len(shape) > 1 and chance.random() < 0.5:
+        view = view[..., :1].expand(shape) if chance.random() < 0.5 else view[..., :1, :].expand(shape)
+    return view
+
+
+def cases(rank: int, dtype: torch.dtype, count: int, seed: int) -> Iterator[tuple[Any, ...]]:
+    chance = random.Random(seed)
+    lengths = (1, 2, 3, 7, 8, 16, 24, 25, 40, 64, 136, 1032)
+    for _ in range(count):
+        shape = tuple(chance.choice((1, 2, 3, 5)) for _ in range(rank)) + (chance.choice(lengths),)
+        x = laid(shape, dtype, chance)
+        yield (x, laid(shape[-1:], dtype, chance)) if rank < 2 else (x,)
+
+
+def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]], folder: Path) -> None:
+    """Hold what a kernel gives in each of some calls to what its text means."""
+    launcher = Emulated(text, folder, *calls)
+    for args in calls:
+        want = meaning(*(t.double() for t in args))
+        for name, found in launcher(*args).items():
+            assert torch.equal(found, want[name].to(found.dtype)), (name, [(t.shape, t.stride(), t.data_ptr() % 16) for t in args])
+
+
+@pytest.mark.parametrize("text", [LINE, PLANE, DERIVED], ids=["line", "plane", "derived"])
+def test_neighbours_are_taps_of_a_map(text: str) -> None:
+    kernel = check.check(syntax.parse(text, "taps.k"))
+    passes = pipeline.scheduled(kernel, kernel.bindings()[0], backend("cuda").rides, True, True).passes
+    assert {type(p) for p in passes} == {Map}
+    assert not [let for p in passes for let in p.lets if let.expr.name == "gather" or let.expr.name == "where" and text != DERIVED]
+
+
+def test_shifts_along_a_line(tmp_path: Path) -> None:
+    calls = [(torch.randint(-8, 8, (n,)).float(), torch.randint(-8, 8, (n,)).float()) for n in (5, 16, 37, 515)]
+    hold(LINE, line, [*calls, *cases(1, torch.float32, 6, 0)], tmp_path)
+
+
+def test_shifts_in_a_plane(tmp_path: Path) -> None:
+    hold(PLANE, plane, [*cases(2, torch.bfloat16, 8, 1)], tmp_path)
+
+
+def test_values_at_other_places(tmp_path: Path) -> None:
+    chance, calls = random.Random(4), []
+    for n in (1, 8, 24, 41):
+        calls.append(tuple(laid(shape, torch.float32, chance) for shape in ((3, n), (n,), (2, n))))
+    hold(DERIVED, derived, calls, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_gradients_of_a_convolution(dtype: torch.dtype, tmp_path: Path) -> None:
+    spec = check.check(syntax.parse(*read_spec("causal_conv4")))
+    kernel = over_parts(grad.backward(spec).kernel)
+    torch.manual_seed(0)
+    sizes = {"C": 5, "N": 40}
+    given = [torch.randn([2 if d == "..." else sizes[d] for d in p.dims or ()]).to(dtype) for p in kernel.params]
+    found = Emulated(kernel.file.source.text, tmp_path, tuple(given))(*given)
+    far = 1e-5 if dtype is torch.float32 else 2e-2
+    for r, w in zip(kernel.results, Kernel(kernel)(*given, target="torch"), strict=True):
+        torch.testing.assert_close(found[r.name], w, rtol=far, atol=far)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize(("text", "meaning", "rank"), [(LINE, line, 0), (LINE, line, 1), (PLANE, plane, 1), (PLANE, plane, 2)])
+def test_shifts_of_any_layout(text: str, meaning: Any, rank: int, dtype: torch.dtype, seed: int, tmp_path: Path) -> None:
+    if rank == 1 and meaning is plane:
+        rank = 3
+    hold(text, meaning, [*cases(rank, dtype, 40, 100 * rank + seed)], tmp_path)
+
+
+def passed(t: torch.Tensor) -> tuple[Any, Any]:
+    """A tensor as an entry of C takes it."""
+    return ctypes.c_void_p(t.data_ptr()), (ctypes.c_longlong * t.dim())(*t.stride())
+
+
+@pytest.mark.slow
+def test_a_written_files_host_part_launches_taps(tmp_path: Path) -> None:
+    entry = on_the_cpu(backend("cuda").render(check.check(syntax.parse(PLANE, "taps.k"))), tmp_path).plane_f32
+    for (x,) in cases(2, torch.float32, 40, 9):
+        results = {"y": torch.empty(x.shape), "z": torch.empty(x.shape)}
+        operands = [a for t in (x, *results.values()) for a in passed(t)]
+        assert entry(x.dim(), (ctypes.c_longlong * x.dim())(*x.shape), *operands, None) == 0
+        for name, want in plane(x.double()).items():
+            assert torch.equal(results[name], want.float()), (name, x.shape, x.stride())
