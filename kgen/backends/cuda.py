@@ -14,7 +14,7 @@ from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
-from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
+from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled
 from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
 from kgen.check import Kernel
@@ -129,7 +129,9 @@ class Cuda(CFamily):
         used = self.functions(called("\n".join(code), self.comment))
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows") if any(v.over_rows == (kind == "rows") for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
-        parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
+        rowed = [v for v in views if isinstance(v, CudaRows)]
+        parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
+        parts += ["kgen_rounds.cuh"] if any(v.persists for v in rowed) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
         own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
@@ -188,7 +190,7 @@ class Cuda(CFamily):
                 made.append(
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
-                        partials.column_words(unit.columns),
+                        partials.column_words(unit.columns), persists(unit, found),
                     )
                 )  # fmt: skip
                 continue

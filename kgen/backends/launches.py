@@ -362,6 +362,21 @@ ROUNDS_APART = (
     Round(256, 8, 8, 4, 2, "across"),
     Round(32, 1, 1, 4, 2, "across"),
 )
+#: Rows that all read the same parameters of columns, and follow one another so that a block reads these once: by whether elements that move
+#: have 16 bits or fewer; "none" for rows that are better taken each by its own block.
+PERSISTENT = {
+    True: (
+        Round(0, 0, 0, 0, 0, "none", 4096),
+        Round(256, 256, 64, 2, 3, "cluster"),
+    ),
+    False: (
+        Round(0, 0, 0, 0, 0, "none", 8192),
+        Round(256, 256, 32, 2, 3, "cluster", 32768),
+        Round(512, 512, 32, 1, 3, "cluster"),
+    ),
+}
+#: Registers of a thread that hold such parameters at most.
+PARAMETERS = 64
 #: Multiprocessors by compute capability, of others; and of those with clusters, how many there are for those of a cluster.
 PROCESSORS = {75: 40, 80: 108, 86: 84, 89: 128, 90: 132, 100: 148, 103: 148, 120: 170}
 OTHER_PROCESSORS = 128

@@ -20,7 +20,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, rounds, rows, tuned
+from kgen.runtime import driver, persistent, rounds, rows, tuned
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
@@ -217,6 +217,18 @@ def rounds_plan(
     return rounds.cached(row_sizes, inner_sizes, places(unit, operands), gathers, *passed, arch)
 
 
+def row_plan(
+    unit: RowLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
+) -> rows.RowPlan | rounds.RoundsPlan | None:  # fmt: skip
+    """How any pass over rows is launched: `rounds_plan` where it adds up columns, else in rows that follow one another or not."""
+    asked = unit, row_sizes, inner_sizes, operands, gathers, arch
+    if unit.columns:
+        return rounds_plan(*asked)
+    kept = places(unit, operands), gathers, unit.reductions, unit.words, arch
+    return (persistent.cached(row_sizes, inner_sizes, *kept) if unit.persists else None) or rows_plan(*asked)
+
+
 class CudaLauncher:
     """Makes the launches of one source's units; each variant is compiled when it is first needed.
 
@@ -271,7 +283,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        planned = (rounds_plan if unit.columns else rows_plan)(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
+        planned = row_plan(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
         if planned is None:
             return None
         types = dict(zip(unit.variables, binding, strict=True))
