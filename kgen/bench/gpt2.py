@@ -113,7 +113,7 @@ class Layer(nn.Module):
     def attend(self, y: torch.Tensor) -> torch.Tensor:
         """Causal attention, before its output projection."""
         b, t, n = y.shape
-        q, k, v = self.qkv(y).view(b, t, 3, self.heads, n // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (z.view(b, t, self.heads, n // self.heads).transpose(1, 2) for z in self.qkv(y).split(n, dim=2))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, n)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -37,13 +37,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from kgen import pipeline
 from kgen.backends import backend
-from kgen.backends.base import NEARER
 from kgen.check import Kernel, Value
 from kgen.ir import exact
 from kgen.monoids import Drift, fallen
@@ -53,13 +50,12 @@ from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.joined import joined
 from kgen.testing import ties, zeros
+from kgen.testing.forms import forms_of
 from kgen.testing.staying import moving
-from kgen.types import DTYPES, NARROW, Dims, DType, Float, Number, f32, f64, is_float, resolve
+from kgen.types import DTYPES, Dims, DType, Float, Number, f32, f64, is_float, resolve
 
 #: The bound of a power that is written as products, in units in the last place, as the rule `small-power` derives it.
 SMALL_POWERS = {1.0: 0.0, 2.0: 0.5, 3.0: 1.5, 4.0: 2.5}
-#: The forms of operators, each with a larger bound than those before it.
-LOOSER = NEARER[::-1]
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {d.name: (d.digits, d.least, d.largest) for d in DTYPES.values() if d.is_float}
 
@@ -91,22 +87,6 @@ class Bounded:
     exact: Any
     bound: Any
     dtype: str
-
-
-@lru_cache(maxsize=64)
-def _forms(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> dict[tuple[str, Any], str]:
-    """The brief, rough and near forms that operators of a kernel have on a target for these dtypes, by operator and place in the spec: of
-    several there, that with the largest bound.  A fused sum is none of them: it rounds once where its bound has two roundings."""
-    plan = pipeline.plan(kernel, dict(binding))
-    named = {name: dtype.name for name, dtype in binding}
-    defs = plan.program.by_name
-    made: dict[tuple[str, Any], str] = {}
-    for name, (form, decides) in backend(target).forms(pipeline.forms(kernel, dict(binding)), plan.program).items():
-        dtype = named.get(decides, decides)
-        if form != "fused" and dtype in NARROW:
-            place = defs[name].expr.name, defs[name].span
-            made[place] = max(made.get(place, "near"), form if dtype == "bf16" or form == "near" else "brief", key=LOOSER.index)
-    return made
 
 
 def _fitted(error: Any, x: Any) -> Any:
@@ -160,7 +140,7 @@ class Analysis(Evaluator):
         """`arguments` are torch tensors and numbers by parameter; `target` is whose bounds, forms and sums about a peak are meant."""
         super().__init__(kernel, arguments, "exact")
         self.target = target
-        self.forms = _forms(kernel, tuple(self.binding.items()), target)
+        self.forms = forms_of(kernel, tuple(self.binding.items()), target)
         self.floors: list[float] = []
         self.about = moving(sums_about(kernel), kernel, self.arguments, target, self.count)
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
@@ -317,7 +297,7 @@ class Analysis(Evaluator):
         for a in args:  # a zero that is none of rounding: 1 - 1, 0 * x, 1 / inf, exp(-inf)
             zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
         local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
-        if (form := self.forms.get((v.op, v.span))) and format_ == "f32":
+        if (form := self.forms.get((v.op, v.span), self.forms.get((v.op, None)))) and format_ == "f32":
             own = {"near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
             local = torch.maximum(local, own * self.size_of(x, moved) + 2.0**-148)
             if form == "near":

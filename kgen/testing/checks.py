@@ -427,7 +427,7 @@ class Saving:
             elif p.dims is not None:
                 dtype = getattr(torch, resolve(p.dtype, bound).torch)
                 device = next(x.device for x in given.values() if isinstance(x, torch.Tensor))
-                shape = [n for d in p.dims for n in (batch if d == ELLIPSIS else (sizes.get(d, 1),))]
+                shape = [n for d in p.dims for n in (batch if d == ELLIPSIS else (sizes.get(d, self.kernel.literals.get(d, 1)),))]
                 made[p.name] = torch.zeros(shape, dtype=dtype, device=device)
             elif p.default is None:
                 made[p.name] = 1

@@ -17,6 +17,8 @@ from kgen.syntax import parse
 from kgen.testing import checks
 from kgen.testing.bounds import FORMATS, Analysis, Bounded, ulp
 from kgen.testing.cases import LONG_ROWS, MAX_ELEMENTS, ROWS, Draw
+from kgen.testing.forms import forms_of
+from kgen.types import DTYPES as TYPES
 
 INF, NAN = math.inf, math.nan
 pytestmark = pytest.mark.usefixtures("built_quickly")
@@ -387,3 +389,17 @@ def test_nan_to_a_power_that_may_round_to_0_has_no_bound() -> None:
     (want,) = Analysis(kernel, {"x": x, "w": w}, "cuda").results()
     assert not torch.isfinite(want.bound[0])
     assert want.exact[1] == 1 and torch.isfinite(want.bound[1:]).all() and torch.isnan(want.exact[2])
+
+
+def test_forms_of_parts_count_where_the_whole_has_none() -> None:
+    """The square's error is read off, so over whole tensors gelu is accurate; but only that of the last part is squared."""
+    text = """f(x: T[..., 4]) -> (y: T[..., 4], z: T[..., 4])
+
+y = gelu(x)
+z[4 = 0] = 0
+z[4 = 1] = 1
+z[4 = 2] = 2
+z[4 = 3] = -y[4 = 3] if x[4 = 2] > 1 else y[4 = 3] * y[4 = 3] - max[...](y[4 = 3] * y[4 = 3])
+"""
+    found = forms_of(check(parse(text, "x")), (("T", TYPES["bf16"]),), "cuda")
+    assert "brief" in {form for (op, _), form in found.items() if op == "erfc"}

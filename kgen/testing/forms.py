@@ -1,0 +1,42 @@
+"""Which operators of a kernel are computed in a cheaper form, whose error its bound has to count.
+
+In: a kernel, a binding of its dtype variables, a target.  Out: by operator and place in the spec, the form that adds most.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from kgen import pipeline
+from kgen.backends import backend
+from kgen.backends.base import NEARER
+from kgen.check import Kernel
+from kgen.parts import over_parts
+from kgen.types import NARROW, DType
+
+#: The forms of operators, each with a larger bound than those before it.
+LOOSER = NEARER[::-1]
+
+
+@lru_cache(maxsize=64)
+def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> dict[tuple[str, Any], str]:
+    """The brief, rough and near forms that operators of a kernel have on a target for these dtypes, by operator and place in the spec: of
+    several there, that with the largest bound.  A fused sum is none of them: it rounds once where its bound has two roundings.  A kernel
+    over parts (`parts.py`) is another text: the forms in it are by operator and None."""
+    made: dict[tuple[str, Any], str] = {}
+    if (other := over_parts(kernel)) is not kernel:
+        made |= {(op, None): form for (op, _), form in forms_of(other, binding, target).items()}
+    plan = pipeline.plan(kernel, dict(binding))
+    named = {name: dtype.name for name, dtype in binding}
+    defs = plan.program.by_name
+    for name, (form, decides) in backend(target).forms(pipeline.forms(kernel, dict(binding)), plan.program).items():
+        dtype = named.get(decides, decides)
+        if form != "fused" and dtype in NARROW:
+            place = defs[name].expr.name, defs[name].span
+            own = form if dtype == "bf16" or form == "near" else "brief"
+            made[place] = max(made.get(place, "near"), made.get((place[0], None), "near"), own, key=LOOSER.index)
+    return made
+
+
+__all__ = ["forms_of"]
