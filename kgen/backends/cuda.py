@@ -131,7 +131,7 @@ class Cuda(CFamily):
         parts += ["kgen_lists.cuh"] if self.over_lists else []
         rowed = [v for v in views if isinstance(v, CudaRows)]
         parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
-        parts += ["kgen_rounds.cuh"] if any(v.persists for v in rowed) else []
+        parts += ["kgen_persistent_plan.cuh"] if any(v.persists for v in rowed) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
         own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))

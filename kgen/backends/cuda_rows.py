@@ -296,7 +296,7 @@ class RowPrinter:
     # ------------------------------------------------------------------ the host function
 
     def parameters(self) -> str:
-        """The library's `Pass`, within a `RoundsPass` where it adds up columns."""
+        """The library's `Pass`, within a `RoundsPass` where it adds up columns, a `PersistentPass` where rows may follow one another."""
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
@@ -308,10 +308,10 @@ class RowPrinter:
         values = [max(1, len(self.gathers)), *map(mask, masks), rowed, one_dim, self.reductions, self.long, self.stores, self.words, splits]
         sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
-        if not unit.columns:
-            return f"Pass{known}"
         moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
-        return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+        if unit.columns:
+            return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+        return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:
         """The name of an operand's tensor in the host function; "" of an index."""

@@ -1,17 +1,18 @@
 """How a pass over long rows is launched on a CUDA device where all rows share parameters of columns.
 
-In and out: as `rows.py`.  Blocks stay, and take rows one after the other: what they hold of the parameters is read once a block, not once
-a row, and rows are on their way while others are computed.  Who takes a row follows from its length and layout alone.
+In and out: as `rows.py`.  Clusters of blocks stay, and take rows one after the other: what they hold of the parameters is read once, not
+once a row, and rows are on their way while others are computed.  Who takes a row follows from its length and layout alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
 from kgen.backends import launches
-from kgen.backends.launches import MOST_READINGS, Limits, Round
+from kgen.backends.launches import MOST_READINGS, Limits
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import rows
 from kgen.runtime.rounds import RoundsPlan
@@ -34,68 +35,55 @@ def plan(
     sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
     outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = rows._vectors(operands, memory, main, sizes, strides, outer, n)
-    if vec == 1 or edges or len(sizes) > 1 or len(outer_sizes) > 1 or any(not wide >> k & 1 for k in memory):
+    if vec == 1 or edges or len(sizes) > 1 or any(not wide >> k & 1 for k in memory):
         return None
     moving = sum(operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims)
-    same = sum(operands[k].itemsize for k in memory if operands[k].read and not operands[k].row_dims)
+    same = [operands[k].itemsize for k in memory if operands[k].read and not operands[k].row_dims]
     taken = _taken(n // vec, vec, moving, same, words, reductions, limits)
     if taken is None:
         return None
     team, stages = taken
-    segments = -(-(n // vec) // team.span) if team.span else 1
-    groups = min(rows_, launches.resident(arch, team.blocks, segments))
-    index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR
+    groups = min(rows_, launches.resident(arch, team.blocks, team.cluster))
+    index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * team.cluster > FAR
     walk = Walk(
-        team.most or team.threads, team.blocks, team.team, False, team.vectors, vec, False, wide, main, False, 3, segments > 1, -1,
-        1, 1, len(operands), max(1, gathers), index64, stages,
+        team.threads, team.blocks, team.team, False, team.vectors, vec, False, wide, main, False, 3, True, -1, len(outer_sizes),
+        1, len(operands), max(1, gathers), index64, stages,
     )  # fmt: skip
     under = RowPlan(
-        ((walk, groups),), rows_, n, segments, team.span or n // vec, 0, words, outer_sizes, sizes, outer, strides, team.threads
+        ((walk, groups),), rows_, n, team.cluster, team.span, 0, words, outer_sizes, sizes, outer, strides, team.threads
     )  # fmt: skip
-    shared = stages * (team.most or team.threads) * team.vectors * vec * moving
-    found = RoundsPlan(under, ((walk, groups * segments, team.threads, shared, segments),), 0, groups, groups, 1, 0)
+    shared = stages * team.threads * team.vectors * vec * moving
+    found = RoundsPlan(under, ((walk, groups * team.cluster, team.threads, shared, team.cluster),), 0, groups, groups, 1, 0)
     verify_rounds(found, operands, _static(team, words, reductions), limits, 0, 0, 0)
     return found
 
 
 def _taken(
-    chunks: int, vec: int, moving: int, same: int, words: int, readings: int, limits: Limits
+    chunks: int, vec: int, moving: int, same: Sequence[int], words: int, readings: int, limits: Limits
 ) -> tuple[Team, int] | None:  # fmt: skip
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of what
-    moves along with rows, and of what all rows share, which stays in registers.  None where no rule has room for that."""
-    for rule in launches.PERSISTENT[vec > 4]:
-        vectors = max(1, rule.elements // vec)
+    moves along with rows, and of each that all rows share, which stays in registers.  None where no rule has room for that."""
+    for rule in launches.PERSISTENT[vec > 4, len(same) > 1]:
         if chunks > rule.longest:
             continue
-        if rule.where == "none" or vectors * vec * same > 4 * launches.PARAMETERS:
+        vectors = max(1, rule.elements // vec)
+        if rule.where == "none" or vectors * vec * sum(same) > 4 * launches.PARAMETERS:
             return None
-        team = _team(rule, chunks, vectors, limits)
-        row = (team.most or team.threads) * vectors * vec * moving if team else 0
-        if team is None or _static(team, words, readings) > MAX_STATIC:
+        least = max(2, -(-chunks // (rule.threads * vectors)))
+        span = -(-chunks // (32 * least)) * 32
+        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=-(-chunks // span))
+        static, row = _static(team, words, readings), rule.threads * vectors * vec * moving
+        if not 2 <= team.cluster <= limits.cluster or static > MAX_STATIC:
             return None
-        static = _static(team, words, readings)
-        blocks = max(1, min(team.blocks, limits.shared // (rule.stages * row + static)))
+        blocks = max(1, min(rule.blocks, limits.shared // (rule.stages * row + static)))
         stages = min(rule.stages, (limits.shared // blocks - static) // row)
         return (replace(team, blocks=blocks), stages) if stages > 1 else None
     return None
 
 
-def _team(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:
-    """The block or the cluster of a rule for a row."""
-    if rule.where == "block":
-        needed = max(2, -(-chunks // (32 * vectors))) * 32
-        most = 1 << (needed - 1).bit_length()
-        return Team(needed, max(1, rule.blocks * rule.threads // most), 0, vectors, 3, most=most) if needed <= rule.threads else None
-    count = max(2, -(-chunks // (rule.threads * vectors)))
-    span = -(-chunks // (32 * count)) * 32
-    count = -(-chunks // span)
-    return Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=count) if 2 <= count <= limits.cluster else None
-
-
 def _static(team: Team, words: int, readings: int) -> int:
     """The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive."""
-    own = team.static(words, readings)
-    return own + (declared(team.threads, 1, False, True, words, readings) if team.cluster else 0)
+    return team.static(words, readings) + declared(team.threads, 1, False, True, words, readings)
 
 
 cached = lru_cache(4096)(plan)
