@@ -16,7 +16,7 @@ from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
-from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, row_operands
+from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.sorts import PARTS, SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
@@ -154,7 +154,9 @@ class Cuda(CFamily):
         parts += ["kgen_lists.cuh"] if self.over_lists else []
         parts += ["kgen_parts.cuh"] if any(isinstance(v, CudaMap) and v.turns for v in views) else []
         parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
-        parts += ["kgen_rounds_plan.cuh"] if any(isinstance(v, CudaRows) and v.columns for v in views) else []
+        rowed = [v for v in views if isinstance(v, CudaRows)]
+        parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
+        parts += ["kgen_persistent_plan.cuh"] if any(v.persists for v in rowed) else []
         if not self.standalone:
             return [f'#include "{name}"' for name in (*parts, *([FUNCTIONS_FILE] if used else []))]
         own = self.beside("\n".join(f'#include "{name}"' for name in (NUMBERS_FILE, *parts)))
@@ -226,7 +228,7 @@ class Cuda(CFamily):
                 made.append(
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
-                        partials.column_words(unit.columns), any(c.search for c in unit.codes),
+                        partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes),
                     )
                 )  # fmt: skip
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgen.backends import launches
-from kgen.backends.launches import Rule
+from kgen.backends.launches import Round, Rule
 from kgen.backends.shared import BARRIERS, MAX_STATIC
 
 HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtime reads too (kgen/backends/launches.py says what it means).
@@ -16,7 +16,7 @@ HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtim
 namespace {
 namespace host {
 
-enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS };
+enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS, NONE };
 """
 RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many
 // elements, and up to `held` operands take up to `room` bytes: blocks of `threads`, of which `team` take a row (0: all).
@@ -64,20 +64,32 @@ def _choice(head: str, cases: Sequence[tuple[str, str]], other: str) -> list[str
     return [f"{head} {{", *(f"    if ({condition}) return {found};" for condition, found in cases), f"    return {other};", "}"]
 
 
+def _round_array(name: str, rules: Sequence[Round]) -> list[str]:
+    rows = [f"    {{{', '.join(map(_value, (*r[:5], r.where.upper(), r.longest)))}}}," for r in rules]
+    return [f"constexpr Round {name}[] = {{", *rows, "};"]
+
+
+def _by_kind(prefix: str, lists: dict[tuple[bool, bool], tuple[Round, ...]]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The arrays of some rules, and which of them holds, by whether elements are narrow and whether there are several sums or parameters."""
+    lines, choices = [], []
+    for (narrow, several), rules in lists.items():
+        name = f"{prefix}_{'NARROW' if narrow else 'WIDE'}_{'MANY' if several else 'ONE'}"
+        lines += _round_array(name, rules)
+        choices.append((f"{'' if narrow else '!'}narrow && {'' if several else '!'}several", f"{{{name}, {len(rules)}}}"))
+    return lines, choices
+
+
 def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
-    lines += [f"constexpr int {n} = {getattr(launches, n)};" for n in ("PARTIALS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")]
+    lines += [f"constexpr int {n} = {getattr(launches, n)};" for n in ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")]
     lines.append(ROUND)
-    choices = []
-    lists = {f"ROUNDS_{'NARROW' if a else 'WIDE'}_{'MANY' if b else 'ONE'}": (a, b, rules) for (a, b), rules in launches.ROUNDS.items()}
-    for name, rules in {**{name: own[2] for name, own in lists.items()}, "ROUNDS_APART": launches.ROUNDS_APART}.items():
-        rows = [f"    {{{', '.join(map(_value, (*r[:5], r.where.upper(), r.longest)))}}}," for r in rules]
-        lines += [f"constexpr Round {name}[] = {{", *rows, "};"]
-        narrow, several, _ = lists.get(name, (False, False, ()))
-        condition = f"{'' if narrow else '!'}narrow && {'' if several else '!'}several" if name in lists else "across"
-        choices.append((condition, f"{{{name}, {len(rules)}}}"))
-    lines += _choice("constexpr RoundRules rounds(bool across, bool narrow, bool several)", [choices[-1], *choices[:-2]], choices[-2][1])
+    head = "constexpr RoundRules {}(bool across, bool narrow, bool several)"
+    rules, choices = _by_kind("ROUNDS", launches.ROUNDS)
+    apart = _round_array("ROUNDS_APART", launches.ROUNDS_APART)
+    lines += [*rules, *apart, *_choice(head.format("rounds"), [("across", f"{{ROUNDS_APART, {len(launches.ROUNDS_APART)}}}"), *choices[:-1]], choices[-1][1])]
+    rules, choices = _by_kind("PERSISTENT", launches.PERSISTENT)
+    lines += [*rules, *_choice("constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
     devices = [(f"arch == {arch}", str(count)) for arch, count in launches.PROCESSORS.items()]
     lines += _choice("constexpr int processors(int arch)", devices, str(launches.OTHER_PROCESSORS))
     return "\n".join(lines) + TAIL

@@ -111,7 +111,8 @@ class RowLayout:
     `reductions` counts the readings that reduce, `stores` says whether one more stores elements; `words` is the room that a
     segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one; `long` counts
     the readings that reduce of a row that does not stay on the chip.  `columns` is the room of an element's sums over all rows, in 32-bit
-    words: 0 where there are none; `searches`: whether some readings are those of a search.
+    words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
+    those of a search.
     """
 
     kernel: str
@@ -127,6 +128,7 @@ class RowLayout:
     rereads: bool
     long: int
     columns: int = 0
+    persists: bool = False
     searches: bool = False
 
     @property

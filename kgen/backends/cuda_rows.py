@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,6 +58,7 @@ class CudaRows(host.HostView):
     parameters: str
     parameters_about: str = FIELDS
     columns: bool = False
+    persists: bool = False
     code: list[str]
 
 
@@ -87,6 +89,19 @@ def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
     return sum(STEPS if c.search else bool(c.accumulators) for c in codes), any(c.element and (c.outputs or c.columns) for c in codes)
 
 
+def is_shared(o: RowOperand, unit: RowUnit) -> bool:
+    """Whether an operand is a parameter of columns: all rows read the same."""
+    return o.role == "input" and o.element and not set(o.dims) & set(unit.rows)
+
+
+def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
+    """Whether rows may follow one another, so that a block reads once what all of them share: they are reduced, one of their operands
+    stays on the chip, and what they share is read in one reading."""
+    shared = [o for o in operands if is_shared(o, unit)]
+    kept = [o for o in operands if o.kept]
+    return bool(shared and kept and not unit.columns and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2) and not {*shared} & {*kept}
+
+
 class RowPrinter:
     """The texts of one pass over rows; `words` is the room of a reading's result in its source's workspaces."""
 
@@ -102,6 +117,7 @@ class RowPrinter:
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.is_kept = any(w.record.kept for w in self.operands)
+        self.persists = persists(unit, [w.record for w in self.operands])
 
     # ------------------------------------------------------------------ the kernel
 
@@ -120,17 +136,22 @@ class RowPrinter:
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
             return [*made, *self.rounds()]
-        made += self.row_indices()
         read = {t.name for c in self.unit.codes for t in c.inputs}
-        for t in self.unit.inputs:
-            if self.unit.is_row(t) and t.name in read:
-                made.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{self.position[t.name]}>({t.name}_ptr));")
+        made += [] if self.persists else self.row_values(read)
         for w in self.operands:
             if w.record.element and not w.has_memory:
                 made.append(f"auto {w.name}_row = walk.template position<{self.position[w.name]}>();")
             elif w.record.element and w.pointer in read:
-                kind = "keep" if w.record.kept else "input"
+                kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
+        return made
+
+    def row_values(self, read: set[str]) -> list[str]:
+        """The lines that have a row's own values, of the tensors that are `read`."""
+        made = self.row_indices()
+        for t in self.unit.inputs:
+            if self.unit.is_row(t) and t.name in read:
+                made.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{self.position[t.name]}>({t.name}_ptr));")
         return made
 
     def row_indices(self) -> list[str]:
@@ -188,9 +209,16 @@ class RowPrinter:
         short, long = self.phases_of(self.unit.codes), self.phases_of(self.unit.long)
         if self.unit.columns:
             return self.looped(short)
-        if not long:
-            return short
-        return [["if constexpr (Walk::STAYS) {", *indented(short), "} else {", *indented(long), "}"]]
+        made = [["if constexpr (Walk::STAYS) {", *indented(short), "} else {", *indented(long), "}"]] if long else short
+        return self.persisting(made) if self.persists else made
+
+    def persisting(self, phases: list[list[str]]) -> list[list[str]]:
+        """The phases within the loop over the rows that a block takes one after the other: one, where each row has its own."""
+        read = {t.name for c in self.unit.codes for t in c.inputs}
+        ins = ", ".join(f"{w.pointer}_row" for w in self.operands if w.record.element and w.pointer in read)
+        lines = self.row_values(read)
+        body = indented([lines, *phases] if lines else phases)
+        return [[f"walk.begin({ins});", "do {", *body, f"}} while (walk.further({ins}));"]]
 
     def phases_of(self, codes: tuple[Code, ...]) -> list[list[str]]:
         """The lines of each phase of some code; what is a row's own stands behind the reading before it."""
@@ -269,6 +297,7 @@ class RowPrinter:
             parameters=self.parameters(),
             code=[*opening, *(line for lines in phases for line in lines)],
             columns=bool(self.unit.columns),
+            persists=self.persists,
         )
 
     def about(self) -> str:
@@ -280,7 +309,7 @@ class RowPrinter:
     # ------------------------------------------------------------------ the host function
 
     def parameters(self) -> str:
-        """The library's `Pass`, within a `RoundsPass` where it adds up columns."""
+        """The library's `Pass`, within a `RoundsPass` where it adds up columns, a `PersistentPass` where rows may follow one another."""
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
@@ -292,10 +321,10 @@ class RowPrinter:
         values = [max(1, len(self.gathers)), *map(mask, masks), rowed, one_dim, self.reductions, self.long, self.stores, self.words, splits]
         sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
-        if not unit.columns:
-            return f"Pass{known}"
         moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
-        return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+        if unit.columns:
+            return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+        return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:
         """The name of an operand's tensor in the host function; "" of an index."""

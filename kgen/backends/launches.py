@@ -295,7 +295,7 @@ TILES = Tiles()
 
 
 class Round(NamedTuple):
-    """A rule for rows that follow one another, whose columns are added up: the first that takes a row holds.
+    """A rule for rows that follow one another: the first that takes a row holds.
 
     Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way.  `where`:
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
@@ -362,6 +362,32 @@ ROUNDS_APART = (
     Round(256, 8, 8, 4, 2, "across"),
     Round(32, 1, 1, 4, 2, "across"),
 )
+#: Rows that follow one another so that blocks read once what all rows share: by whether elements that move have 16 bits or fewer, and
+#: whether several parameters are shared; "none" for rows that are better taken each by its own blocks, as all longer ones than are named.
+#: From searches on an H200 (layernorm and rmsnorm, 2^28 elements of bf16, 2^27 of f32).
+PERSISTENT = {
+    (True, False): (
+        Round(0, 0, 0, 0, 0, "none", 12288),
+        Round(256, 256, 64, 1, 4, "cluster", 32768),
+    ),
+    (True, True): (
+        Round(0, 0, 0, 0, 0, "none", 6144),
+        Round(128, 128, 64, 3, 2, "cluster", 8192),
+        Round(512, 512, 64, 1, 2, "cluster", 32768),
+    ),
+    (False, False): (
+        Round(0, 0, 0, 0, 0, "none", 12288),
+        Round(512, 512, 16, 1, 4, "cluster", 16384),
+        Round(1024, 1024, 16, 1, 2, "cluster", 65536),
+    ),
+    (False, True): (
+        Round(0, 0, 0, 0, 0, "none", 6144),
+        Round(256, 256, 32, 1, 3, "cluster", 8192),
+        Round(256, 256, 32, 2, 2, "cluster", 16384),
+    ),
+}
+#: Registers of a thread that hold such parameters at most.
+PARAMETERS = 64
 #: Multiprocessors by compute capability, of others; and of those with clusters, how many there are for those of a cluster.
 PROCESSORS = {75: 40, 80: 108, 86: 84, 89: 128, 90: 132, 100: 148, 103: 148, 120: 170}
 OTHER_PROCESSORS = 128
@@ -375,4 +401,5 @@ def resident(arch: str, blocks: int, cluster: int) -> int:
     if cluster == 1:
         return processors * blocks
     parts = processors // PART
-    return max(1, parts * (PART // cluster) - (cluster > 2)) * blocks
+    each = max(1, parts * (PART // cluster) - (cluster > 2))
+    return max(1, each * blocks - (cluster == 4 and blocks % 2))  # a part with half of the processors has two such blocks or none

@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, rounds, rows, scans, tuned
+from kgen.runtime import driver, persistent, rounds, rows, scans, tuned
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
@@ -249,17 +249,26 @@ def rounds_plan(
 
 
 def scan_plan(
-    unit: RowLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
-    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
+    unit: ScanLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]],
 ) -> scans.ScanPlan | None:  # fmt: skip
     """The same for a pass that goes along rows."""
-    assert isinstance(unit, ScanLayout)
     return scans.cached(row_sizes, inner_sizes[0], places(unit, operands), unit.backwards, unit.partial)
 
 
-def pass_plan(unit: RowLayout) -> Callable[..., rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan | None]:
-    """What plans the launches of a pass over rows."""
-    return scan_plan if isinstance(unit, ScanLayout) else rounds_plan if unit.columns else rows_plan
+def row_plan(
+    unit: RowLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
+) -> rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan | None:  # fmt: skip
+    """How any pass over rows is launched: `scan_plan` where it goes along them, `rounds_plan` where it adds up columns, else in rows that
+    follow one another or not."""
+    if isinstance(unit, ScanLayout):
+        return scan_plan(unit, row_sizes, inner_sizes, operands)
+    asked = unit, row_sizes, inner_sizes, operands, gathers, arch
+    if unit.columns:
+        return rounds_plan(*asked)
+    kept = places(unit, operands), gathers, unit.reductions, unit.words, arch
+    return (persistent.cached(row_sizes, inner_sizes, *kept) if unit.persists else None) or rows_plan(*asked)
 
 
 class CudaLauncher:
@@ -318,7 +327,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        planned = pass_plan(unit)(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
+        planned = row_plan(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
         if planned is None:
             return None
         types = dict(zip(unit.variables, binding, strict=True))

@@ -113,6 +113,7 @@ extern "C" void begin(int device) { arch = device, noted.clear(), allowed_shared
 SPECS = {
     "softmax": "softmax(x: T[..., N]) -> y: T[..., N]\ne = exp(x - max[N](x))\ny = e / sum[N](e)",
     "again": "again(x: T[..., N], w: T[N], b: T[N]) -> y: T[..., N]\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2) + 1e-5) * w + b",
+    "scaled": "scaled(x: T[..., N], w: T[N]) -> y: T[..., N]\ny = x * rsqrt(mean[N](x^2) + 1e-5) * w",
     "total": "total(x: T[..., N]) -> (s: T32[...], m: T[...])\ns = sum[N](x)\nm = max[N](x)",
     "whole": "whole(x: T[...]) -> s: T[]\ns = sum[...](x * x)",
     "groups": "groups(x: T[B, C, S], w: T[C]) -> y: T[B, C, S]\nm = mean[C, S](x)\ny = (x - m) * w * rsqrt(mean[C, S]((x - m)^2))",
@@ -158,7 +159,7 @@ class File:
                 bodies.append(re.sub(r"^(__device__ [^;]*?\{)\n.*?\n\}$", r"\1 }", text, flags=re.M | re.S))
                 assert name in text
         path = folder / "all.cpp"
-        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', *bodies]))
+        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_persistent_plan.cuh"', *bodies]))
         flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv"]
         subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
         self.library = ctypes.CDLL(str(folder / "all.so"))
@@ -337,15 +338,16 @@ def rows_alike(call: Call, file: File) -> str:
     launcher.arch = call.arch
     split = len(call.outer)
     operands = [(address, tuple(s[:split]), tuple(s[split:]), size) for address, s, size in call.given]
-    planner = rounds if call.unit.columns else rows
-    with mock.patch.object(launcher, "function", lambda *_: None), mock.patch.object(planner, "cached", lambda *a: asked.append(a) or planner.plan(*a)):
+    real = nvrtc.row_plan
+    with mock.patch.object(launcher, "function", lambda *_: None), mock.patch.object(nvrtc, "row_plan", lambda *a: asked.append(real(*a)) or asked[0]):
         launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
-    planned = planner.plan(*asked[0])
+    (planned,) = asked
     assert planned is not None
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
-    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}"
+    follows = walk.stages is not None and not call.unit.columns
+    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}"
 
 
 def map_alike(call: Call, file: File) -> str:
@@ -380,6 +382,29 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
+
+
+def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Long rows with one and with two parameters of columns, of any lengths, few and many, also beyond 32 bits and of two dims."""
+    monkeypatch.setenv("KGEN_CONFIG_DIR", str(tmp_path))
+    tuned.ladders.cache_clear()
+    seen: Counter[tuple] = Counter()
+    lengths = (16384, 32768, 40000, 50176, 65536, 65544, 98304, 131072, 262144, 262152, 524288)
+    for name, n, arch, dtype, many in itertools.product(("again", "scaled"), lengths, ARCHES, ("bf16", "f32"), ((1,), (9, 600), (70000,))):
+        (unit,) = backend("cuda").layout(file.kernels[name])
+        size = DTYPES[dtype].bytes
+        strides = [(1,) if len(o.dims) == 1 else (n + 64 * (len(many) - 1), 1) for o in unit.operands]
+        steps = [[0] * len(many) if len(own) == 1 else [many[-1] * n + 8, own[0]][-len(many) :] for own in strides]
+        pointers = {o.name: (4096, [*outer, 1]) for o, outer in zip(unit.operands, steps, strict=True)}
+        noted = file.call(f"{name}_{dtype}", arch, len(many), [*many, n], pointers).splitlines()
+        given = [(0, tuple(outer), (1,), size) for outer in steps]
+        planned = nvrtc.row_plan(unit, many, (n,), given, 0, arch)
+        assert planned is not None
+        is_same(noted, planned)
+        if isinstance(planned, rounds.RoundsPlan):
+            seen[name, arch, dtype, n] += 1
+    assert {("again", "sm_90", "bf16", 65536), ("again", "sm_90", "f32", 32768), ("scaled", "sm_90", "f32", 262144)} <= set(seen), seen
+    assert not any(arch == "sm_80" or n < 32768 for _, arch, _, n in seen) and set(seen.values()) == {3}, seen
 
 
 def test_show_prints_the_launches_of_a_written_file(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

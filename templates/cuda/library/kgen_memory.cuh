@@ -38,11 +38,9 @@ template <typename P> struct Words {
     }
 };
 
-// COUNT neighbours from p on, which lies `over` elements behind the first of an aligned vector: out of that and the next one.
-template <typename T, int COUNT> __device__ inline Vector<T, COUNT> shifted(const T* p, unsigned over) {
-    constexpr int WORDS = COUNT * sizeof(T) / 4;
-    const auto* aligned = reinterpret_cast<const Vector<unsigned, WORDS>*>(p - over);
-    const Vector<unsigned, WORDS> low = aligned[0], high = aligned[over > 0];
+// COUNT neighbours out of two vectors' words, one behind the other: those from element `over` of the first on.
+template <typename T, int COUNT, int WORDS>
+__device__ inline Vector<T, COUNT> shifted(const Vector<unsigned, WORDS>& low, const Vector<unsigned, WORDS>& high, unsigned over) {
     const unsigned bytes = over * sizeof(T);
     unsigned words[2 * WORDS];
     #pragma unroll

@@ -71,6 +71,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             arrive(in...);
         }
     }
+    template <typename... In> __device__ bool further(In&... in) {
+        next(in...);
+        return more();
+    }
     template <typename... In> __device__ void send(Index row, unsigned which, In&... in) {
         const bool there = row < this->rows.rows;
         (in.send(*this, row, there, which), ...);
@@ -179,7 +183,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     // What is read of an operand that is the same for all rows: as it is computed with, where a thread has 80 registers.
     template <int O, typename T> struct Same {
         using Held = typename Plain<decltype(element(Vector<T, VEC>(), 0))>::Type;
-        static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768;
+        static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768 && VECTORS * VEC <= 32;
         const T* p;
         Vector<T, VEC> held[MOVES && !WIDER ? VECTORS : 1], now[VECTORS];
         Held wide[WIDER ? VECTORS : 1][VEC];
@@ -254,6 +258,8 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     };
     template <int O, typename T> __device__ Moving<O, T> moving(const T* p) const { return {p, p, 0, 0, 0, {}}; }
     template <int O, typename T> __device__ Same<O, T> same(const T* p) const { return {p, {}, {}, {}, {}}; }
+    template <int O, typename T> __device__ Moving<O, T> keep(const T* p) const { return moving<O>(p); }
+    template <int O, typename T> __device__ Moving<O, T> input(const T* p) const { return moving<O>(p); }
     template <int O, typename T> __device__ Ahead<O, T> ahead(const T* p) const { return {p, T(), T()}; }
 
     // ---- columns

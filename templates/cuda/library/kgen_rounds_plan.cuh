@@ -134,8 +134,10 @@ template <int STEPS> struct RoundKernels {
 
 // The blocks (or clusters of so many) that a device has at once, where `blocks` stand on a multiprocessor.
 inline i64 resident(int arch, int blocks, i64 cluster) {
+    if (cluster == 1) return i64(processors(arch)) * blocks;
     const i64 parts = processors(arch) / PART, there = parts * (PART / cluster) - (cluster > 2);
-    return (cluster == 1 ? processors(arch) : there > 1 ? there : 1) * blocks;
+    const i64 found = (there > 1 ? there : 1) * blocks - (cluster == 4 && blocks % 2 != 0);
+    return found > 1 ? found : 1;
 }
 // The threads of the last launch that add up a column.
 inline int lanes_of(i64 groups) {

@@ -128,10 +128,10 @@ struct Walk {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
-        } else if constexpr (EDGES && RI == 1 && VEC * sizeof(T) >= 8 && !(KEEP == 1 && VECTORS * VEC >= 64)) {  // which takes registers
-            const Index over = Index(reinterpret_cast<u64>(p + from) / sizeof(T) % VEC);  // elements beyond an aligned vector
-            const bool within = step == 1 && over <= from && from - over + 2 * VEC <= rows.n;
-            return within ? shifted<T, VEC>(p + from, over) : apart<T, VEC>(p + from, step);
+        } else if constexpr (SHIFTS<T>) {
+            Halves<T> both;
+            both.load(*this, p, c, from, step);
+            return both.whole();
         } else {
             Vector<T, VEC> v;
             #pragma unroll
@@ -140,13 +140,40 @@ struct Walk {
         }
     }
 
+    // Whether vectors of an operand that begin elsewhere than those of MAIN are made of the aligned ones that they lie in.
+    template <typename T> static constexpr bool SHIFTS = EDGES && RI == 1 && VEC * sizeof(T) >= 8;
+    // A vector as the two aligned ones that it lies in, from element `over` of the first on: what is loaded is not waited for before it
+    // is used. One of which some lies beyond the row is loaded by itself.
+    template <typename T> struct Halves {
+        static constexpr int WORDS = VEC * sizeof(T) / 4;
+        Vector<unsigned, WORDS> low, high;
+        unsigned over;
+
+        __device__ void load(const Walk& walk, const T* p, const Chunk& c, Index from, Index step) {
+            over = unsigned((reinterpret_cast<u64>(p) / sizeof(T) + walk.head) % VEC);
+            if (step == 1 && over <= c.first && c.first - over + 2 * VEC <= walk.rows.n) {
+                const auto* aligned = reinterpret_cast<const Vector<unsigned, WORDS>*>(p + (c.first - over));
+                low = aligned[0];
+                high = aligned[1];
+            } else {
+                over = 0;
+                const Words<Vector<T, VEC>> words(apart<T, VEC>(p + from, step));
+                #pragma unroll
+                for (int k = 0; k < WORDS; k++) low.at[k] = words.at[k];
+            }
+        }
+        __device__ Vector<T, VEC> whole() const { return shifted<T, VEC>(low, high, over); }
+    };
+
     // What is read of an operand along the row: kept on the chip, or read each time.
     template <int O, typename T, bool KEPT> struct Input {
         static constexpr int HELD = KEPT ? KEEP : 0;
+        static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && WIDE != GIVEN && !(WIDE >> O & 1);
         static constexpr unsigned BYTES = VEC * sizeof(T);
         const T* p;
         unsigned shared = 0;
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
+        Halves<T> halves[HALVES ? VECTORS : 1];
         T held_loose[HELD > 0 && LOOSE > 0 ? LOOSE : 1];
 
         __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
@@ -181,9 +208,11 @@ struct Walk {
         }
         // The v-th vector of this thread: fetched from memory some time before it is used, or taken from where it is held.
         __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
-            if constexpr (HELD == 0) now[v] = walk.template load<O>(p, c);
+            if constexpr (HALVES) halves[v].load(walk, p, c, walk.offset(O, c.first), walk.rows.stride[O][RI - 1]);
+            else if constexpr (HELD == 0) now[v] = walk.template load<O>(p, c);
         }
         __device__ void take(const Walk& walk, int v, int k) {
+            if constexpr (HALVES) now[k] = halves[k].whole();
             if constexpr (HELD == 1) {
                 if constexpr (VECTORS * VEC > 16) renew(walk, v);
                 now[k] = held[v];
@@ -242,6 +271,10 @@ struct Walk {
     };
     template <int O, typename T> __device__ Input<O, T, true> keep(const T* p) { return {*this, p}; }
     template <int O, typename T> __device__ Input<O, T, false> input(const T* p) { return {*this, p}; }
+    // What all rows share, and the loop over the rows that a team takes: here one (kgen_rounds.cuh has more).
+    template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
+    template <typename... In> __device__ void begin(In&...) const {}
+    template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
     template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}, {}}; }
     template <int O> __device__ Position<O> position() const { return {}; }
 

@@ -12,6 +12,7 @@
 //     nvcc -O3 -std=c++17 -arch=sm_90 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xcompiler -fPIC,-fwrapv,-ffp-contract=off -shared layernorm.cu -o layernorm.so
 
 #include "kgen_rows.cuh"
+#include "kgen_rounds.cuh"
 #include "kgen_functions.cuh"
 
 // A row is read twice to reduce it, and once more to store what follows. One that does not stay on the chip is read once to reduce it.
@@ -25,97 +26,100 @@ layernorm_kernel(
     Walk walk(rows);
     walk.template start<2>();
     auto x_row = walk.template keep<0>(x_ptr);
-    auto w_row = walk.template input<1>(w_ptr);
-    auto b_row = walk.template input<2>(b_ptr);
+    auto w_row = walk.template same<1>(w_ptr);
+    auto b_row = walk.template same<2>(b_ptr);
 
-    if constexpr (Walk::STAYS) {
-        struct First {
-            F sum_N = F(0);
+    walk.begin(x_row, w_row, b_row);
+    do {
+        if constexpr (Walk::STAYS) {
+            struct First {
+                F sum_N = F(0);
 
-            __device__ void add(const First& more) { sum_N = sum_N + more.sum_N; }
-        };
-        const First first = walk.template reduce<0, First>([&](F x) {
-            return First{x};
-        }, x_row);
-        if (walk.stops(0)) return;
-        const F sum_N = first.sum_N;
-        // mu = mean[N](x)
-        const F mu = sum_N / N;
-        if (walk.stops(1)) return;
+                __device__ void add(const First& more) { sum_N = sum_N + more.sum_N; }
+            };
+            const First first = walk.template reduce<0, First>([&](F x) {
+                return First{x};
+            }, x_row);
+            if (walk.stops(0)) return;
+            const F sum_N = first.sum_N;
+            // mu = mean[N](x)
+            const F mu = sum_N / N;
+            if (walk.stops(1)) return;
 
-        struct Second {
-            F sum_N_ = F(0);
+            struct Second {
+                F sum_N_ = F(0);
 
-            __device__ void add(const Second& more) { sum_N_ = sum_N_ + more.sum_N_; }
-        };
-        const Second second = walk.template reduce<1, Second>([&](F x) {
-            // c = x - mu
-            const F c = x - mu;
-            return Second{c * c};
-        }, x_row);
-        if (walk.stops(2)) return;
-        const F sum_N_ = second.sum_N_;
-        const F rsqrt_row = rsqrt(sum_N_ / N + eps);
-        if (walk.stops(3)) return;
+                __device__ void add(const Second& more) { sum_N_ = sum_N_ + more.sum_N_; }
+            };
+            const Second second = walk.template reduce<1, Second>([&](F x) {
+                // c = x - mu
+                const F c = x - mu;
+                return Second{c * c};
+            }, x_row);
+            if (walk.stops(2)) return;
+            const F sum_N_ = second.sum_N_;
+            const F rsqrt_row = rsqrt(sum_N_ / N + eps);
+            if (walk.stops(3)) return;
 
-        auto y_out_row = walk.template output<3>(y_ptr);
-        walk.each([&](T& y_element, F x, F w, F b) {
-            // c = x - mu
-            const F c = x - mu;
-            // y = c * rsqrt(mean[N](c^2) + eps) * w + b
-            const F y = fused<T>(c * rsqrt_row, w, b);
-            y_element = T(y);
-        }, y_out_row, x_row, w_row, b_row);
-    } else {
-        struct First {
-            F sum_N = F(0);
-            F sqsum_N_count = 0;
-            F sqsum_N = F(0);
+            auto y_out_row = walk.template output<3>(y_ptr);
+            walk.each([&](T& y_element, F x, F w, F b) {
+                // c = x - mu
+                const F c = x - mu;
+                // y = c * rsqrt(mean[N](c^2) + eps) * w + b
+                const F y = fused<T>(c * rsqrt_row, w, b);
+                y_element = T(y);
+            }, y_out_row, x_row, w_row, b_row);
+        } else {
+            struct First {
+                F sum_N = F(0);
+                F sqsum_N_count = 0;
+                F sqsum_N = F(0);
 
-            __device__ void merge_peaks(const First& more) {  // all but the sums about a mean
-                sum_N = sum_N + more.sum_N;
-                sqsum_N_count += more.sqsum_N_count;
-            }
-            __device__ void rescale(const First& top) {  // those sums about another's mean, and all else from there
-                sqsum_N += spread(sqsum_N_count, sum_N, top.sqsum_N_count, top.sum_N);
-                sum_N = top.sum_N;
-                sqsum_N_count = top.sqsum_N_count;
-            }
-            __device__ void merge_sums(const First& more) {  // the sums of a part with the same mean
-                sqsum_N += more.sqsum_N;
-            }
-            __device__ void add(const First& more) {
-                First top = *this, other = more;
-                top.merge_peaks(more);
-                rescale(top);
-                other.rescale(top);
-                merge_sums(other);
-            }
-        };
-        const First first = walk.template online<0, First>([&](F x) {
-            return First{x, 1};
-        }, [&](const First& top, F x) {
-            First part;
-            part.sqsum_N = squared(x - centre(top.sum_N, top.sqsum_N_count));
-            return part;
-        }, x_row);
-        if (walk.stops(0)) return;
-        const F sum_N = first.sum_N;
-        const F sqsum_N = first.sqsum_N;
-        // mu = mean[N](x)
-        const F mu = sum_N / N;
-        const F rsqrt_row = rsqrt(sqsum_N / N + eps);
-        if (walk.stops(1)) return;
+                __device__ void merge_peaks(const First& more) {  // all but the sums about a mean
+                    sum_N = sum_N + more.sum_N;
+                    sqsum_N_count += more.sqsum_N_count;
+                }
+                __device__ void rescale(const First& top) {  // those sums about another's mean, and all else from there
+                    sqsum_N += spread(sqsum_N_count, sum_N, top.sqsum_N_count, top.sum_N);
+                    sum_N = top.sum_N;
+                    sqsum_N_count = top.sqsum_N_count;
+                }
+                __device__ void merge_sums(const First& more) {  // the sums of a part with the same mean
+                    sqsum_N += more.sqsum_N;
+                }
+                __device__ void add(const First& more) {
+                    First top = *this, other = more;
+                    top.merge_peaks(more);
+                    rescale(top);
+                    other.rescale(top);
+                    merge_sums(other);
+                }
+            };
+            const First first = walk.template online<0, First>([&](F x) {
+                return First{x, 1};
+            }, [&](const First& top, F x) {
+                First part;
+                part.sqsum_N = squared(x - centre(top.sum_N, top.sqsum_N_count));
+                return part;
+            }, x_row);
+            if (walk.stops(0)) return;
+            const F sum_N = first.sum_N;
+            const F sqsum_N = first.sqsum_N;
+            // mu = mean[N](x)
+            const F mu = sum_N / N;
+            const F rsqrt_row = rsqrt(sqsum_N / N + eps);
+            if (walk.stops(1)) return;
 
-        auto y_out_row = walk.template output<3>(y_ptr);
-        walk.each([&](T& y_element, F x, F w, F b) {
-            // c = x - mu
-            const F c = x - mu;
-            // y = c * rsqrt(mean[N](c^2) + eps) * w + b
-            const F y = fused<T>(c * rsqrt_row, w, b);
-            y_element = T(y);
-        }, y_out_row, x_row, w_row, b_row);
-    }
+            auto y_out_row = walk.template output<3>(y_ptr);
+            walk.each([&](T& y_element, F x, F w, F b) {
+                // c = x - mu
+                const F c = x - mu;
+                // y = c * rsqrt(mean[N](c^2) + eps) * w + b
+                const F y = fused<T>(c * rsqrt_row, w, b);
+                y_element = T(y);
+            }, y_out_row, x_row, w_row, b_row);
+        }
+    } while (walk.further(x_row, w_row, b_row));
 }
 
 

@@ -1,0 +1,91 @@
+"""How a pass over long rows is launched on a CUDA device where all rows share parameters of columns.
+
+In and out: as `rows.py`.  Clusters of blocks stay, and take rows one after the other: what they hold of the parameters is read once, not
+once a row, and rows are on their way while others are computed.  Who takes a row follows from its length and layout alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from kgen.backends import launches
+from kgen.backends.launches import MOST_READINGS, Limits
+from kgen.backends.shared import MAX_STATIC, declared
+from kgen.runtime import rows
+from kgen.runtime.rounds import RoundsPlan
+from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
+from kgen.runtime.verified import verify_rounds
+
+
+def plan(
+    row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...], operands: tuple[RowOperandPlace, ...], gathers: int, reductions: int,
+    words: int, arch: str,
+) -> RoundsPlan | None:  # fmt: skip
+    """How to walk a pass over rows, as `rows.plan` has it; None where rows are not long enough, or not whole vectors side by side.
+    kgen_persistent_plan.cuh is this function in C++."""
+    rows_, n = prod(row_sizes), prod(inner_sizes)
+    limits = launches.limits(arch)
+    if rows_ == 0 or not 0 < reductions <= MOST_READINGS // 2:
+        return None
+    memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
+    main = rows._main(operands, memory)
+    sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
+    outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
+    vec, edges, wide = rows._vectors(operands, memory, main, sizes, strides, outer, n)
+    if vec == 1 or edges or len(sizes) > 1 or any(not wide >> k & 1 for k in memory):
+        return None
+    moving = sum(operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims)
+    same = [operands[k].itemsize for k in memory if operands[k].read and not operands[k].row_dims]
+    taken = _taken(n // vec, vec, moving, same, words, reductions, limits)
+    if taken is None:
+        return None
+    team, stages = taken
+    groups = min(rows_, launches.resident(arch, team.blocks, team.cluster))
+    index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * team.cluster > FAR
+    walk = Walk(
+        team.threads, team.blocks, team.team, False, team.vectors, vec, False, wide, main, False, 3, True, -1, len(outer_sizes),
+        1, len(operands), max(1, gathers), index64, stages,
+    )  # fmt: skip
+    under = RowPlan(
+        ((walk, groups),), rows_, n, team.cluster, team.span, 0, words, outer_sizes, sizes, outer, strides, team.threads
+    )  # fmt: skip
+    shared = stages * team.threads * team.vectors * vec * moving
+    found = RoundsPlan(under, ((walk, groups * team.cluster, team.threads, shared, team.cluster),), 0, groups, groups, 1, 0)
+    verify_rounds(found, operands, _static(team, words, reductions), limits, 0, 0, 0)
+    return found
+
+
+def _taken(
+    chunks: int, vec: int, moving: int, same: Sequence[int], words: int, readings: int, limits: Limits
+) -> tuple[Team, int] | None:  # fmt: skip
+    """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of what
+    moves along with rows, and of each that all rows share, which stays in registers.  None where no rule has room for that."""
+    for rule in launches.PERSISTENT[vec > 4, len(same) > 1]:
+        if chunks > rule.longest:
+            continue
+        vectors = max(1, rule.elements // vec)
+        if rule.where == "none" or vectors * vec * sum(same) > 4 * launches.PARAMETERS:
+            return None
+        least = max(2, -(-chunks // (rule.threads * vectors)))
+        span = -(-chunks // (32 * least)) * 32
+        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=-(-chunks // span))
+        static, row = _static(team, words, readings), rule.threads * vectors * vec * moving
+        if not 2 <= team.cluster <= limits.cluster or static > MAX_STATIC:
+            return None
+        blocks = max(1, min(rule.blocks, limits.shared // (rule.stages * row + static)))
+        stages = min(rule.stages, (limits.shared // blocks - static) // row)
+        return (replace(team, blocks=blocks), stages) if stages > 1 else None
+    return None
+
+
+def _static(team: Team, words: int, readings: int) -> int:
+    """The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive."""
+    return team.static(words, readings) + declared(team.threads, 1, False, True, words, readings)
+
+
+cached = lru_cache(4096)(plan)
+
+__all__ = ["cached", "plan"]

@@ -1,0 +1,143 @@
+// How rows that share parameters of columns follow one another, by the table of rounds: as kgen's runtime does it (kgen/runtime/persistent.py).
+#pragma once
+#include "kgen_rounds_plan.cuh"
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+// What is known of such a pass: its rows, and the operands that move along with these, as bits; all else that is read all rows share.
+struct Following {
+    Facts rows;
+    u64 moving;
+
+    constexpr u64 shared() const { return rows.wide & rows.read & ~moving; }
+    // The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive.
+    constexpr int declared(int threads) const { return rows.declared(threads, threads, false, true) + rows.declared(threads, 1, false, true); }
+    // The clusters of a rule on a device, of any rows: blocks on a multiprocessor and rows on their way; none where it has no room for two.
+    constexpr Taken of(const Round& r, int vec, int arch) const {
+        const int vectors = wider(1, r.elements / vec), own = declared(r.threads);
+        const Limits device = limits(arch);
+        if (r.where == NONE || rows.size(shared(), vec) * vectors > 4 * PARAMETERS || own > MAX_STATIC || device.cluster < 2) return {};
+        const i64 row = i64(r.threads) * vectors * rows.size(moving, vec), most = device.shared / (r.stages * row + own);
+        const i64 blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks, stages = (device.shared / blocks - own) / row;
+        if (stages < 2) return {};
+        return {{r.threads, r.threads, vectors, 3}, int(blocks), stages < r.stages ? int(stages) : r.stages};
+    }
+    constexpr RoundRules rules(int vec) const { return persistent(vec > 4, rows.count(shared()) > 1); }
+    // Who takes a row of `chunks` vectors.
+    constexpr Taken take(i64 chunks, int vec, int arch) const {
+        const RoundRules all = rules(vec);
+        for (int i = 0; i < all.count; i++) {
+            if (chunks > all.at[i].longest) continue;
+            Taken found = of(all.at[i], vec, arch);
+            if (found.blocks == 0) return {};
+            const i64 least = up(chunks, found.team.threads * found.team.vectors);
+            found.team.span = up(chunks, 32 * (least < 2 ? 2 : least)) * 32;
+            found.team.cluster = int(up(chunks, found.team.span));
+            return found.team.cluster >= 2 && found.team.cluster <= limits(arch).cluster ? found : Taken{};
+        }
+        return {};
+    }
+};
+
+// The kernels of such a pass for the architectures of the file.
+struct FollowingKernels {
+    Built at[32] = {};
+    int count = 0;
+
+    constexpr explicit FollowingKernels(const Following& s) {
+        const int vec = s.rows.vec();
+        for (int arch : ARCHS) {
+            const RoundRules all = s.rules(vec);
+            for (int i = 0; i < all.count && s.rows.wide != 0 && vec > 1; i++) {
+                const Taken found = s.of(all.at[i], vec, arch / 10);
+                const Team& t = found.team;
+                for (int general = 0; general < 2 && found.blocks > 0; general++) {
+                    const Built b = {t.threads, found.blocks, t.team, t.vectors, 3, false, false, true, general == 1, vec, -1, found.stages};
+                    if (find(b) < 0) at[count++] = b;
+                }
+            }
+        }
+    }
+    constexpr int find(const Built& b) const {
+        for (int k = 0; k < count; k++) {
+            const Built& a = at[k];
+            if (a.threads == b.threads && a.blocks == b.blocks && a.vectors == b.vectors && a.stages == b.stages && a.general == b.general) return k;
+        }
+        return -1;
+    }
+};
+
+// How they are walked: as `plan` in kgen/runtime/persistent.py.
+template <int K> struct FollowingPlan : RowDims<K> {
+    using Base = RowDims<K>;
+    using Base::row, Base::inner, Base::f, Base::vec, Base::edges, Base::wide, Base::segments, Base::span;
+    bool general = false, served = false;
+    int launches = 1;
+    i64 work = 0, groups = 0;
+    Launch only = {-1, 0, 0};
+
+    // `arch` is the device's: 90 for sm_90.
+    template <typename P> FollowingPlan(P, int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch)
+        : Base(dims, outer, sizes, given, P::FACTS, false) {
+        bool whole = row.count > 0 && vec > 1 && vec == f.vec() && !edges && inner.rank == 1;
+        for (int k = 0; k < K; k++) whole = whole && (!this->memory(k) || Facts::has(wide, k));
+        if (!whole) return;
+        const Following& s = P::FOLLOWING;
+        const Taken found = s.take(inner.count / vec, vec, arch);
+        const Team& t = found.team;
+        if (found.blocks == 0) return;
+        segments = t.cluster, span = t.span;
+        const i64 there = resident(arch, found.blocks, segments);
+        groups = row.count < there ? row.count : there;
+        general = !this->full() || !this->flat(row.count + 8 * groups, segments);
+        only.kernel = P::KERNELS.find({t.threads, found.blocks, t.team, t.vectors, 3, false, false, true, general, vec, -1, found.stages});
+        served = only.kernel >= 0;
+        only.blocks = groups * segments;
+        only.threads = t.threads;
+        only.cluster = int(segments);
+        only.shared = found.stages * t.threads * t.vectors * f.size(s.moving, vec);
+    }
+    Launch launch(int) const { return only; }
+    template <typename L> void fill(L& layout, void* memory) const {
+        Base::fill(layout.rows, memory);
+        layout.columns = 0;
+        layout.every = layout.groups = u64(groups);
+        layout.few = 1;
+    }
+};
+
+// A pass whose rows may follow one another, by what moves along with rows, and the same pass of rows that do not.
+template <u64 MOVING, typename Rows> struct PersistentPass {
+    static constexpr int OPERANDS = Rows::OPERANDS, GATHERS = Rows::GATHERS;
+    static constexpr u64 WIDE = Rows::WIDE;
+    static constexpr Facts FACTS = Rows::FACTS;
+    static constexpr Following FOLLOWING = {FACTS, MOVING};
+    static constexpr FollowingKernels KERNELS = FollowingKernels(FOLLOWING);
+    static constexpr bool EDGES = false;
+    using Plan = FollowingPlan<OPERANDS>;
+    template <typename W, int STAGES> using Walking = Rounds<W, STAGES>;
+};
+// Launch such a pass: rows one after the other where they are long enough for it and whole vectors side by side.
+template <u64 MOVING, typename Rows, typename Kernel, typename... A>
+cudaError_t run_rows(PersistentPass<MOVING, Rows>, int rank, int outer, const i64* size, const RowOperand (&operands)[Rows::OPERANDS],
+                     cudaStream_t stream, Kernel kernel, A... arguments) {
+    using P = PersistentPass<MOVING, Rows>;
+    if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
+    if constexpr (P::KERNELS.count > 0) {
+        int arch = 0;
+        const cudaError_t error = device_arch(arch);
+        if (error != cudaSuccess) return error;
+        const typename P::Plan plan(P(), rank, outer, size, operands, arch);
+        if (plan.served && plan.row.rank <= 8) {
+            if (plan.general) return launch_rows<P, true>(plan, stream, kernel, arguments...);
+            return launch_rows<P, false>(plan, stream, kernel, arguments...);
+        }
+    }
+    return run_rows(Rows(), rank, outer, size, operands, stream, kernel, arguments...);
+}
+
+}  // namespace host
+}  // namespace
+#endif
