@@ -15,7 +15,7 @@ from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import Code, Gather, RowUnit, Tensor
+from kgen.backends.units import Code, Gather, RowUnit, ScanUnit, Tensor
 from kgen.schedule import Scalar
 from kgen.types import ELLIPSIS
 
@@ -99,7 +99,8 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     stays on the chip, and what they share is read in one reading."""
     shared = [o for o in operands if is_shared(o, unit)]
     kept = [o for o in operands if o.kept]
-    return bool(shared and kept and not unit.columns and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2) and not {*shared} & {*kept}
+    goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
+    return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2) and not {*shared} & {*kept}
 
 
 class RowPrinter:
