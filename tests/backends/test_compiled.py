@@ -66,27 +66,28 @@ def turn(name: str) -> int:
     return [*TEXTS, *BENCH, *FORMULAS].index(name)
 
 
-#: Of what fuzzing found, by default what it found in CUDA's sources: by default the others would go through NVRTC alone.
-FORWARDS = [pytest.param(n, marks=pytest.mark.slow if n in FUZZED and "\n# target: cuda\n" not in FUZZED[n] else ()) for n in TEXTS]
+#: Of what fuzzing found, by default what it found in CUDA's sources; of all else each third.
+RARE = {n for n in TEXTS if (turn(n) % 3 if n not in FUZZED else "\n# target: cuda\n" not in FUZZED[n])}
+FORWARDS = [pytest.param(n, marks=pytest.mark.slow if n in RARE else ()) for n in TEXTS]
 BACKWARDS = [n for n in SPECS if grad.differentiable(kernel(SPECS[n]))]
 
 
 @pytest.mark.parametrize("name", FORWARDS)
 def test_forwards_compile(name: str) -> None:
-    """Through NVRTC all; through Triton, which takes six times as long, every second spec whose passes are no other's, of the rest of
-    these the backward, and every third program.  `test_everything_compiles_in_every_dtype` has all."""
+    """Through NVRTC and, but for specs whose passes are another's, through Triton, which takes six times as long.
+    `test_everything_compiles_in_every_dtype` has all."""
     k = kernel(TEXTS[name])
     if name in SPECS:
-        both = name not in ALIKE and (turn(name) % 2 == 0 or name not in BACKWARDS)
+        both = name not in ALIKE
     else:
-        both = name in {**PROGRAMS, **GOLDENS} and turn(name) % 3 == 0
+        both = name in {**PROGRAMS, **GOLDENS}
     build(k, drawn(k, turn(name)), TARGETS if both else ("cuda",))
 
 
-@pytest.mark.parametrize("name", [n if turn(n) % 2 else pytest.param(n, marks=pytest.mark.slow) for n in BACKWARDS])
+@pytest.mark.parametrize("name", [n if turn(n) % 4 == 1 else pytest.param(n, marks=pytest.mark.slow) for n in BACKWARDS])
 def test_backwards_compile(name: str) -> None:
     """f64 takes either compiler twice as long: it has its turn half as often as it has among forwards.  Through Triton go those whose
-    forwards do not.  By default every second goes, through both."""
+    forwards do not.  By default every fourth goes, through both."""
     made = derived(SPECS[name])[0]
     build(made, drawn(made, turn(name) + 1, (*DTYPES[:3], *DTYPES[:3], "f64")), TARGETS if turn(name) % 2 and name not in ALIKE else ("cuda",))
 

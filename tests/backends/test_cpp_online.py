@@ -34,7 +34,7 @@ def test_a_long_row_is_read_once_for_its_peak_and_the_sums_about_it(text, reduct
 
 @NEEDS_COMPILER
 @pytest.mark.parametrize("name, text", [("weighted", WEIGHTED), ("spread", SPREAD)])
-@pytest.mark.parametrize("length", [SEGMENT + 1, 3 * SEGMENT + 777])
+@pytest.mark.parametrize("length", [pytest.param(SEGMENT + 1, marks=pytest.mark.slow), 3 * SEGMENT + 777])
 def test_the_sums_of_a_long_row_stay_within_their_bounds(name, text, length):
     """Rows that rise, fall, are offset, of weights of all sizes, of one value, with infinities or NaN; again, and each row alone, to the bit."""
     f, generator = kgen.loads(text), torch.Generator().manual_seed(length)
@@ -57,6 +57,7 @@ def test_the_sums_of_a_long_row_stay_within_their_bounds(name, text, length):
 
 
 @NEEDS_COMPILER
+@pytest.mark.slow
 def test_layouts_and_dtypes_of_long_rows():
     """Columns, rows of two dims, padded rows, doubles and halves: each is the same as of dense rows, in f64 or by a bound."""
     f = kgen.loads("f(x: T[..., M, N]) -> (s: T[...], l: T[...])\ns = var[M, N](x)\nl = logsumexp[M, N](x)")

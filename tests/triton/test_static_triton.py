@@ -17,6 +17,7 @@ from tests.triton.interpreted_static import SPECS
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
 
+@pytest.mark.slow
 def test_files_hold_the_bound_under_the_interpreter(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "tests.triton.interpreted_static", tmp_path], capture_output=True, text=True, cwd=ROOT,
                           env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip

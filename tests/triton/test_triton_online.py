@@ -72,6 +72,7 @@ def test_a_row_of_one_reading_has_the_bounds_of_a_long_one(name, stays):
     assert all_stay(kernel, {"x": x}, "triton", lambda _: 64) is stays
 
 
+@pytest.mark.slow
 def test_the_sums_of_a_long_row_stay_within_their_bounds(tmp_path: Path):
     """By loops, in several launches and in a tile; rows that rise, fall, are offset, have infinities or NaN.  By Triton's interpreter."""
     for name, text in (("weighted", WEIGHTED), ("spread", SPREAD), ("peaks", PEAKS)):
@@ -84,7 +85,7 @@ def test_the_sums_of_a_long_row_stay_within_their_bounds(tmp_path: Path):
     assert done.stdout == "ok\n", done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("name, text", [("weighted", WEIGHTED), ("spread", SPREAD)])
+@pytest.mark.parametrize("name, text", [pytest.param("weighted", WEIGHTED, marks=pytest.mark.slow), ("spread", SPREAD)])
 @pytest.mark.parametrize("few", [pytest.param(0, marks=pytest.mark.slow), 1 << 40])
 def test_the_long_forms_compile(name, text, few, tmp_path: Path):
     """Loops and splits, of a wide dtype and a narrow one."""
