@@ -131,7 +131,8 @@ def syntax_tree(kernel: Kernel) -> str:
 def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool) -> str:
     """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides` and `merges` are the backend's."""
     plan = pipeline.scheduled(kernel, bound, rides, merges)
-    kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
+    own = {w.name: w.let.expr.attrs[0] for w in plan.workspaces if w.let.expr.name in ("ranged", "sorted")}
+    kept = {w.name: w.let.label or own.get(w.name, w.let.expr.name) for w in plan.workspaces}
     lines = []
     for k, p in enumerate(plan.passes):
         if isinstance(p, Reduce):
