@@ -90,7 +90,7 @@ def test_ranges_outside_hold_what_is_there() -> None:
 def test_the_length_of_a_range_that_ends_before_it_begins_does_not_wrap() -> None:
     """`kgen check` found it: of begin = 2.3e17 and end = -9e18 there was one term."""
     lo, hi = torch.tensor([230000000000000000]), torch.tensor([-9000000000000000000])
-    assert kgen.load("ragged_mean")(torch.zeros(1, 1), lo, hi).isnan().all()
+    assert kgen.load("ragged_mean")(torch.ones(1, 1), lo, hi) == 0
 
 
 def test_a_segment_has_the_same_bits_beside_any_others() -> None:
