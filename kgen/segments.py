@@ -166,7 +166,7 @@ class _Segments:
         own = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
         if not set(union(*(b.dims for b in bounds.values()))) - set(own):
             return None  # each row has terms of its own, all of which are read
-        return Part(self.clipped("max", bounds[False], dim), self.clipped("min", bounds[True], dim), None, tuple(rest))
+        return Part(self.clipped(bounds[False], dim), self.clipped(bounds[True], dim), None, tuple(rest))
 
     def bound(self, condition: Let, dim: str) -> tuple[bool, Let] | None:
         """Whether a condition bounds `index[dim]` from above, and by what; None where it does not bound it."""
@@ -190,12 +190,11 @@ class _Segments:
         number = self.build.add(leaf("lit", str(value)), INT, (), like.span)
         return self.build.add(Op("cast", ref(number.name)), i64, (), like.span)
 
-    def clipped(self, op: str, let: Let, dim: str) -> Let:
-        """A bound within the dim."""
-        end = self.integer(0, let)
-        if op == "min":
-            end = self.build.add(Op("cast", ref(size(self.build, dim, let.span).name)), i64, (), let.span)
-        return self.build.like(Op(op, ref(let.name), ref(end.name)), let)
+    def clipped(self, let: Let, dim: str) -> Let:
+        """A bound within the dim: so the length of a range, which may be negative, is an i64 too."""
+        end = self.build.add(Op("cast", ref(size(self.build, dim, let.span).name)), i64, (), let.span)
+        low = self.build.like(Op("max", _ref(let), _ref(self.integer(0, let))), let)
+        return self.build.like(Op("min", _ref(low), _ref(end)), let)
 
     # ------------------------------------------------------------------ what is made of it
 

@@ -133,7 +133,8 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
     """The passes over memory: what each reads, takes and writes, and what it costs an element; `rides`, `merges` and `taps` are the
     backend's."""
     plan = pipeline.scheduled(kernel, bound, rides, merges, taps)
-    kept = {w.name: w.let.label or w.let.expr.name for w in plan.workspaces}
+    own = {w.name: w.let.expr.attrs[0] for w in plan.workspaces if w.let.expr.name in ("ranged", "sorted")}
+    kept = {w.name: w.let.label or own.get(w.name, w.let.expr.name) for w in plan.workspaces}
     lines = []
     for k, p in enumerate(plan.passes):
         if isinstance(p, Reduce):

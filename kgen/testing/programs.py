@@ -271,7 +271,7 @@ class _Maker(Placing):
             (1, lambda d: self.float_leaf()), (6, self.binary), (4, self.unary), (5, self.reduction), (2, self.where), (2, self.activation),
             (1, self.cast), (1, self.spread), (1, self.mixed), (1, self.three), (1, self.picked), (1, self.helper),
             (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))), (6, self.extreme),
-            (4, self.placed),
+            (4, self.placed), (2, self.segment),
         ))  # fmt: skip
         return way(depth - 1)
 
@@ -433,6 +433,25 @@ class _Maker(Placing):
         dim = self.rnd.choice(named)
         index = self.position(dim, depth)
         return x if index is None else Term(applied("pick", x.node, index.node, dims=[dim]), "float", x.dims - {dim} | index.dims)
+
+    def segment(self, depth: int) -> Term:
+        """A reduction of the terms that have one key, or that lie in one range."""
+        x = self.floats(depth)
+        named, over = ([d for d in self.dims if (d in x.dims) == own and d != ELLIPSIS] for own in (True, False))
+        if not named or not over or self.inside:
+            return x
+        dim, key = self.rnd.choice(named), self.rnd.choice(over)
+        index, at = (Term(applied("index", dims=[d]), "int", frozenset([d])) for d in (dim, key))
+        if self.chance(0.6):
+            keys = [t for t in self.env if t.kind == "int" and t.tensor and t.dims == {dim}]
+            keys.append(self.joined("floordiv", index, Term(Num("2", NOWHERE), "int", frozenset()), kind="int"))
+            condition = self.joined("eq", self.rnd.choice(keys), at, kind="bool")
+        else:
+            end = self.joined("add", at, Term(Num(self.rnd.choice("0123"), NOWHERE), "int", frozenset()), kind="int")
+            bounds = (self.joined("le", at, index, kind="bool"), self.joined("lt", index, end, kind="bool"))
+            condition = self.joined("and", *bounds, kind="bool")
+        op, fill = self.rnd.choice((("sum", Num("0", NOWHERE)), ("max", applied("neg", word("inf"))), ("min", word("inf"))))
+        return Term(applied(op, applied("where", condition.node, x.node, fill), dims=[dim]), "float", (x.dims | {key}) - {dim})
 
     def position(self, dim: str, depth: int) -> Term | None:
         """An integer tensor without `dim`: a parameter, an equation's value, another dim's index or an argmax."""

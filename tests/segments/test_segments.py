@@ -59,7 +59,7 @@ SEGMENT = ["ranged", "ranged", "ranged", "sorts"]
         ("y: T[V, D]\n\ny = min[S](x if ids == index[V] else inf)", ["ranged", "ranged", "ranged", "min", "sorts"]),
         ("y: i64[V]\n\ny = sum[S](ids == index[V])", ["max", "sorts"]),
         ("y: i64[V]\n\ny = sum[S](ids == index[V] and keep)", SEGMENT),
-        ("y: T[B, D]\n\ny = sum[S](x if edges <= index[S] and index[S] < edges + 3 else 0)", ["max", "min", "ranged"]),
+        ("y: T[B, D]\n\ny = sum[S](x if edges <= index[S] and index[S] < edges + 3 else 0)", ["max", "min", "max", "min", "ranged"]),
         ("y: T[V, D]\n\ny = sum[S](x if ids == index[V] else 1)", ["sum"]),  # what is not selected counts
         ("y: T[V, D]\n\ny = sum[S](x if ids != index[V] else 0)", ["sum"]),
         ("y: T[V]\n\ny = sum[S](own if ids == index[V] else 0)", ["sum"]),  # each row has terms of its own
@@ -85,6 +85,12 @@ def test_ranges_outside_hold_what_is_there() -> None:
     x = torch.arange(5.0)
     lo, hi = torch.tensor([-9, 3, 4, 2, -(2**63)]), torch.tensor([1, 99, 3, 2**63 - 1, 2**63 - 1])
     assert kgen.loads(text)(x, lo, hi).tolist() == [1, 7, 0, 9, 10]
+
+
+def test_the_length_of_a_range_that_ends_before_it_begins_does_not_wrap() -> None:
+    """`kgen check` found it: of begin = 2.3e17 and end = -9e18 there was one term."""
+    lo, hi = torch.tensor([230000000000000000]), torch.tensor([-9000000000000000000])
+    assert kgen.load("ragged_mean")(torch.ones(1, 1), lo, hi) == 0
 
 
 def test_a_segment_has_the_same_bits_beside_any_others() -> None:

@@ -408,7 +408,7 @@ def loss_l_split(
 @triton.jit(do_not_specialize=range(4, 13))
 def loss_scaled_row(
     weight_ptr, best_ptr, scaled_ptr, beside_ptr,
-    V: tl.int64, weight_V__size: tl.int64, weight_V_stride_: tl.int64,
+    V: tl.int64, weight_V_size_: tl.int64, weight_V_stride_: tl.int64,
     rows: tl.int64, length: tl.int64,
     weight_n0: tl.int64,
     index_V_n0: tl.int64,
@@ -429,7 +429,7 @@ def loss_scaled_row(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best), float("nan")))
     weight = tl.load(weight_ptr + walk(column, (), weight_steps, 1, KINDS[0] == "along", VECTORS[0]), column < length)
     sum_V = tl.reduce(tl.where(inside, weight * weight, 0.0), 1, plus, keep_dims=True)
     add_row = 1.0 + sum_V
@@ -482,7 +482,7 @@ def loss_scaled_reading_2(
 @triton.jit(do_not_specialize=range(4, 13))
 def loss_scaled_loop(
     weight_ptr, best_ptr, scaled_ptr, beside_ptr,
-    V: tl.int64, weight_V__size: tl.int64, weight_V_stride_: tl.int64,
+    V: tl.int64, weight_V_size_: tl.int64, weight_V_stride_: tl.int64,
     rows: tl.int64, length: tl.int64,
     weight_n0: tl.int64,
     index_V_n0: tl.int64,
@@ -502,7 +502,7 @@ def loss_scaled_loop(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best), float("nan")))
     sum_V = tl.full([ROWS, 1], 0.0, tl.float32)
     for segment in range(0, segments):
         sum_V_part = loss_scaled_reading_1(
@@ -521,7 +521,7 @@ def loss_scaled_loop(
 def loss_scaled_split(
     weight_ptr, best_ptr, scaled_ptr, beside_ptr,
     sum_V_parts,
-    V: tl.int64, weight_V__size: tl.int64, weight_V_stride_: tl.int64,
+    V: tl.int64, weight_V_size_: tl.int64, weight_V_stride_: tl.int64,
     rows: tl.int64, length: tl.int64,
     weight_n0: tl.int64,
     index_V_n0: tl.int64,
@@ -542,7 +542,7 @@ def loss_scaled_split(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V__size, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best), float("nan")))
     if READING == 1:
         sum_V = loss_scaled_reading_1(weight_ptr, segment, present, length, weight_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX)
         tl.store(sum_V_parts + row * segments + segment, sum_V, present)
@@ -804,7 +804,7 @@ def loss_e_kernel(
 @triton.jit(do_not_specialize=range(3, 8))
 def loss_column_kernel(
     other_ptr, class_ptr, column_ptr,
-    class_V__size: tl.int64, class_V_stride_: tl.int64,
+    class_V_size_: tl.int64, class_V_stride_: tl.int64,
     rows: tl.int64,
     other_r0: tl.int64,
     column_r0: tl.int64,
@@ -817,14 +817,14 @@ def loss_column_kernel(
     column_row = column_ptr + walk(row, (), (column_r0,), 1, KINDS[2] == "across", VECTORS[2])
     other_ = tl.load(other_row, present)
     # column = pick[V](class, other)
-    column_ = gather(class_ptr, class_V__size, class_V_stride_, present, tl.int32, other_)
+    column_ = gather(class_ptr, class_V_size_, class_V_stride_, present, tl.int32, other_)
     tl.store(column_row, column_, present)
 
 
 @triton.jit(do_not_specialize=range(5, 20))
 def loss_share_kernel(
     table_ptr, other_ptr, sum_D_kept_ptr, table_V_ptr, share_ptr,
-    V: tl.int64, table_V__size: tl.int64, table_V_stride_: tl.int64,
+    V: tl.int64, table_V_size_: tl.int64, table_V_stride_: tl.int64,
     rows: tl.int64, r1: tl.int64,
     table_r0: tl.int64, table_r1: tl.int64,
     other_r0: tl.int64, other_r1: tl.int64,
@@ -849,7 +849,7 @@ def loss_share_kernel(
     other_ = tl.load(other_row, present)
     sum_D_kept = tl.load(sum_D_kept_row, present)
     # share = table / sum[D](table^2) * pick[V](table, other)
-    share = brief_div(table, sum_D_kept, T) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V__size, table_V_stride_, present, F, other_), float("nan"))
+    share = brief_div(table, sum_D_kept, T) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V_size_, table_V_stride_, present, F, other_), float("nan"))
     tl.store(share_row, share, present)
 
 
