@@ -71,6 +71,7 @@ class Interpreted(Evaluator):
         super().__init__(replace(kernel, values=tuple(values), results=results), arguments, "kernel")
 
     def value(self, v: Any, args: list) -> Any:
+        """One value from those of its operands, as `Evaluator.value`; literals and gathers are the program's own."""
         if v.op == "lit" and v.type == FLOAT:
             from kgen.ir import exact
 

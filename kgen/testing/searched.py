@@ -32,14 +32,18 @@ def error(analysis: Any, v: Value, x: Any, args: list, errors: list) -> Any:
     own = [torch.zeros((), dtype=torch.float64) if e is None else torch.as_tensor(e).to(torch.float64) for e in errors]
     whole = analysis.whole(given[weight], over)
     dims = analysis.places(whole, over)
-    unknown = [analysis.any_of(~torch.isfinite(e), [d for d in dims if d < e.dim()]) for e in own]
-    unknown.append(analysis.any_of(~(whole >= 0), dims))
+
+    def anywhere(where: Any) -> Any:
+        """Infinity for rows where something holds."""
+        return analysis.any_of(where, analysis.places(where, over) if where.dim() >= len(analysis.order) else [])
+
+    unknown = [anywhere(~torch.isfinite(e)) for e in own]
+    unknown.append(anywhere(~(whole >= 0)))
     if isinstance(compared_type(v.op, [analysis.kernel.values[a] for a in v.args]), Float):
         off = slack(analysis, v, whole.double(), own[weight], dims) + own[amount]
     else:
         off = torch.zeros((), dtype=torch.float64)
-        unsure = [torch.where(own[k] != 0, torch.inf, 0.0) for k in (weight, amount)]
-        unknown += [e.amax([d for d in dims if d < e.dim()], keepdim=True) if e.dim() else e for e in unsure]
+        unknown += [anywhere(own[k] != 0) for k in (weight, amount)]
     ends = []
     for sign in (-1, 1):
         moved = list(given)

@@ -15,6 +15,7 @@ from kgen.lower import lower
 from kgen.monoids import Rides
 from kgen.rewrite import rewrite
 from kgen.schedule import Plan, Reduce, schedule, verified
+from kgen.searches import SEARCHES
 from kgen.syntax import parse
 from kgen.types import DTYPES, f32
 from tests.conftest import ROOT
@@ -81,13 +82,15 @@ def test_a_phase_computes_with_what_is_there(name: str) -> None:
         row: set[str] = set()
         assert [f.element for f in p.phases] == [k % 2 == 1 for k in range(len(p.phases))]
         for f in p.phases:
-            here = set(row)
+            here = set(row) | {r.expr.operands[1].name for r in f.reductions if r.expr.name in SEARCHES}  # what a search tries
             for let in f.lets:
                 numbers = let.expr.name == "cast" and not any(o.name in {x.name for x in p.lets} for o in let.expr.operands)
                 gathered = let.expr.operands[:1] if let.expr.name == "gather" else ()
                 assert numbers or all(o.name in here for o in let.expr.operands if o not in gathered)
                 here.add(let.name)
-            assert all(o.name in here for r in f.reductions for o in r.expr.operands)
+            constants = {x.name for x in p.lets if x.expr.name == "cast" and x.expr.operands[0].name not in {y.name for y in p.lets}}
+            amounts = {r.expr.operands[2].name for r in f.reductions if r.expr.name in SEARCHES} & constants
+            assert all(o.name in here | amounts for r in f.reductions for o in r.expr.operands)
             assert all(s.ref in here for s in f.stores)
             row |= {*f.gives, *(r.name for r in f.reductions)}
             assert all(set(let.dims) & set(p.inner) for let in f.lets if f.element and let.expr.name not in ("cast",))

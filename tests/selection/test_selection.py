@@ -16,6 +16,7 @@ import kgen  # noqa: E402
 from kgen import check, pipeline, syntax  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.runtime.evaluate import Evaluator  # noqa: E402
+from kgen.testing.correlated import Correlated  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 from tests.selection.select_cases import INF, KTH, MASK, amounts, kth, mask, rows, same  # noqa: E402
@@ -138,6 +139,14 @@ def test_a_search_has_a_reading_of_its_own():
     kernel = kgen.loads(text).kernel
     (one,) = pipeline.plan(kernel, kernel.bindings()[0]).passes
     assert [sorted(r.expr.name for r in f.reductions) for f in one.phases if f.element] == [["max", "sum"], ["cutoff"], ["cutoff"]]
+
+
+def test_the_bound_of_a_search_has_the_shape_of_its_answer():
+    """Fuzzing found weights without leading dims, whose places were taken for those of the elements."""
+    text = "f(y: T[..., N, C]) -> (a: bool[], b: i64[..., C])\n\na = isfinite(var[...](kth[N, C](y - y, 7)))\nb = argmin[N](y) + reach[N](y <= y, 1)\n"
+    kernel = kgen.loads(text).kernel
+    for r in Correlated(kernel, {"y": torch.randn(2, 3, 4)}, "cpp").results():
+        assert r.exact.shape == r.bound.shape
 
 
 def test_nothing_static_is_written_of_a_search():
