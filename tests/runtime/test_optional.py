@@ -138,7 +138,7 @@ def test_random_programs_agree_without_one_of_their_tensors() -> None:
         report = agrees(check.plain(check.left_out(kernel, kernel.optional)), "torch", seed, range(2))
         assert not report.failures, (text, report.failures)
         ran += 1
-    assert ran > 20
+    assert ran > 10
 
 
 def test_signatures_show_defaults() -> None:
