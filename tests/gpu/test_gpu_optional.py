@@ -135,3 +135,28 @@ def test_a_graph_captures_clipping() -> None:
     graph.replay()
     torch.cuda.synchronize()
     assert abs(float(total) - want) < 1e-5 * want and abs(norm_of(grads) - 1.0) < 1e-4
+
+
+def test_a_graph_counts_the_steps_of_adamw() -> None:
+    torch.manual_seed(0)
+    ours, theirs = ([torch.nn.Parameter(torch.randn(s, generator=torch.Generator().manual_seed(k)).cuda()) for k, s in enumerate(SHAPES[3:])]
+                    for _ in range(2))  # fmt: skip
+    grads = [torch.randn_like(p) for p in ours]
+    for p, q, g in zip(ours, theirs, grads, strict=True):
+        p.grad, q.grad = g, g.clone()
+    mine, torchs = kgen.optim.AdamW(ours, lr=1e-2, capturable=True), torch.optim.AdamW(theirs, lr=1e-2)
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(kgen.KgenError, match="begin at zero"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        mine.step()
+    mine.step()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        mine.step()
+    for _ in range(4):
+        graph.replay()
+    for _ in range(5):
+        torchs.step()
+    torch.cuda.synchronize()
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+    assert float(mine.state[ours[0]]["step"]) == 5
