@@ -120,12 +120,13 @@ _DIFFERENTIABLE = "a step of kernels keeps no history"
 class AdamW(_Optimizer, torch.optim.AdamW):
     """`torch.optim.AdamW`: its arguments and state dict, both ways.  A step is one launch for all parameters of a device and dtype.
 
-    Raises `KgenError` for amsgrad, differentiable and capturable, and for foreach and fused, which choose among torch's own ways."""
+    With `capturable` the numbers of the steps lie on the parameters' devices, so that a CUDA graph counts them: a step is two launches.
+    Its learning rate is that of the capture.  Raises `KgenError` for amsgrad and differentiable, and for foreach and fused, which choose
+    among torch's own ways."""
 
     lacks = {
         "amsgrad": "specs/adamw.k keeps no maximum of the second moment",
         "differentiable": _DIFFERENTIABLE,
-        "capturable": "the number of the step is counted on the host",
         "foreach": "a step is one launch without it",
         "fused": "a step is one launch without it",
     }
@@ -133,8 +134,11 @@ class AdamW(_Optimizer, torch.optim.AdamW):
 
     def _step(self, group: dict[str, Any], params: list[Any], grads: list[Any]) -> None:
         """Step the parameters of a group, and count that in their states.  Raises `KgenError` while a CUDA graph is captured."""
+        if group.get("capturable"):
+            self._counted_there(group, params, grads)
+            return
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            raise KgenError("AdamW: a CUDA graph would repeat one step's bias corrections", help="capture the model alone, or SGD or Lion")
+            raise KgenError("AdamW: a CUDA graph would repeat one step's bias corrections", help="make it with capturable=True")
         ms, vs = self._moments(params, "exp_avg"), self._moments(params, "exp_avg_sq")
         steps = []
         for p in params:
@@ -149,6 +153,23 @@ class AdamW(_Optimizer, torch.optim.AdamW):
             params, grads, ms, vs, t=_shared([int(t) for t in torch.stack(steps).tolist()]), lr=float(group["lr"]), b1=float(b1),
             b2=float(b2), eps=group["eps"], wd=float(group["weight_decay"]),
         )  # fmt: skip
+
+    def _counted_there(self, group: dict[str, Any], params: list[Any], grads: list[Any]) -> None:
+        """Step the parameters of a group whose steps are counted on their devices.  Raises `KgenError` where a CUDA graph would make the
+        state anew."""
+        capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        if capturing and any("step" not in self.state[p] for p in params):
+            raise KgenError("AdamW: a CUDA graph would begin at zero again", help="step once before the capture")
+        ms, vs = self._moments(params, "exp_avg"), self._moments(params, "exp_avg_sq")
+        for p in params:
+            step = self.state[p].get("step")
+            if step is None or step.device != p.device:
+                self.state[p]["step"] = torch.zeros((), device=p.device) if step is None else step.to(p.device, torch.float32)
+        corrections, adamw = _capturable()
+        b1, b2 = float(group["betas"][0]), float(group["betas"][1])
+        c1, c2 = corrections.foreach([self.state[p]["step"] for p in params], b1, b2)
+        numbers = {"lr": float(group["lr"]), "b1": b1, "b2": b2, "eps": group["eps"], "wd": float(group["weight_decay"])}
+        adamw.foreach(params, grads, ms, vs, c1, c2, **numbers)
 
 
 class SGD(_Optimizer, torch.optim.SGD):
@@ -204,6 +225,30 @@ class Lion(_Optimizer):
         b1, b2 = group["betas"]
         ms = self._moments(params, "exp_avg")
         bundled("lion").foreach(params, grads, ms, lr=float(group["lr"]), b1=b1, b2=b2, wd=float(group["weight_decay"]))
+
+
+#: A step of AdamW whose number is a tensor: the corrections, in f64 whatever the parameters are, and the step itself.
+CORRECTIONS = """
+corrections(t: f32[], b1: float, b2: float) -> (t': f32[], c1: f64[], c2: f64[])
+
+t' = t + 1
+c1 = 1 - b1^f64(t')
+c2 = 1 - b2^f64(t')
+"""
+CAPTURABLE = """
+adamw_capturable(p: T[...], g: T[...], m: T32[...], v: T32[...], c1: f64[], c2: f64[], lr: float, b1: float, b2: float, eps: float,
+                 wd: float) -> (p': T[...], m': T32[...], v': T32[...])
+
+m' = b1*m + (1 - b1)*g
+v' = b2*v + (1 - b2)*g^2
+u  = (m' / c1) / (sqrt(v' / c2) + eps)
+p' = p - lr*(u + wd*p)
+"""
+
+
+@cache
+def _capturable() -> tuple[Kernel, Kernel]:
+    return loads(CORRECTIONS, "corrections.k"), loads(CAPTURABLE, "adamw_capturable.k")
 
 
 #: The gradients scaled where their norm is more than `most`, as torch.nn.utils.clip_grad_norm_ has it.

@@ -84,9 +84,10 @@ def _value(p: Param, default: Expr, dims: Dims, variables: set[str]) -> Expr:
     dtype, span = p.type.dtype.name, default.span
     is_float = dtype not in DTYPES or DTYPES[dtype].is_float
     body = _as_float(default) if is_float else default
+    dims = tuple(d for d in dims if d != ELLIPSIS)
     if dims and dtype != "bool" and (dtype in DTYPES or dtype in variables):  # else numbers that are chosen by a tensor are f32
         body = Apply(f"{dtype}32" if is_variable(dtype) else dtype, (body,), span, span)
-    for d in dims:
+    for d in dims:  # no value has the leading dims alone: a reduction over those says that it lacks them
         index = Apply("index", (), span, span, dims=(Name(d, span),))
         inside = Apply("ge", (index, Num("0", span)), span, span, "infix")
         body = Apply("where", (inside, body, body), span, span, "where")

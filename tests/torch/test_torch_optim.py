@@ -56,6 +56,22 @@ def same(ours: list[Any], theirs: list[Any], near: float = 1e-13) -> None:
         torch.testing.assert_close(a, b, rtol=near, atol=near)
 
 
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-13), (torch.float32, 2e-6)])
+def test_steps_counted_on_the_device_are_torch_s(dtype: torch.dtype, near: float) -> None:
+    settings: dict[str, Any] = {"lr": 1e-2, "betas": (0.8, 0.95), "weight_decay": 0.1}
+    ours, theirs = params(dtype), params(dtype)
+    mine = kgen.optim.AdamW(ours, capturable=True, **settings)
+    steps(mine, ours, 3)
+    again = kgen.optim.AdamW(ours, capturable=True, **settings)
+    again.load_state_dict(mine.state_dict())
+    steps(again, ours, 3, seed=2)
+    torchs = torch.optim.AdamW(theirs, **settings)
+    for seed in (1, 2):
+        steps(torchs, theirs, 3, seed)
+    same(ours, theirs, near)
+    assert again.state[ours[0]]["step"] == 6 and again.state[ours[-1]]["step"] == 4
+
+
 @each_setting
 def test_steps_are_torch_s(name: str, settings: dict[str, Any]) -> None:
     a, b, ours, theirs = pair(name, settings)
