@@ -27,7 +27,7 @@ UNARY = ("torch.tanh({})", "{}.float()", "({}).square()", "{} * 0.5", "-{}", "{}
          "{}.sum(-2)", "{}.any(-1)", "{}.max(-1, keepdim=True)[0]", "torch.zeros_like({})", "{}.sum(-1, keepdim=True)",
          "torch.roll({}, 1, -1)", "({}).flip(0)", "({}).t()", "({}).permute(1, 0)", "({}).movedim(0, -1)", "torch.stack(({0}, {0}), 0).sum(0)",
          "torch.stack(({0}, -{0}), -1)[..., 0]", "torch.cat(({0}, -{0}), -1).chunk(2, -1)[1]", "({})[..., 1:].sum(-1)", "({})[:, :-1].mean()",
-         "F.pad({}, (1, -1))", "F.pad({}, (1, 1))[..., 2:]", "({})[0]", "({})[..., -1]", "({}).flatten(0, -1).sum(-1)", "torch.logaddexp({0}, {0})",
+         "F.pad({}, (1, -1))", "F.pad({}, (1, 1))[..., 2:]", "({})[0]", "({})[..., -1]", "({}).flatten(0, -1).sum(-1)",
          "torch.cat((({0})[1:], ({0})[:1]), 0)", "({}).expand_as(x)", "({}).reshape(x.shape)")  # fmt: skip
 BINARY = ("{} + {}", "{} * {}", "{} - {}", "torch.maximum({}, {})", "torch.where({} > 0, {}, 1.5)", "{}.lerp({}, 0.25)", "{}.masked_fill({} > 0, 0)",
           "{}.mul({})", "F.mse_loss({}, {})", "F.mse_loss({}, {}, reduction='none')", "{}.type_as({})", "torch.addcmul({}, {}, w)")  # fmt: skip
