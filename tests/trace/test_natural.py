@@ -96,6 +96,18 @@ def exact(x: "T[..., N]"):
     assert to_spec(trace(made.exact)).startswith("exact(x: T[..., 2*64]) -> y: T[..., 64]")
 
 
+def test_kgens_own_words_name_a_dim_that_is_split(tmp_path: Path) -> None:
+    made = module(tmp_path, """
+def f(x: "T[..., N]") -> "y: T[..., N]":
+    s = sum["N"](x)
+    a, b = x.chunk(2, -1)
+    return torch.cat((b, a), -1) * s[..., None] + index["N"] / N
+""")  # fmt: skip
+    (x,) = tensors([(3, 6)])
+    want = x.roll(3, -1) * x.sum(-1, keepdim=True) + torch.arange(6) / 6
+    torch.testing.assert_close(kgen.kernel(made.f)(x, target="torch"), want)
+
+
 def test_a_result_may_have_a_literal_dim_of_its_own() -> None:
     """Two tensors joined: no parameter has the dim of two."""
     spec = "cat2(x: T[..., N], y: T[..., N]) -> (z: T[..., 2*N], s: T[...])\n\nz[2 = 0] = x * y\nz[2 = 1] = y\ns        = sum[N](x)\n"
