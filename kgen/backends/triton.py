@@ -61,6 +61,7 @@ class TritonView:
     parts: list[tuple[str, str, str]]  # tensors that are parts of these: of which, and where
     disjoint: list[tuple[str, str]]  # parts, and of which tensor, also where a call has made them
     literals: bool
+    known: tuple[str, ...]  # literal dims that results alone have
     fresh: list[ResultDecl]
     fresh_names: str
     kept: list[str]
@@ -306,6 +307,7 @@ class Triton(Backend):
             given=[(p.name, user(p.name)) for p in kernel.params if p.is_tensor],
             axes=self.axes(kernel) if kernel.joined else [],
             literals=bool(kernel.literals),
+            known=tuple(d for d in kernel.literals if not any(d in (p.dims or ()) for p in kernel.params)),
             fresh=fresh,
             fresh_names=listed([r.name for r in fresh]),
             kept=[o.name for o in kept],

@@ -128,9 +128,9 @@ def kernel(function: Callable[P, R]) -> Decorated[P, R]:
     plain: Any = getattr(function, "__func__", function)  # of a static method
     made: Any
     if isinstance(plain, types.FunctionType) and _is_method(plain):
-        from kgen.runtime.methods import Method
+        from kgen.runtime.methods import method
 
-        made = Method(plain, Kernel)
+        made = method(plain, Kernel)
         return made
     made = Kernel(trace(plain))
     functools.update_wrapper(made, plain, updated=())

@@ -1,6 +1,6 @@
 """A method as a kernel: what it reads of its object is bound at each call.
 
-In: a method.  Out: a `Method`, which a class holds in its place.  It is read at the first call, when there is an object: the object's
+In: a method.  Out: a function that a class holds in its place.  It is read at the first call, when there is an object: the object's
 tensors and floats are parameters, everything else (integers, bools, modules) is part of the kernel, and a new value of it makes a new one.
 """
 
@@ -18,46 +18,57 @@ if TYPE_CHECKING:
 MOST_KERNELS = 64
 
 
-class Method:
-    """A decorated method; `kernels` has the kernels made so far, `__wrapped__` is the method itself."""
+def method(function: types.FunctionType, made_of: Callable[[Any], Kernel]) -> Any:
+    """A method in whose place a class holds a function that runs kernels; its `kernels` lists those made so far.  `made_of` makes a
+    kernel that runs of a checked one."""
+    reader = _Reader(function, made_of)
 
-    __signature__: inspect.Signature
-    __wrapped__: Callable[..., Any]
+    @functools.wraps(function, updated=())
+    def run(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        return _call(reader, owner, args, kwargs)
+
+    made: Any = run
+    made.kernels = reader.kernels
+    return made
+
+
+class _Reader:
+    """What has been read of a method, for each kind of object that it was called on."""
 
     def __init__(self, function: types.FunctionType, made_of: Callable[[Any], Kernel]):
-        """`made_of` makes a kernel that runs of a checked one."""
-        functools.update_wrapper(self, function, updated=())
-        self.__signature__ = inspect.signature(function)
-        self.variables = [(p.name, _variable(p.annotation)) for p in list(self.__signature__.parameters.values())[1:]]
-        self.made_of = made_of
-        self.made: list[tuple[Any, Kernel]] = []
+        self.function, self.made_of = function, made_of
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        self.variables = [(p.name, _variable(p.annotation)) for p in parameters]
+        self.lives: list[Any] = []
+        self.kernels: list[Kernel] = []
 
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(kernel for _, kernel in self.made)
-
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        return self if owner is None else types.MethodType(self, owner)
-
-    def __call__(self, owner: Any, *args: Any, **kwargs: Any) -> Any:
-        """The kernel of the object and these arguments, run.  Raises `KgenError` where the method cannot be one."""
-        names = [name for name, _ in self.variables]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
+    def find(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Kernel]:
+        """What the method reads of an object, and the kernel for it.  Raises `KgenError` where the method cannot be one."""
+        given = {**dict(zip((name for name, _ in self.variables), args, strict=False)), **kwargs}
         dtypes = {v: given[name].dtype for name, v in self.variables if v and hasattr(given.get(name), "dtype")}
-        lives, kernel = next(((lives, k) for lives, k in self.made if lives.fits(owner, dtypes)), (None, None))
-        if kernel is None or lives is None:
-            lives, kernel = self.read(owner, dtypes)
-        return kernel(*args, **kwargs, **lives.values(owner))
-
-    def read(self, owner: Any, dtypes: dict[str, Any]) -> tuple[Any, Kernel]:
-        """What the method reads of an object, and the kernel that it is for that."""
+        for lives, kernel in zip(self.lives, self.kernels, strict=True):
+            if lives.fits(owner, dtypes):
+                return lives, kernel
         from kgen.trace import Lives, trace
 
         lives = Lives(owner, dtypes)
-        kernel = self.made_of(trace(self.__wrapped__, lives))
+        kernel = self.made_of(trace(self.function, lives))
         lives.owner = None  # the object may go
-        self.made = [*self.made, (lives, kernel)][-MOST_KERNELS:]
+        if len(self.kernels) == MOST_KERNELS:
+            del self.lives[0], self.kernels[0]
+        self.lives.append(lives)
+        self.kernels.append(kernel)
         return lives, kernel
+
+
+def _call(reader: _Reader, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The kernel of the object and these arguments, run."""
+    lives, kernel = reader.find(owner, args, kwargs)
+    return kernel(*args, **kwargs, **lives.values(owner))
+
+
+#: To torch.compile a method is a graph break: what it reads of its object is no part of a graph.
+vars(_call)["_torchdynamo_disable"] = True
 
 
 def _variable(annotation: Any) -> str:
@@ -67,4 +78,4 @@ def _variable(annotation: Any) -> str:
     return next((t[0] for t in found if t[:1].isupper() and t[1:2] == "["), "")
 
 
-__all__ = ["Method"]
+__all__ = ["method"]

@@ -95,6 +95,8 @@ class Calls(Decomposed):
         if node.keywords:
             raise self.refuse(f"`{function.name}` takes its arguments by position", node.keywords[0])
         args = [self.value(a) for a in node.args]
+        if function.dims is not None:
+            self.refuse_short(function.name, args, node)
         head = node.func.value if isinstance(node.func, ast.Subscript) else node.func
         if function.name in ("max", "min") and function.dims is None and len(args) > 2:
             made = args[0]

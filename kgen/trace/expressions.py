@@ -346,9 +346,10 @@ class Expressions(Calls):
                 if not (isinstance(value, Const) and (isinstance(value.value, str) or value.value is ...)):
                     raise self.refuse("a dim's name is a string", e, f'as in `{of.name}["N"]`')
                 found += ["..."] if value.value is ... else [part.strip() for part in value.value.split(",")]
-            if of.name == "index":
-                return self.apply("index", [], node, node, "call", tuple(found))
-            return Spec(of.name, tuple(found))
+            dims = self.splits.expand(found)
+            if of.name == "index" and len(dims) > len(found) == 1:
+                return replace(self.index_of(dims, node), free=True)
+            return self.apply("index", [], node, node, "call", dims) if of.name == "index" else Spec(of.name, dims)
         if isinstance(of, Traced):
             return self.subscript(of, node)
         items = of.items if isinstance(of, Several) else of.axes if isinstance(of, Shape) else None

@@ -324,6 +324,7 @@ class TorchCalls(Joining):
 
     def call_numel(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
         x = self.lift(given["input"], node)
+        self.refuse_short(shown, [x], node)
         if not named(x.shape):
             return self.number(1, node)
         return replace(self.apply("size", [x], node, None, "call", named(x.shape)), shape=(), free=False)
@@ -340,6 +341,7 @@ class TorchCalls(Joining):
             help = "name all dims in the parameter's type, as in `x: T[B, V]`"
             raise self.refuse(f"`{shown}` has its classes along dim 1, which is not known in {show_shape(x.shape)}", node, help)
         self.check_operands(shown, row, [x], node)
+        self.refuse_short(shown, [x, target], node)
         at = min(1, len(x.shape) - 1)
         rows = (*x.shape[:at], *x.shape[at + 1 :])
         if target.shape != rows or is_float(self.scout.values[target.id].type):
@@ -391,6 +393,7 @@ class TorchCalls(Joining):
         if len(x.shape) < 2 or any(a.leading for a in x.shape):
             raise self.refuse(f"`{shown}` has its channels along dim 1, which is not known in {show_shape(x.shape)}", node,
                               "name all dims in the parameter's type, as in `x: T[B, C, S]`")  # fmt: skip
+        self.refuse_short(shown, [x], node)
         channels = x.shape[1]
         if not isinstance(groups, int) or groups < 1:
             raise self.refuse(f"`{shown}` has {groups!r} groups", node)

@@ -191,10 +191,15 @@ class Tracer:
         """The shape at which values meet, and whether it is by name alone; a doubt where torch would pair their dims otherwise.
         Raises `Restart` where a dim that the function made meets one of the parameters'."""
         try:
-            return meet_all(args)
+            shape, free = meet_all(args)
+            short = {d for v in args for a in v.shape if a.short for d in a.dims}
+            if short and (free or any(v.free and short & set(self.dims_of(v)) for v in args)):
+                self.refuse_short("this", args, span)
+            return shape, free
         except Misaligned as error:
             if error.pair is not None and not any(a.short for a in error.pair) and self.splits.agree(*(a.dims for a in error.pair)):
                 raise Restart from None
+            self.refuse_short("this", args, span)
             one, other = (show_shape(s) for s in error.shapes)
             self.doubt(
                 f"torch would pair the dims of {one} and {other} from the right, kgen by name",
@@ -202,6 +207,12 @@ class Tracer:
                 'keep a reduced dim (`keepdim=True`), insert one (`w[:, None]`), or use kgen\'s own names (`mean["N"](x)`) throughout',
             )
             return each(union(*(named(a.shape) for a in args))), True
+
+    def refuse_short(self, what: str, args: list[Traced], node: Any) -> None:
+        """Refuse what would take in the elements of a dim beyond a part of it (`x[..., 1:]`)."""
+        if (short := next((a for v in args for a in v.shape if a.short), None)) is not None:
+            raise self.refuse(f"`{what}` of a part of a dim, {short}" if what != "this" else f"{short} meets other dims here", node,
+                              "pad it to the dim's size, as in `F.pad(y, (0, 1))`")  # fmt: skip
 
     def compare_promotion(self, op: str, args: list[Traced], span: Span) -> None:
         """A doubt where a reduced operand keeps a dim of size one in torch, and so weighs more in the dtypes' promotion."""

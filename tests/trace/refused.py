@@ -337,3 +337,14 @@ def not_read_yet(x: "T[M, N]", ids: "i64[M, N]"):
     b = torch.zeros_like(x).scatter_add(1, ids, x)
     c = x.topk(2)
     return a, b, c
+
+
+@case
+def parts_of_a_dim_where_all_of_it_is_meant(x: "T[M, N]", c: "T[B, C, N]", t: "i64[M]"):
+    a = sum["N"](x[..., 1:])
+    b = x[..., 1:] * max["M"](x)
+    d = F.group_norm(c[..., 1:], 2)
+    e = F.cross_entropy(x[:, 1:], t)
+    f = x[:, 1:].numel() * x.softmax(-1)
+    g = x[:, 1:].softmax(-1)
+    return a, b, d, e, f, g

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import subprocess
 import sys
@@ -95,6 +96,18 @@ def exact(x: "T[..., N]"):
     assert to_spec(trace(made.exact)).startswith("exact(x: T[..., 2*64]) -> y: T[..., 64]")
 
 
+def test_kgens_own_words_name_a_dim_that_is_split(tmp_path: Path) -> None:
+    made = module(tmp_path, """
+def f(x: "T[..., N]") -> "y: T[..., N]":
+    s = sum["N"](x)
+    a, b = x.chunk(2, -1)
+    return torch.cat((b, a), -1) * s[..., None] + index["N"] / N
+""")  # fmt: skip
+    (x,) = tensors([(3, 6)])
+    want = x.roll(3, -1) * x.sum(-1, keepdim=True) + torch.arange(6) / 6
+    torch.testing.assert_close(kgen.kernel(made.f)(x, target="torch"), want)
+
+
 def test_a_result_may_have_a_literal_dim_of_its_own() -> None:
     """Two tensors joined: no parameter has the dim of two."""
     spec = "cat2(x: T[..., N], y: T[..., N]) -> (z: T[..., 2*N], s: T[...])\n\nz[2 = 0] = x * y\nz[2 = 1] = y\ns        = sum[N](x)\n"
@@ -113,7 +126,9 @@ DECOMPOSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "function"), DECOMPOSED, ids=[t for t, _ in DECOMPOSED])
+@pytest.mark.parametrize(
+    ("text", "function"), [pytest.param(*case, marks=[pytest.mark.slow] * (k > 0), id=case[0]) for k, case in enumerate(DECOMPOSED)]
+)
 def test_what_has_no_row_is_read_through_its_decomposition(tmp_path: Path, text: str, function: Callable[..., Any]) -> None:
     used = ", ".join(f'{p}: "T[B, N]"' for p in ("x", "y") if p in text.replace("dim", "").replace("exp", ""))
     made = module(tmp_path, f"def f({used}):\n    return {text}\n")
@@ -121,6 +136,7 @@ def test_what_has_no_row_is_read_through_its_decomposition(tmp_path: Path, text:
     held(made.f, kgen.kernel(made.f), given, "torch")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["F.gaussian_nll_loss(x, y, y * y)", "torch.nan_to_num(x) * y", "torch.cdist(x, y)", "torch.mm(x, y)", "torch.unique(x) * y"])
 def test_what_cannot_be_read_is_refused_at_its_place(tmp_path: Path, text: str) -> None:
     made = module(tmp_path, f'def f(x: "T[N, N2]", y: "T[N, N2]"):\n    return {text}\n')
@@ -208,6 +224,21 @@ def test_a_methods_tensors_and_numbers_are_bound_at_each_call(tmp_path: Path) ->
     assert run(half).dtype == plain(m, half).dtype == torch.float32 and len(made.RMSNorm.forward.kernels) == 2
     assert list(inspect.signature(m.forward).parameters) == ["x"]
     assert list(inspect.signature(made.RMSNorm.forward).parameters) == ["self", "x"]
+
+
+def test_a_method_is_a_function_to_torch(tmp_path: Path) -> None:
+    """Copies of a module, and torch.func."""
+    made = module(tmp_path, METHODS, "")
+    m, x = made.RMSNorm(16), torch.randn(3, 16)
+    assert torch.equal(copy.deepcopy(m)(x, target="torch"), m(x, target="torch"))
+    slope = torch.func.grad(lambda w: torch.func.functional_call(m, {"weight": w}, (x,), {"target": "torch"}).sum())(m.weight.detach())
+    torch.testing.assert_close(slope, torch.autograd.grad(made.RMSNorm.forward.__wrapped__(m, x).sum(), m.weight)[0])
+
+
+@pytest.mark.slow
+def test_a_method_is_a_graph_break_to_torch_compile(tmp_path: Path) -> None:
+    m, x = module(tmp_path, METHODS, "").RMSNorm(16), torch.randn(3, 16)
+    torch.testing.assert_close(torch.compile(m, backend="eager")(x, target="torch"), m(x, target="torch"))
 
 
 def test_a_methods_modules_are_read_and_its_integers_are_constants(tmp_path: Path) -> None:

@@ -24,7 +24,11 @@ UNARY = ("torch.tanh({})", "{}.float()", "({}).square()", "{} * 0.5", "-{}", "{}
          "{}.unsqueeze(-1)", "{}.unsqueeze(0)", "{}.transpose(0, 1)", "{}.transpose(-1, -2)", "{}.squeeze(-1)", "{}.squeeze(0)",
          "torch.softmax({}.float(), -1)", "F.softmax({}.float(), dim=0)", "{}[None]", "F.layer_norm({}, w.shape)", "({} > 0.1)",
          "{}.mean()", "{}.sum(-1)", "{}.sum(0)", "{}.amax(-1, keepdim=True)", "{}.mean(0, keepdim=True)", "{}.mean((-2, -1))", "{}.argmax(-1)",
-         "{}.sum(-2)", "{}.any(-1)", "{}.max(-1, keepdim=True)[0]", "torch.zeros_like({})", "{}.sum(-1, keepdim=True)")  # fmt: skip
+         "{}.sum(-2)", "{}.any(-1)", "{}.max(-1, keepdim=True)[0]", "torch.zeros_like({})", "{}.sum(-1, keepdim=True)",
+         "torch.roll({}, 1, -1)", "({}).flip(0)", "({}).t()", "({}).permute(1, 0)", "({}).movedim(0, -1)", "torch.stack(({0}, {0}), 0).sum(0)",
+         "torch.stack(({0}, -{0}), -1)[..., 0]", "torch.cat(({0}, -{0}), -1).chunk(2, -1)[1]", "({})[..., 1:].sum(-1)", "({})[:, :-1].mean()",
+         "F.pad({}, (1, -1))", "F.pad({}, (1, 1))[..., 2:]", "({})[0]", "({})[..., -1]", "({}).flatten(0, -1).sum(-1)",
+         "torch.cat((({0})[1:], ({0})[:1]), 0)", "({}).expand_as(x)", "({}).reshape(x.shape)")  # fmt: skip
 BINARY = ("{} + {}", "{} * {}", "{} - {}", "torch.maximum({}, {})", "torch.where({} > 0, {}, 1.5)", "{}.lerp({}, 0.25)", "{}.masked_fill({} > 0, 0)",
           "{}.mul({})", "F.mse_loss({}, {})", "F.mse_loss({}, {}, reduction='none')", "{}.type_as({})", "torch.addcmul({}, {}, w)")  # fmt: skip
 

@@ -54,6 +54,10 @@ for x in (random(2, 3, 16), random(3, 16, 2).permute(2, 0, 1)):
 refused(lambda: rope(random(2, 3, 15), random(3, 8), random(3, 8)), "x has 15 along 2*D: that is 16")
 x, w = random(2, 3, 9), random(3, 4)
 close(load("conv")(x, w), F.conv1d(F.pad(x, (3, 0)), w[:, None], groups=3))
+y, z = random(2, 3, 9), random(2, 4, 9)
+close(load("woven")(x, y), torch.stack([x, y, x * y], -1).flatten(-2))
+four, eight = torch.arange(4)[:, None, None], torch.arange(8)[:, None]
+close(load("stacked")(z), z[:, :, None] * eight + z[:, :1, None] * four)
 want = torch.cat([x[..., 1:], x[..., :1]], -1) - x.flip(-1)
 close(load("around")(x), want)
 image = random(2, 4, 5)

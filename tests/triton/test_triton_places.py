@@ -19,6 +19,14 @@ TEXTS["conv"] = """conv(x: T[..., C, N], w: T[C, 4]) -> y: T[..., C, N]
 y = sum[4](x[N = index[N] - 3 + index[4] else 0] * w)
 """
 TEXTS["around"] = "around(x: T[..., N]) -> y: T[..., N]\n\ny = x[N = (index[N] + 1) % N] - x[N = N - 1 - index[N]]\n"
+TEXTS["woven"] = """woven(x: T[..., N], y: T[..., N]) -> z: T[..., N*3]
+
+z = x if index[3] == 0 else y if index[3] == 1 else x * y
+"""
+TEXTS["stacked"] = """stacked(x: T[..., 4, N]) -> z: T[..., 4, 8, N]
+
+z = x * index[8] + x[4 = 0] * index[4]
+"""
 
 
 @pytest.mark.slow
