@@ -111,6 +111,7 @@ def table() -> str:
             name = f"{kind.upper()}_{arch.removeprefix('sm_')}"
             lines += _array(name, [launches.measured(step) for step in steps])
             ladders.append((f"arch == {arch.removeprefix('sm_')} && kind == {launches.KINDS.index(kind)}", f"{{{name}, {len(steps)}}}"))
+    lines += _array("SHIFTED", launches.SHIFTED)
     choices = []
     for (apart, held), rules in launches.RULES.items():
         name = f"{'APART' if apart else 'ALONG'}_{'HELD' if held else 'READ'}"
