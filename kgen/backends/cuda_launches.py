@@ -70,7 +70,7 @@ def _round_array(name: str, rules: Sequence[Round]) -> list[str]:
 
 
 def _by_kind(prefix: str, lists: dict[tuple[bool, bool], tuple[Round, ...]]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The arrays of some rules, and which of them holds, by whether elements are narrow and whether there are several sums or parameters."""
+    """The arrays of some rules, and which of them holds: whether elements are narrow, and whether there are several sums or parameters."""
     lines, choices = [], []
     for (narrow, several), rules in lists.items():
         name = f"{prefix}_{'NARROW' if narrow else 'WIDE'}_{'MANY' if several else 'ONE'}"
@@ -82,12 +82,13 @@ def _by_kind(prefix: str, lists: dict[tuple[bool, bool], tuple[Round, ...]]) -> 
 def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
-    lines += [f"constexpr int {n} = {getattr(launches, n)};" for n in ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")]
+    names = ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")
+    lines += [f"constexpr int {n} = {getattr(launches, n)};" for n in names]
     lines.append(ROUND)
-    head = "constexpr RoundRules {}(bool across, bool narrow, bool several)"
+    head = "constexpr RoundRules rounds(bool across, bool narrow, bool several)"
     rules, choices = _by_kind("ROUNDS", launches.ROUNDS)
-    apart = _round_array("ROUNDS_APART", launches.ROUNDS_APART)
-    lines += [*rules, *apart, *_choice(head.format("rounds"), [("across", f"{{ROUNDS_APART, {len(launches.ROUNDS_APART)}}}"), *choices[:-1]], choices[-1][1])]
+    apart = "across", f"{{ROUNDS_APART, {len(launches.ROUNDS_APART)}}}"
+    lines += [*rules, *_round_array("ROUNDS_APART", launches.ROUNDS_APART), *_choice(head, [apart, *choices[:-1]], choices[-1][1])]
     rules, choices = _by_kind("PERSISTENT", launches.PERSISTENT)
     lines += [*rules, *_choice("constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
     devices = [(f"arch == {arch}", str(count)) for arch, count in launches.PROCESSORS.items()]
@@ -111,6 +112,7 @@ def table() -> str:
             name = f"{kind.upper()}_{arch.removeprefix('sm_')}"
             lines += _array(name, [launches.measured(step) for step in steps])
             ladders.append((f"arch == {arch.removeprefix('sm_')} && kind == {launches.KINDS.index(kind)}", f"{{{name}, {len(steps)}}}"))
+    lines += _array("SHIFTED", launches.SHIFTED)
     choices = []
     for (apart, held), rules in launches.RULES.items():
         name = f"{'APART' if apart else 'ALONG'}_{'HELD' if held else 'READ'}"

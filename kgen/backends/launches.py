@@ -121,7 +121,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         "again": (
             Step(48, 128, 32, 2, 12, "registers"),
             Step(64, 128, 32, 2, 8, "registers"),
-            Step(127, 64, 0, 2, 24, "registers"),
+            Step(127, 64, 0, 2, 24, "shared"),
             Step(128, 128, 32, 4, 8, "registers"),
             Step(192, 128, 32, 8, 6, "registers"),
             Step(255, 128, 0, 2, 8, "registers"),
@@ -153,6 +153,13 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         ),
     },
 }  # fmt: skip
+
+#: Before such a ladder's steps: for rows that end within a vector, where several readings reduce them and two or more parameters of columns
+#: are read, whose vectors begin elsewhere than those of most rows. Steps without spills; which of them by a search on an H200.
+SHIFTED = (
+    Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
+    Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
+)
 
 KINDS = ("once", "again", "read", "many")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.

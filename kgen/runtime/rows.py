@@ -179,7 +179,10 @@ def plan(
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     read = [operands[k].itemsize for k in memory if operands[k].read]
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
-    known = ladder if _measured(vec, held, read) and rowed else ()
+    known = [*map(launches.measured, ladder)] if _measured(vec, held, read) and rowed else []
+    # How many rows there are, and so whether they do begin elsewhere, may not tell.
+    parameters = sum(operands[k].read and not operands[k].row_dims and strides[k][-1] == 1 for k in memory)
+    known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long
     rules = launches.RULES[apart, bool(held)]
@@ -226,7 +229,8 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     """How a row of `n` elements is walked in vectors of `vec`, which it is a multiple of, on an sm_90: as `plan` has it, but in one
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
-    ladder = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
+    steps = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
+    ladder = [*map(launches.measured, steps)]
     clusters = bool(reductions and launches.limits(arch).cluster)
     teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
@@ -296,7 +300,7 @@ def _vectors(
 
 
 def _teams(
-    ladder: Sequence[Step], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
+    ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
     across: bool, clusters: bool,
 ) -> Iterator[Team]:  # fmt: skip
     """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
@@ -305,8 +309,8 @@ def _teams(
     size = vec * sum(held)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder if chunks > launches.SHORT else ():
-        if chunks <= step.longest and (clusters or step.where != "cluster"):
-            yield _team(launches.measured(step), chunks, edges, size, across)
+        if step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
+            yield _team(step, chunks, edges, size, across)
             break
     for rule in rules:
         if (

@@ -182,6 +182,9 @@ template <int STEPS> struct Kernels {
         i64 known = 0, covered = 0;
         bool all_fit = true;
         const Rules steps = host::known(f) && vec > 1 ? ladder(arch, kind(f)) : Rules{nullptr, 0};
+        if (steps.count > 0 && limits(arch).cluster > 0 && f.readings > 1 && f.readings <= MOST_READINGS && f.count(f.wide & f.read & ~f.kept) > 1) {
+            for (const Rule& rule : SHIFTED) add_rule(rule, vec, false, general);
+        }
         for (int i = 0; i < steps.count; i++) {
             if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
             all_fit = all_fit && fits(steps.at[i], arch, asked.bytes, false);
@@ -359,7 +362,7 @@ template <int K> struct RowDims {
 // How they are walked: as `plan` in kgen/runtime/rows.py.
 template <int K> struct RowPlan : RowDims<K> {
     using Base = RowDims<K>;
-    using Base::row, Base::inner, Base::f, Base::vec, Base::edges, Base::across, Base::segments, Base::span;
+    using Base::row, Base::inner, Base::f, Base::operands, Base::vec, Base::edges, Base::across, Base::segments, Base::span;
     const Built* kernels;
     int count, launches = 0;
     bool general = false, served = true;  // whether its kernels are those for any rows, and there are any
@@ -390,6 +393,12 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
         const bool measured = host::known(f) && vec > 1 && !across && chunks > SHORT;
         const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
+        const bool shifted = steps.count > 0 && most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
+        for (const Rule& rule : SHIFTED) {
+            if (!shifted || chunks > rule.longest || chunks <= rule.above) continue;
+            const Team found = team_of(rule, chunks, edges, false);
+            if (fits(found, most, size)) return found;
+        }
         for (int i = 0; i < steps.count; i++) {
             if (chunks > steps.at[i].longest || (most.cluster == 0 && steps.at[i].where == CLUSTER)) continue;
             const Team found = team_of(steps.at[i], chunks, edges, false);
@@ -404,6 +413,12 @@ template <int K> struct RowPlan : RowDims<K> {
             if (fits(found, most, size)) return found;
         }
         return {};
+    }
+    // Operands that all rows share, with neighbouring elements: most rows begin elsewhere in their vectors.
+    int parameters() const {
+        int found = 0;
+        for (int k = 0; k < K; k++) found += this->memory(k) && Facts::has(f.read, k) && operands[k].rows == 0 && this->step(k) == 1;
+        return found;
     }
     bool fits(const Team& t, const Limits& most, int size) {
         const int own = f.declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0);

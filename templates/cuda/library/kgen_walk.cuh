@@ -294,8 +294,19 @@ struct Walk {
         return reinterpret_cast<Vector<T, VEC>*>(row_memory + shared) + v * threads() + threadIdx.x;
     }
 
+    // The registers that a vector of an input takes as two aligned ones; and how many such vectors of all inputs are fetched at a time: up to
+    // MOST, in half of the registers that a thread has beside a row.
+    template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : 0; }
+    template <typename In> __device__ static constexpr int halved(long) { return 0; }
+    template <int MOST> __device__ static constexpr int together(int each) {
+        const int held = KEEP == 1 ? VECTORS * 4 : 0, room = (65536 / (THREADS * BLOCKS) - held) / 2;
+        int group = MOST;
+        while (group > 1 && group * each > room) group /= 2;
+        return group;
+    }
     // VECTORS vectors from `base` on: what `use` makes of each, GROUP of them fetched at a time. Registers need a loop unrolled.
-    template <int GROUP, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
+    template <int MOST, typename Use, typename... In> __device__ void read(Index base, Index end, bool full, Use use, In&... in) {
+        constexpr int GROUP = together<MOST>((halved<In>(0) + ... + 0));
         #pragma unroll (IN_ONE)
         for (int g = 0; g < VECTORS; g += GROUP) {
             #pragma unroll

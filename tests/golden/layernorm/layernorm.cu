@@ -12,7 +12,7 @@
 //     nvcc -O3 -std=c++17 -arch=sm_90 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Xcompiler -fPIC,-fwrapv,-ffp-contract=off -shared layernorm.cu -o layernorm.so
 
 #include "kgen_rows.cuh"
-#include "kgen_rounds.cuh"
+#include "kgen_persistent_plan.cuh"
 #include "kgen_functions.cuh"
 
 // A row is read twice to reduce it, and once more to store what follows. One that does not stay on the chip is read once to reduce it.
@@ -140,7 +140,7 @@ cudaError_t layernorm_run(
     };
     const auto kernel = [](auto way) { return layernorm_kernel<T, typename decltype(way)::Walk>; };
     // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 15, 1, 7, true, true, 2, 1, true, 6, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), int(sizeof(T))>;
+    using pass = PersistentPass<1, Pass<1, 15, 1, 7, true, true, 2, 1, true, 6, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), int(sizeof(T))>>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, w, b, y, F(N), F(eps));
 }
 

@@ -1,0 +1,153 @@
+"""Rows that follow one another because they share parameters of columns: who takes them, and what their kernels compute, run on the CPU
+by one block in a cluster's place."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.backends import backend, launches  # noqa: E402
+from kgen.backends.launches import Round  # noqa: E402
+from kgen.ir import Broken  # noqa: E402
+from kgen.runtime import nvrtc, persistent  # noqa: E402
+from kgen.runtime.rounds import RoundsPlan  # noqa: E402
+from kgen.runtime.rows import RowOperandPlace  # noqa: E402
+from kgen.runtime.verified import verify_rounds  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
+from tests.runtime.plans import ARCHES, draw  # noqa: E402
+
+NORM = """norm(x: T[..., N], w: T[N], b: T[N], s: f32[...]) -> (y: T[..., N], mu: f32[...])
+
+mu = f32(mean[N](x))
+y = (x - mu) * rsqrt(mean[N]((x - mu)^2) + s^2) * w + b
+"""
+
+
+def planned(text: str, n: int, dtype_bytes: int, many: int, arch: str) -> Any:
+    """The plan of a kernel's only pass for dense rows."""
+    (unit,) = backend("cuda").layout(kgen.loads(text).kernel)
+    strides = [((0, 1) if o.dims == ("N",) else (n, 1) if o.element else (1, 0)) for o in unit.operands]
+    operands = [(0, (row,), (step,), dtype_bytes if o.element else 4) for o, (row, step) in zip(unit.operands, strides, strict=True)]
+    return nvrtc.row_plan(unit, (many,), (n,), operands, 0, arch)
+
+
+LAYERNORM = "a(x: T[..., N], w: T[N], b: T[N]) -> y: T[..., N]\n\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2)) * w + b\n"
+RMSNORM = "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * rsqrt(mean[N](x^2)) * w\n"
+
+
+@pytest.mark.parametrize("text, n, size, want", [
+    (LAYERNORM, 32_768, 2, None), (LAYERNORM, 65_536, 2, (128, 8, 8, 3, 2)), (LAYERNORM, 262_144, 2, (512, 8, 8, 1, 2)),
+    (LAYERNORM, 32_768, 4, (256, 4, 8, 1, 3)), (LAYERNORM, 65_536, 4, (256, 8, 8, 2, 2)), (LAYERNORM, 262_144, 4, None),
+    (RMSNORM, 65_536, 2, None), (RMSNORM, 262_144, 2, (256, 16, 8, 1, 4)),
+    (RMSNORM, 65_536, 4, (512, 8, 4, 1, 4)), (RMSNORM, 262_144, 4, (1024, 16, 4, 1, 2)), (RMSNORM, 262_145, 4, None),
+])  # fmt: skip
+def test_rows_are_taken_as_measured(text: str, n: int, size: int, want: tuple[int, ...] | None) -> None:
+    """Threads, blocks of a cluster, vectors of a thread, blocks on a multiprocessor and rows on their way; none where each row has its own."""
+    plan = planned(text, n, size, 1000, "sm_90")
+    if want is None:
+        assert not isinstance(plan, RoundsPlan)
+        return
+    ((walk, grid, threads, _, cluster),) = plan.launches
+    assert (threads, cluster, walk.vectors, walk.blocks, walk.stages) == want
+    assert grid == plan.groups * cluster <= 132 * walk.blocks
+    assert planned(text, n, size, 1, "sm_90").launches[0][0] == walk
+    assert not isinstance(planned(text, n, size, 1000, "sm_80"), RoundsPlan)  # which has no clusters
+
+
+def test_a_cluster_of_four_leaves_no_one_waiting() -> None:
+    """As many as an H200 has at once (cuOccupancyMaxActiveClusters)."""
+    found = [launches.resident("sm_90", blocks, cluster) for blocks, cluster in ((1, 4), (2, 4), (3, 4), (1, 8), (2, 8), (1, 16))]
+    assert found == [30, 62, 92, 15, 30, 7]
+
+
+def test_no_row_of_its_own_way_follows() -> None:
+    for text in (
+        "a(x: T[..., N]) -> y: T[..., N]\n\ny = x / sum[N](x)\n",  # shares nothing
+        "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * sum[N](x * w) * w\n",  # reads the shared twice
+    ):
+        assert not isinstance(planned(text, 65_536, 4, 1000, "sm_90"), RoundsPlan), text
+
+
+def one_block(*asked: Any) -> Any:
+    """The plan of an sm_90, with a block of as many threads where a cluster is."""
+    found = plan_of(*asked[:-1], "sm_90")
+    if found is None:
+        return None
+    walk, _, threads, shared, cluster = found.launches[0]
+    walk = walk._replace(threads=threads * cluster, team=threads * cluster, cluster=False)
+    under = replace(found.under, steps=((walk, found.groups),), segments=1, span=walk.threads * walk.vectors, threads=walk.threads)
+    return replace(found, under=under, launches=((walk, found.groups, walk.threads, shared * cluster, 1),))
+
+
+plan_of = persistent.plan
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_rows_one_after_another_stay_within_their_bounds(tmp_path, monkeypatch) -> None:
+    """Each row once, by two blocks, with what is its own; of any dims the same bits, and alone."""
+    torch.manual_seed(0)
+    rule = Round(32, 32, 32, 1, 3, "cluster", 512)
+    monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
+    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 2)
+    monkeypatch.setattr(persistent, "plan", one_block)
+    monkeypatch.setattr(persistent, "cached", one_block)
+    given = [torch.randn(7, 512) + 1, torch.randn(1, 512), torch.randn(2, 3, 480), (torch.randn(9, 2, 520) + 1)[:, 0, :512]]
+    given += [torch.randn(5, 1024).bfloat16(), torch.randn(3, 4, 512)[:, :2]]
+    calls = [(x, torch.randn(x.shape[-1]).to(x), torch.randn(x.shape[-1]).to(x), torch.rand(x.shape[:-1])) for x in given]
+    kernel, checked = Emulated(NORM, tmp_path, *calls), kgen.loads(NORM).kernel
+    assert any("Rounds<" in e for e in kernel.expressions)
+    found = [kernel(*call) for call in calls]
+    for args, made in zip(calls, found, strict=True):
+        wanted = Analysis(checked, dict(zip("xwbs", args, strict=True)), "cuda").results()
+        for r, want in zip(checked.results, wanted, strict=True):
+            assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, args[0].shape)
+    x, w, b, s = calls[0]
+    for k in range(7):
+        assert torch.equal(kernel(x[k : k + 1], w, b, s[k : k + 1])["y"][0], found[0]["y"][k])
+    walks = for_any_rows(monkeypatch, persistent)
+    own = [call for call in calls if call[0].dtype == torch.float32]
+    (tmp_path / "any").mkdir()
+    files = Emulated(NORM, tmp_path / "any", *own)
+    for args in own:
+        want = next(made for call, made in zip(calls, found, strict=True) if call is args)
+        assert all(torch.equal(value, want[name]) for name, value in files(*args).items()), args[0].shape
+    assert {w.row_rank for w in walks} == {1, 2} and {w.stages for w in walks} == {3}
+
+
+def test_drawn_plans_hold() -> None:
+    seen = 0
+    for seed in range(1500):
+        rng = random.Random(seed)
+        row_sizes, _, operands, gathers, reductions, _, words, *_ = draw(rng)
+        n = rng.choice((16, 32, 64, 100)) * rng.randrange(64, 4096)
+        size, zero = rng.choice((2, 4)), (0,) * len(row_sizes)
+        dense = tuple(o.row_strides if o.row_dims else zero for o in operands[:1])
+        own = [RowOperandPlace(dense[0], (1,), size, 0, True, True, True, 1)]
+        own += [RowOperandPlace(zero, (1,), rng.choice((2, size)), 0, True) for _ in range(rng.randrange(1, 4))]
+        own += [RowOperandPlace(dense[0], (1,), size, 0, True, False, False, 1)]
+        try:
+            found = persistent.plan(row_sizes, (n,), tuple(own), gathers, min(reductions, 9), min(words, 40), rng.choice(ARCHES))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+        seen += found is not None
+    assert seen > 20, seen
+
+
+def test_a_plan_that_breaks_a_rule_is_refused() -> None:
+    plan = planned(RMSNORM, 262_144, 2, 1000, "sm_90")
+    own = [RowOperandPlace((262_144,), (1,), 2, 0, True, True, True, 1), RowOperandPlace((0,), (1,), 2, 0, True)]
+    own.append(RowOperandPlace((262_144,), (1,), 2, 0, True, False, False, 1))
+    verify_rounds(plan, own, 1000, launches.limits("sm_90"), 0, 0, 0)
+    for bad in (replace(plan, every=plan.every + 1), replace(plan, groups=1001, every=1001), replace(plan, launches=())):
+        with pytest.raises(Broken):
+            verify_rounds(bad, own, 1000, launches.limits("sm_90"), 0, 0, 0)
+    with pytest.raises(Broken):
+        verify_rounds(plan, own, 200_000, launches.limits("sm_90"), 0, 0, 0)
