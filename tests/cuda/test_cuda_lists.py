@@ -67,7 +67,7 @@ def test_nvrtc_compiles_every_map_over_lists() -> None:
         (unit,) = target.layout(kernel)
         bindings = [{v: d.name for v, d in dict(b).items()} for b in kernel.bindings()]
         variants = ((1, 4, False, 0, 1), (2, 4, False, 0, 4), (3, 1, True, 0, 1)) if name in ("adamw", "names", "mix") else ((1, 4, False, 0, 1),)
-        names = [unit.expression(binding, *v, count=64) for binding in bindings[: len(variants)] for v in (variants if unit.held else variants[::2])]
+        names = [unit.expression(binding, *v, 64) for binding in bindings[: len(variants)] for v in (variants if unit.held else variants[::2])]
         cubin, lowered = driver.compile_cubin(target.render(kernel), names, "sm_90", nvrtc.OPTIONS)
         assert cubin and len(set(lowered.values())) == len(names), name
 
@@ -83,7 +83,7 @@ def test_a_table_fills_the_arguments_that_a_launch_may_have() -> None:
             for variant in (nvrtc.Variant(1, 4, False, 0), nvrtc.Variant(4, 1, True, 0)):
                 most = lists.capacity(variant)
                 assert most > (100 if large else 5)
-                expression = lists.unit.expression({"T": "f64"}, *variant, count=most)
+                expression = lists.unit.expression({"T": "f64"}, *variant, most)
                 assert driver.compile_cubin(target.render(kernel), [expression], arch, nvrtc.OPTIONS)[0]
 
 
@@ -98,7 +98,7 @@ def test_a_table_stays_where_arguments_are() -> None:
         binding = {v: "bf16" for v in unit.variables}
         for source, expression in (
             (target.render(kernel), unit.expression(binding, *variant)),
-            (target.listed.render(kernel), unit.expression(binding, *variant, count=256)),
+            (target.listed.render(kernel), unit.expression(binding, *variant, 256)),
         ):
             with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
                 file.write(driver.compile_cubin(source, [expression], "sm_90", nvrtc.OPTIONS)[0])

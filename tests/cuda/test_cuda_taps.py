@@ -150,6 +150,7 @@ def test_shifts_by_numbers_in_any_layout(dtype: torch.dtype, seed: int, tmp_path
     hold(MOVED, moved, given, tmp_path)
 
 
+@pytest.mark.slow
 def test_values_at_other_places(tmp_path: Path) -> None:
     chance, calls = random.Random(4), []
     for n in (1, 8, 24, 41):
