@@ -1,28 +1,57 @@
 """Neighbours that are read as vectors: what a place a few elements along asks for becomes a read of its own, a tap.
 
 In: an expanded program.  Out: the same in which `where(the place lies inside, gather(x, place), fill)` is `tap[N, -3] x fill` if the
-place is the element's own index and a constant, and x lies in memory as the call gave it: the element so far along, `fill` where there
-is none.  A gather alone, which is 0 outside, is one as well.  So the pass around it computes each element alone, and a backend that knows
-taps reads their vectors as any others, guarded where a row begins and ends.
+place is the element's own index and a constant (or numbers of the call), and x lies in memory as the call gave it: the element so far
+along, `fill` where there is none.  A gather alone, which is 0 outside, is one as well; at a place modulo the dim's size one that wraps.
+So the pass around it computes each element alone, and a backend that knows taps reads their vectors as any others, guarded where a row
+begins and ends.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import NamedTuple
 
 from kgen.ir import Let, Op, Program, exact, leaf, literal_of, live, ref
 from kgen.types import INT, i64, is_literal
 
+#: A move as a tap's attribute: elements, the signs of the numbers (operands behind the first two), whether it wraps.
+_CODE = re.compile(r"(-?\d+)([+-]*)(%?)")
 #: The farthest neighbour that is one.
 FARTHEST = 1 << 20
 #: The most taps of a program: each takes registers.
 MOST_TAPS = 64
 
 
-def taps_of(let: Let) -> tuple[tuple[str, int], ...]:
+class Move(NamedTuple):
+    """How far from its element a tap lies along a dim ("": none): so many elements, and as many as numbers of the call say, each with its
+    sign; beyond the end from the beginning on, where it wraps."""
+
+    dim: str
+    by: int
+    numbers: tuple[tuple[int, str], ...] = ()
+    wraps: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is known before the call."""
+        return not self.numbers and not self.wraps
+
+    @property
+    def signs(self) -> str:
+        return "".join("-" if sign < 0 else "+" for sign, _ in self.numbers)
+
+
+def taps_of(let: Let) -> tuple[Move, ...]:
     """Along which dims a tap lies how far from its element."""
-    attrs = let.expr.attrs
-    return tuple((d, int(by)) for d, by in zip(attrs[::2], attrs[1::2], strict=True))
+    attrs, numbers, found = let.expr.attrs, iter(let.expr.operands[2:]), list[Move]()
+    for dim, code in zip(attrs[::2], attrs[1::2], strict=True):
+        match = _CODE.fullmatch(code)
+        assert match is not None, code
+        by, signs, wraps = match.groups()
+        found.append(Move(dim, int(by), tuple((-1 if sign == "-" else 1, next(numbers).name) for sign in signs), bool(wraps)))
+    return tuple(found)
 
 
 def is_tap(let: Let) -> bool:
@@ -44,7 +73,7 @@ class _Taps:
     def __init__(self, program: Program):
         self.defs = program.by_name
         self.states = {s.state for s in program.stores}
-        self.places: dict[str, tuple[str, int] | None] = {}
+        self.places: dict[str, Move | None] = {}
         self.own: dict[str, str] = {}  # what lies at its own place after all, and the load that it is
         self.free = 1 + max(int(let.name[1:]) for let in program.lets)
         self.zeros: list[Let] = []  # what stands outside of a gather, with its number
@@ -61,16 +90,27 @@ class _Taps:
 
     def tap(self, let: Let, value: Let, fill: Let | None) -> Let:
         """A let that is an element gathered out of a tensor, `fill` (None: 0) outside; the let itself where that is no tap."""
-        moved = {d: self.place(at) for d, at in self.gathered(value)}
-        if not moved or any(m is None or m[0] != d or abs(m[1]) > FARTHEST for d, m in moved.items()):
+        moves = [self.move(d, at) for d, at in self.gathered(value)]
+        known = [m for m in moves if m is not None]
+        if not moves or len(known) < len(moves):
             return let
-        by = [text for d, m in moved.items() if m is not None and m[1] for text in (d, str(m[1]))]
         while value.expr.name == "gather":
             value = self.defs[value.expr.operands[0].name]
-        if not by:
+        known = [m for m in known if m.by or not m.fixed]
+        if not known:
             self.own[let.name] = value.name
             return let
-        return replace(let, expr=Op("tap", *by, ref(value.name), ref((fill or self.zero(let)).name)), dims=value.dims)
+        attrs = [text for m in known for text in (m.dim, f"{m.by}{m.signs}{'%' * m.wraps}")]
+        operands = [value.name, (fill or self.zero(let)).name, *(name for m in known for _, name in m.numbers)]
+        return replace(let, expr=Op("tap", *attrs, *map(ref, operands)), dims=value.dims)
+
+    def move(self, dim: str, at: Let) -> Move | None:
+        """How far along a dim a place lies from its element; None where it does not run as the elements do."""
+        wraps = at.expr.name == "mod" and self.is_size(self.defs[at.expr.operands[1].name], dim)
+        found = self.place(self.defs[at.expr.operands[0].name] if wraps else at)
+        if found is None or found.dim != dim or abs(found.by) > FARTHEST:
+            return None
+        return found._replace(wraps=wraps)
 
     def zero(self, like: Let) -> Let:
         """A zero of a let's dtype."""
@@ -122,36 +162,39 @@ class _Taps:
 
     def constant(self, let: Let) -> int | None:
         """The integer that a value is known to be."""
-        dim, by = self.place(let) or ("?", 0)
-        return None if dim else by
+        found = self.place(let)
+        return found.by if found is not None and found.fixed and not found.dim else None
 
-    def place(self, let: Let) -> tuple[str, int] | None:
-        """A value as the index along a dim ("": none) and an integer; None where it is another."""
+    def place(self, let: Let) -> Move | None:
+        """A value as the index along a dim, an integer, and numbers of the call; None where it is another."""
         if let.name not in self.places:
             args = [self.place(self.defs[o.name]) for o in let.expr.operands]
             known = [a for a in args if a is not None]
-            self.places[let.name] = self.combined(let, known) if len(known) == len(args) else None
+            found = self.combined(let, known) if len(known) == len(args) else None
+            if found is None and let.expr.name == "cast" and let.dtype is i64 and self.defs[let.expr.operands[0].name].dtype == INT:
+                found = Move("", 0, ((1, let.name),))
+            self.places[let.name] = found
         return self.places[let.name]
 
-    def combined(self, let: Let, args: list[tuple[str, int]]) -> tuple[str, int] | None:
+    def combined(self, let: Let, args: list[Move]) -> Move | None:
         """That of a value whose operands' are known."""
         name = let.expr.name
         if name == "index":
-            return let.expr.attrs[0], 0
+            return Move(let.expr.attrs[0], 0)
         if name == "lit":
             value = exact(let.expr.attrs[0]) if let.expr.attrs[0] not in ("inf", "-inf", "nan") else None
-            return ("", int(value)) if value is not None and value.denominator == 1 else None
+            return Move("", int(value)) if value is not None and value.denominator == 1 else None
         if name in ("pos", "cast") and (let.dtype is i64 or let.dtype == INT):
             return args[0]
-        if name == "neg" and not args[0][0]:
-            return "", -args[0][1]
-        if name == "add" and not (args[0][0] and args[1][0]):
-            return args[0][0] or args[1][0], args[0][1] + args[1][1]
-        if name == "sub" and not args[1][0]:
-            return args[0][0], args[0][1] - args[1][1]
-        if name == "mul" and not (args[0][0] or args[1][0]):
-            return "", args[0][1] * args[1][1]
+        if name in ("add", "sub", "neg"):
+            first, last = (Move("", 0), args[0]) if name == "neg" else args
+            if first.dim and last.dim or name != "add" and last.dim:
+                return None
+            sign = 1 if name == "add" else -1
+            return Move(first.dim or last.dim, first.by + sign * last.by, (*first.numbers, *((sign * s, n) for s, n in last.numbers)))
+        if name == "mul" and all(a.fixed and not a.dim for a in args):
+            return Move("", args[0].by * args[1].by)
         return None
 
 
-__all__ = ["is_tap", "tapped", "taps_of"]
+__all__ = ["Move", "is_tap", "tapped", "taps_of"]

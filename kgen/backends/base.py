@@ -525,9 +525,10 @@ class Render:
         defs, made = self.program.by_name | {let.name: let for let in p.lets}, list[Tap]()
         of, at = ({t.spec_name: t for t in tensors} for tensors in (inputs, indices))
         for let in filter(is_tap, p.lets):
-            load, fill = (defs[o.name] for o in let.expr.operands)
-            t, by = of[load.expr.attrs[0]], taps_of(let)
-            way = "".join(f"_{d}_{'plus' if n > 0 else 'minus'}_{abs(n)}" for d, n in by)
+            load, fill = (defs[o.name] for o in let.expr.operands[:2])
+            t = of[load.expr.attrs[0]]
+            by = tuple(m._replace(numbers=tuple((sign, str(text[n])) for sign, n in m.numbers)) for m in taps_of(let))
+            way = "".join(f"_{m.dim}_{'minus' if m.by < 0 else 'plus'}_{abs(m.by)}" if m.fixed else f"_{m.dim}_moved" for m in by)
             value = self.backend.constant(defs[fill.expr.operands[0].name], fill, self.type_of(fill))
             tap = next((m for m in made if (m.tensor, m.by, m.fill) == (t, by, value)), None)
             if tap is None:

@@ -78,7 +78,7 @@ class Layout:
         return tuple(passed(s, binding) for s in self.scalars)
 
     def expression(
-        self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int, turns: bool = False, count: int = 0
+        self, binding: dict[str, str], rank: int, vec: int, wide: bool, splat: int, rows: int, count: int = 0, turns: bool = False
     ) -> str:  # fmt: skip
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`; with a `count` that of the
         kernel that goes over a list with room for so many tensors."""

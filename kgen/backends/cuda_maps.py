@@ -13,6 +13,7 @@ from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Tensor, Unit
 from kgen.schedule import Scalar
+from kgen.taps import Move
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +133,18 @@ class MapPrinter:
         made, index = [], {x.spec_name: x.name for x in self.unit.indices}
         for t in self.unit.taps:
             at = self.base.position[t.tensor.name]
-            moves = [f"shift<{self.base.position[index[d]]}, {by}>({self.at[index[d]]})" for d, by in t.by]
+            moves = [self.move(m, index[m.dim]) for m in t.by]
             operands = ", ".join(["layout", f"{t.tensor.name} + {self.at[t.tensor.name]}", t.fill, *moves])
             made.append((self.lanes[t.name], f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"))
         return made
+
+    def move(self, m: Move, index: str) -> str:
+        """A tap's move along a dim, whose index has this name."""
+        at, position = self.at[index], self.base.position[index]
+        if m.fixed:
+            return f"shift<{position}, {m.by}>({at})"
+        by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
+        return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
 
     def view(self) -> CudaMap:
         """What the templates take."""

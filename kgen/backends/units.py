@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgen.backends.text import Text
+from kgen.taps import Move
 from kgen.types import ELLIPSIS, Dims, DType
 
 NOTHING = Text()
@@ -62,11 +63,12 @@ class Argument:
 
 @dataclass(frozen=True)
 class Tap:
-    """A neighbour's element of `tensor` that a map reads: so far along some dims; `fill` where that is outside."""
+    """A neighbour's element of `tensor` that a map reads: so far along some dims, by moves (`kgen.taps`), whose `numbers` are texts
+    here; `fill` where that is outside."""
 
     name: str
     tensor: Tensor
-    by: tuple[tuple[str, int], ...]
+    by: tuple[Move, ...]
     fill: Text
 
     @property

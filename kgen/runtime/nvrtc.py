@@ -41,24 +41,25 @@ KEPT = 64
 
 class Variant(NamedTuple):
     """What a kernel is instantiated for: `vec` elements a thread, of each of `rows` rows; a bit of `splat` for each operand that stands
-    still along the innermost dim; 64-bit offsets where `wide`; parts that lie in turns are moved as one where it `turns`."""
+    still along the innermost dim; 64-bit offsets where `wide`."""
 
     rank: int
     vec: int
     wide: bool
     splat: int
     rows: int = 1
-    turns: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A variant and the merged dims, outermost first: `sizes[d]`, `strides[operand][d]`, in elements."""
+    """A variant and the merged dims, outermost first: `sizes[d]`, `strides[operand][d]`, in elements.  Where it `turns`, parts that lie in
+    turns are moved as one."""
 
     variant: Variant
     n: int
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
+    turns: bool = False
 
     @property
     def grid(self) -> int:
@@ -121,7 +122,7 @@ def in_turns(
     rows_of = tuple(tuple(s * count for s in row) if k in first else row for k, row in enumerate(made.strides))
     if max(sum((size - 1) * s for size, s in zip(made.sizes, row, strict=True)) for row in rows_of) > UINT_MAX:
         return None
-    return replace(made, variant=made.variant._replace(turns=True), strides=rows_of)
+    return replace(made, strides=rows_of, turns=True)
 
 
 def adjacent(groups: Groups, places: Sequence[int], sizes: Sequence[int]) -> bool:
@@ -310,7 +311,7 @@ class CudaLauncher:
             return None
         if planned.grid > MAX_GRID:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
-        expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant)
+        expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant, turns=planned.turns)
         function = self.function(expression, (self.arch or arch_of(device_index)))
         return Launch((Started(function, planned.grid),), layout(planned), rounded(scalars))
 

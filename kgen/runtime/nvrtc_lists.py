@@ -114,7 +114,7 @@ class ListLauncher:
         """One launch of the members `own`, walked by `plans`, of which a table has room for `most`."""
         variant, unit = plans[0].variant, self.unit
         count = min(most, 1 << (len(own) - 1).bit_length())
-        expression = unit.expression(first.binding, *variant, count=count)
+        expression = unit.expression(first.binding, *variant, count)
         function = self.run.function(expression, self.launcher.run.arch or driver.arch_of(device))
         positions = [[at[k][p] for k in own] for p in range(len(self.pointers))]
 

@@ -153,7 +153,7 @@ def verify_map(
     plan: Plan, sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]
 ) -> None:
     """Hold a pass over elements to its rules: each of them once, in aligned vectors, by indices that are wide enough."""
-    rank, vec, wide, splat, rows, _ = plan.variant
+    rank, vec, wide, splat, rows = plan.variant
 
     def hold(ok: bool, rule: str) -> None:
         if not ok:

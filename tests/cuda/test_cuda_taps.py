@@ -29,6 +29,11 @@ PLANE = """plane(x: T[..., M, N]) -> (y: T[..., M, N], z: T[..., M, N])
 y = x[M = index[M] - 1 else 3] + 2 * x[M = index[M] + 2, N = index[N] - 5 else 0] - 4 * x
 z = x[M = index[M] + 1, N = index[N] + 1 else 7] * index[N] + x[N = index[N] - 8 else 1]
 """
+#: By numbers of the call, and round the end.
+MOVED = """moved(x: T[..., M, N], s: int) -> y: T[..., M, N]
+
+y = x[N = index[N] + s else 5] - 2 * x[M = index[M] - s, N = index[N] + 1 else 0] + 4 * x[N = (index[N] + 3 - s) % N] + x[M = (index[M] - 1) % M]
+"""
 #: Values that are computed at another place, of what lies there and at places from there on.
 DERIVED = """derived(x: T[..., N], w: T[N], s: f32[M, N]) -> (y: T[..., N], t: f32[M, N])
 
@@ -60,6 +65,13 @@ def line(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
 def derived(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> dict[str, torch.Tensor]:
     h = shifted(2 * x - w, 9, N=-2) + shifted(shifted(x, 3, N=1) * w, 4, N=-1)
     return {"y": h, "t": shifted(s, -torch.inf, M=1)}
+
+
+def moved(x: torch.Tensor, s: int) -> dict[str, torch.Tensor]:
+    n, m = x.shape[-1], x.shape[-2]
+    far = max(-n, min(n, s))
+    y = shifted(x, 5, N=far) - 2 * shifted(x, 0, M=-max(-m, min(m, s)), N=1)
+    return {"y": y + 4 * x.roll((s - 3) % n if n else 0, -1) + x.roll(1, -2)}
 
 
 def plane(x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -101,12 +113,12 @@ def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]], folder: Path) ->
     """Hold what a kernel gives in each of some calls to what its text means."""
     launcher = Emulated(text, folder, *calls)
     for args in calls:
-        want = meaning(*(t.double() for t in args))
+        want = meaning(*(t.double() if isinstance(t, torch.Tensor) else t for t in args))
         for name, found in launcher(*args).items():
-            assert torch.equal(found, want[name].to(found.dtype)), (name, [(t.shape, t.stride(), t.data_ptr() % 16) for t in args])
+            assert torch.equal(found, want[name].to(found.dtype)), (name, [(t.shape, t.stride(), t.data_ptr() % 16) if isinstance(t, torch.Tensor) else t for t in args])
 
 
-@pytest.mark.parametrize("text", [LINE, PLANE, DERIVED], ids=["line", "plane", "derived"])
+@pytest.mark.parametrize("text", [LINE, PLANE, DERIVED, MOVED], ids=["line", "plane", "derived", "moved"])
 def test_neighbours_are_taps_of_a_map(text: str) -> None:
     kernel = check.check(syntax.parse(text, "taps.k"))
     passes = pipeline.scheduled(kernel, kernel.bindings()[0], backend("cuda").rides, True, True).passes
@@ -123,6 +135,22 @@ def test_shifts_in_a_plane(tmp_path: Path) -> None:
     hold(PLANE, plane, [*cases(2, torch.bfloat16, 8, 1)], tmp_path)
 
 
+def test_shifts_by_numbers_of_the_call(tmp_path: Path) -> None:
+    chance = random.Random(8)
+    far = (0, 1, -3, 8, 16, -24, 1000, 2**63 - 1, -(2**63))
+    hold(MOVED, moved, [(x, chance.choice(far)) for (x,) in cases(2, torch.bfloat16, 14, 21)], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_shifts_by_numbers_in_any_layout(dtype: torch.dtype, seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    given = [(x, chance.choice((0, 1, 2, 3, 5, 8, -1, -7, -8, 30, -500))) for (x,) in cases(2, dtype, 40, 30 + seed)]
+    hold(MOVED, moved, given, tmp_path)
+
+
+@pytest.mark.slow
 def test_values_at_other_places(tmp_path: Path) -> None:
     chance, calls = random.Random(4), []
     for n in (1, 8, 24, 41):

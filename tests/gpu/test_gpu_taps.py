@@ -76,6 +76,15 @@ def test_shifts_of_any_layout(seed: int, target: str) -> None:
                     assert torch.equal(found.cpu(), w.to(dtype)), [(t.shape, t.stride()) for t in args]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_shifts_by_numbers(dtype: Any) -> None:
+    kernel = kgen.loads(taps.MOVED)
+    for (x,) in taps.cases(2, dtype, 20, 7):
+        for s in (0, 1, -3, 8, -500):
+            want = taps.moved(x.double(), s)["y"].to(dtype)
+            assert torch.equal(kernel(on_gpu(x), s, target="cuda").cpu(), want), (x.shape, x.stride(), s)
+
+
 @pytest.mark.parametrize("target", ["cuda", "triton"])
 def test_parts_of_any_layout(target: str) -> None:
     for text, meaning in ((parts.TURNED, parts.turned), (parts.FOUR, parts.four)):

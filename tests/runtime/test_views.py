@@ -34,7 +34,7 @@ def in_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else () if x is None else (x,)
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", ["halves", "state", *(pytest.param(name, marks=pytest.mark.slow) for name in ("parts", "groups"))])
 def test_a_call_like_another_does_not_run_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, shapes = GIVEN[name]
     kernel, slow = kgen.loads(text), kgen.loads(text)

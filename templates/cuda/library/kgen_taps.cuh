@@ -1,6 +1,7 @@
 // Neighbours that a map reads: elements so far along a dim, or what stands outside.
 #pragma once
 #include "kgen_maps.cuh"
+#include "kgen_memory.cuh"
 
 // The size of the dim of which operand I is the index (0 where it is 1), and the stride of operand K along it.
 template <int RANK, int N, typename Index> __device__ inline Index extent(const Layout<RANK, N, Index>& layout, int i) {
@@ -27,6 +28,23 @@ template <int INDEX, i64 BY, typename Index> struct Shift {
 };
 template <int INDEX, i64 BY, typename Index> __device__ inline Shift<INDEX, BY, Index> shift(Index at) { return {at}; }
 
+// As many as are known at run time; beyond either end from the other one on, where it WRAPS.
+template <int INDEX, bool WRAPS, typename Index> struct Move {
+    Index at;
+    u64 by;
+
+    // The place of the k-th element of the vector.
+    __device__ i64 place(int k, i64 size) const {
+        i64 e = i64(u64(at) + u64(k) + by);
+        if (WRAPS && (e < 0 || e >= size)) {
+            e %= size;
+            if (e < 0) e += size;
+        }
+        return e;
+    }
+};
+template <int INDEX, bool WRAPS, typename Index> __device__ inline Move<INDEX, WRAPS, Index> move(Index at, u64 by) { return {at, by}; }
+
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };
 
@@ -37,6 +55,14 @@ template <int K, typename Layout, typename T, int INDEX, i64 BY, typename Index,
 __device__ inline void aside(const Layout& layout, const T*& p, bool& inside, Shift<INDEX, BY, Index> by, S... more) {
     const bool here = by.inside(by.at, extent(layout, INDEX), BY);
     if (here) p += BY * stride_along(layout, K, INDEX);
+    inside = inside && here;
+    aside<K>(layout, p, inside, more...);
+}
+template <int K, typename Layout, typename T, int INDEX, bool WRAPS, typename Index, typename... S>
+__device__ inline void aside(const Layout& layout, const T*& p, bool& inside, Move<INDEX, WRAPS, Index> by, S... more) {
+    const i64 size = extent(layout, INDEX), e = by.place(0, size > 0 ? size : 1);
+    const bool here = e >= 0 && e < (size > 0 ? size : 1);
+    if (here) p += (e - i64(by.at)) * stride_along(layout, K, INDEX);
     inside = inside && here;
     aside<K>(layout, p, inside, more...);
 }
@@ -93,6 +119,38 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     }
     const bool here = by.inside(by.at, extent(layout, INDEX), BY);
     if (here) p += BY * stride_along(layout, K, INDEX);
+    return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
+}
+// By how far is known at run time: the vector's elements are neighbours, but where a row ends.
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, int INDEX, bool WRAPS, typename Index, typename... S>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Move<INDEX, WRAPS, Index> by, S... more) {
+    constexpr bool STILL = LANES == 1 || (SPLAT != GIVEN && SPLAT >> INDEX % 64 & 1);
+    const i64 known = extent(layout, INDEX), size = known > 0 ? known : 1, begin = by.place(0, size);
+    if constexpr (!STILL) {
+        if (SPLAT != GIVEN || layout.step(INDEX) != 0) {  // along the vector
+            aside<K>(layout, p, inside, more...);
+            Lanes<F, LANES> found;
+            const i64 step = layout.step(K);
+            if constexpr (LANES * sizeof(T) >= 4) {
+                constexpr bool FLAT = Flat<Layout>::IS || SPLAT == GIVEN;  // then the last vector may be a part
+                const unsigned over = unsigned(begin) % LANES;
+                if (step == 1 && inside && begin >= 0 && begin <= size - LANES && (!FLAT || over == 0 || begin - i64(over) <= size - 2 * LANES)) {
+                    const auto v = shifted<T, LANES>(p + (begin - i64(by.at)), over);
+                    #pragma unroll
+                    for (int k = 0; k < LANES; k++) found.at[k] = F(element(v, k));
+                    return found;
+                }
+            }
+            #pragma unroll
+            for (int k = 0; k < LANES; k++) {
+                const i64 e = by.place(k, size);
+                found.at[k] = inside && e >= 0 && e < size ? F(p[(e - i64(by.at)) * step]) : fill;
+            }
+            return found;
+        }
+    }
+    const bool here = begin >= 0 && begin < size;
+    if (here) p += (begin - i64(by.at)) * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
