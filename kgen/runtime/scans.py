@@ -99,11 +99,11 @@ def plan(
     chunks = -(-n // vec)
     apart = n > 1 and steps[main] * operands[main].itemsize >= SECTOR
     _, team, threads = table.APART if apart else next(t for t in table.TEAMS if chunks <= t.longest)
-    span = table.SPAN_ALONE if team == 1 else table.SPAN
+    span = table.SPAN_ALONE // vec if team == 1 else table.SPAN
     segments = -(-chunks // (team * span))
     teams = threads // team
     blocks = -(-count // teams)
-    few = segments > 1 and blocks < table.FEW and team in (1, table.SHARING)
+    few = segments > 1 and blocks < {1: table.FEW_ALONE, table.SHARING: table.FEW}.get(team, 0)
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
     index64 = max(furthest, count * segments, n) > FAR - 2 * threads * vec * table.AHEAD
