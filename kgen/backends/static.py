@@ -20,7 +20,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.schedule import Map, Plan, Reduce
+from kgen.schedule import Map, Plan, Reduce, Scan
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
 
@@ -100,6 +100,8 @@ class StaticRender(Render):
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
+        if any(isinstance(p, Scan) for p in plan.passes):
+            raise KgenError(f"--static: {self.kernel.name} has a scan, which no static source has", help="compile without --static")
         plan = columns.merged(plan) if self.backend.merges else plan
         found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
         return plan, {

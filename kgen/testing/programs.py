@@ -386,7 +386,9 @@ class _Maker(Placing):
         dims = self.dims_in(x)
         if not dims:
             return x
-        way = self.rnd.choice((*_SPREAD, "shifted", "scaled", "counted"))
+        way = self.rnd.choice((*_SPREAD, "shifted", "scaled", "counted", "scanned"))
+        if way == "scanned":
+            return self.scanned(x, dims)
         if way == "shifted":
             return Term(applied("sub", x.node, applied("max", x.node, dims=dims)), "float", x.dims)
         if way == "scaled":
