@@ -76,9 +76,10 @@ class Placing:
         node = Apply("place", (x.node, e, *fill), NOWHERE, NOWHERE, "place", (word(dim),))
         return Term(node, "float", x.dims - {dim} | dims)
 
-    def scanned(self, x: Term, dims: list[str]) -> Term:
+    def scanned(self, depth: int) -> Term:
         """A scan of a value along one of its dims; its factors in a recurrence stay where states do not grow."""
-        named = [d for d in dims if d != ELLIPSIS]
+        x = self.floats(depth)
+        named = [d for d in self.dims if d in x.dims and d != ELLIPSIS]
         if not named or self.inside:
             return x
         rnd, where = self.rnd, [self.rnd.choice(named)]

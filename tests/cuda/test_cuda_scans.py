@@ -45,7 +45,7 @@ def test_rows_are_gone_along_whoever_takes_them(tmp_path) -> None:
     """A thread, some lanes, a warp with several segments, and columns; rows that begin and end within a vector."""
     torch.manual_seed(0)
     a, b, c = given(3, 702)
-    held(BOTH, tmp_path, given(5, 3), given(3, 27), (a[:, 1:], b[:, 1:], c[1:]), given(3, 70, turned=True))
+    held(BOTH, tmp_path, given(5, 3), given(3, 27), (a[:, 1:], b[:, 1:], c[1:]), given(20, 70, turned=True))
 
 
 @needs_gcc
@@ -54,7 +54,7 @@ def test_rows_are_gone_along_whoever_takes_them(tmp_path) -> None:
 def test_long_rows_are_gone_along_whoever_takes_them(text: str, tmp_path) -> None:
     torch.manual_seed(1)
     a, b, c = given(2, 1500)
-    calls = (a[:, 3:], b[:, 3:], c[3:]), given(2, 3000), given(2, 20_001), given(2, 2100, turned=True), given(1, 1), given(300, 9)
+    calls = (a[:, 3:], b[:, 3:], c[3:]), given(2, 3000), given(2, 20_001), given(20, 2100, turned=True), given(1, 1), given(300, 9)
     held(text, tmp_path, *calls)
 
 
@@ -62,7 +62,7 @@ def test_long_rows_are_gone_along_whoever_takes_them(text: str, tmp_path) -> Non
 @pytest.mark.slow
 def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> None:
     torch.manual_seed(2)
-    calls = given(2, 20_001), given(3, 4500, turned=True)
+    calls = given(2, 20_001), given(40, 2100, turned=True)
     found = []
     for few in (0, 1 << 30):
         monkeypatch.setattr(scan_launches, "FEW", few)
@@ -70,7 +70,7 @@ def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> No
         scans.cached.cache_clear()
         (folder := tmp_path / str(few)).mkdir()
         emulated = Emulated(BOTH, folder, *calls)
-        assert any(", 1, 1, 4, unsigned" in e or ", 1, 1, 5, unsigned" in e or ", 1, 1, 6, unsigned" in e for e in emulated.expressions) == bool(few)
+        assert (len(emulated.expressions) == 4) == bool(few), emulated.expressions
         found.append([emulated(*call) for call in calls])
     scans.cached.cache_clear()
     for one, other in zip(*found, strict=True):
@@ -89,7 +89,7 @@ def test_how_a_row_is_joined_follows_from_its_length_alone() -> None:
             own = [{walk._replace(step=-1, index64=False) for walk, _ in p.steps} for p in (few, many)]
             assert own[0] == own[1] and len(own[0]) == 1 and len(many.steps) == 1
             walk, blocks = many.steps[0]
-            assert blocks * (walk.threads // walk.team) >= 200_000 and few.segments * walk.team * walk.vec * walk.span >= n
+            assert blocks * (walk.threads // walk.team) >= 200_000 and few.segments * walk.team * walk.vec * few.span >= n and few.span == many.span
     assert planned(0, 5) is None and planned(5, 0) is None
     assert len(planned(2, 2**20).steps) == 2 and planned(2, 2**20).work >= 8 * 2 * planned(2, 2**20).segments
     assert planned(2**20, 2**13).steps[0][0].index64 and not planned(2**10, 2**13).steps[0][0].index64
