@@ -51,6 +51,7 @@ class ScanPrinter(RowPrinter):
     unit: ScanUnit
 
     def scans(self) -> ScansView:
+        """What the templates take."""
         u, b = self.unit, self.backend
         _, operands = self.walked()
         names = Names(set(self.render.global_names.taken).union(*(s.names for c in u.codes for s in c.lines)))

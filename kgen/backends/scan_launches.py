@@ -23,10 +23,12 @@ TEAMS = (
 )  # fmt: skip
 #: Rows whose elements lie apart: neighbouring threads take neighbouring rows.
 APART = Team(ANY, 1, 128)
-#: Tiles of a segment, of rows that a thread takes alone and of others.
-SPAN_ALONE, SPAN = 256, 4
-#: With fewer blocks than this, several of them share a row of several segments, where a thread or so many take it.
-FEW, SHARING = 96, 512
+#: The elements of a segment of rows that a thread takes alone, and the tiles of others.
+SPAN_ALONE, SPAN = 512, 4
+#: The most segments of such a row, and of others: of longer rows each has more.
+MOST_ALONE, MOST = 256, 128
+#: With fewer blocks than this, several of them share a row of several segments, where so many threads take it, or one (`FEW_ALONE`).
+FEW, FEW_ALONE, SHARING = 96, 1024, 512
 #: Tiles on their way while one is computed, where no more than so many operands are read.
 AHEAD, AHEAD_OPERANDS = 2, 2
 #: Registers of a thread that blocks are promised room for, and of one that carries or moves much.
@@ -57,7 +59,7 @@ TAIL = """
 
 def table() -> str:
     """The text of kgen_scans_table.cuh."""
-    names = ("FEW", "SHARING", "SPAN", "SPAN_ALONE", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS")
+    names = ("FEW", "FEW_ALONE", "SHARING", "SPAN", "SPAN_ALONE", "MOST", "MOST_ALONE", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS")
     lines = [f"constexpr int SCAN_{n} = {globals()[n]};" for n in names]
     rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}}}" for t in TEAMS)
     lines.append(f"constexpr ScanTeam SCAN_TEAMS[] = {{{rows}}};")
@@ -67,4 +69,4 @@ def table() -> str:
     return HEAD + "\n".join(lines) + TAIL
 
 
-__all__ = ["AHEAD", "AHEAD_OPERANDS", "APART", "FEW", "SHARING", "SPAN", "SPAN_ALONE", "TEAMS", "Team", "resident", "table"]
+__all__ = ["AHEAD", "AHEAD_OPERANDS", "APART", "FEW", "FEW_ALONE", "MOST", "MOST_ALONE", "SHARING", "SPAN", "SPAN_ALONE", "TEAMS", "Team", "resident", "table"]

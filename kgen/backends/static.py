@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.schedule import Map, Plan, Reduce
+from kgen.schedule import Map, Plan, Reduce, Scan
 from kgen.searches import SEARCHES
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
@@ -102,10 +102,12 @@ class StaticRender(Render):
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
         if any(let.expr.name in ("ranged", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
-            raise KgenError(f"--static: {self.kernel.name} reduces by index or over ranges", help="compile without --static")
+            raise refused(self.kernel, "it reduces by index or over ranges")
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
         if any(let.expr.name in SEARCHES for let in plan.program.lets):
             raise refused(self.kernel, "it searches along a row, bit by bit")
+        if any(isinstance(p, Scan) for p in plan.passes):
+            raise refused(self.kernel, "it goes along rows by a scan")
         plan = columns.merged(plan) if self.backend.merges else plan
         found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
         return plan, {

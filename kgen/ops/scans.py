@@ -95,11 +95,11 @@ def rules(name: str, attr: tuple[str, ...], tangents: bool = False) -> tuple[str
 def depth(n: int) -> int:
     """The most joins that one of `n` scanned elements passes through on any target.
 
-    CUDA: 8 of a thread, 5 of a warp, 5 of a block; then tiles and segments one after the other: of rows 16 of at least 512 elements each,
-    of columns 256 of 8 (kgen_scans.cuh).  Triton: a tree of twice the depth of a tile, then tiles of 1,024 or more.  C++: 64 of a block,
-    then blocks in pairs, twice over.
+    CUDA: 16 of a thread, 5 of a warp, 5 of a block; then tiles and segments one after the other: of rows 4 tiles of at least 1,024
+    elements, of columns as many as have 512 (kgen_scans.cuh).  Triton: a tree of twice the depth of a tile, then tiles of at least 512.
+    C++: 64 of a block, then blocks in pairs, twice over.
     """
-    return max(0, min(n, 64 + 2 * n.bit_length() + 256 + -(-n // 1024)))
+    return max(0, min(n + 1, 352 + 2 * n.bit_length() + -(-n // 512)))
 
 
 __all__ = ["EXCLUSIVE", "MODIFIERS", "REVERSED", "SCANS", "Scan", "attrs", "depth", "rules", "split"]

@@ -29,7 +29,6 @@ class Along(NamedTuple):
     blocks: int
     team: int
     vec: int
-    span: int
     ahead: int
     backwards: bool
     step: int
@@ -39,7 +38,7 @@ class Along(NamedTuple):
     keep: int = 0  # what a pass that reduces holds of a row: here nothing
 
     def text(self) -> str:
-        values = [*map(str, self[:6]), str(self.backwards).lower(), *map(str, self[7:10]), "u64" if self.index64 else "unsigned"]
+        values = [*map(str, self[:5]), str(self.backwards).lower(), *map(str, self[6:9]), "u64" if self.index64 else "unsigned"]
         return f"Along<{', '.join(values)}>"
 
 
@@ -51,6 +50,7 @@ class ScanPlan:
     rows: int
     n: int
     segments: int
+    span: int
     row_sizes: tuple[int, ...]
     row_strides: tuple[tuple[int, ...], ...]
     strides: tuple[int, ...]
@@ -65,7 +65,7 @@ class ScanPlan:
         """The kernel's layout argument; there are no `gathers`."""
         walk = self.steps[0][0]
         made = layout_type(walk.row_rank, walk.operands, walk.index64)()
-        made.rows, made.n, made.segments = self.rows, self.n, self.segments
+        made.rows, made.n, made.segments, made.span = self.rows, self.n, self.segments, self.span
         made.row_size[:], made.step[:] = self.row_sizes, self.strides
         for row, values in zip(made.row_stride, self.row_strides, strict=True):
             row[:] = values
@@ -77,7 +77,7 @@ def layout_type(row_rank: int, operands: int, index64: bool) -> type[ctypes.Stru
     """The kernel's `Lines<RR, K, Index>`."""
     index = ctypes.c_uint64 if index64 else ctypes.c_uint32
     fields = [
-        ("rows", index), ("n", index), ("segments", index), ("row_size", index * row_rank), ("row_stride", index * row_rank * operands),
+        ("rows", index), ("n", index), ("segments", index), ("span", index), ("row_size", index * row_rank), ("row_stride", index * row_rank * operands),
         ("step", index * operands), ("work", ctypes.c_void_p),
     ]  # fmt: skip
     return type("Lines", (ctypes.Structure,), {"_fields_": fields})
@@ -99,20 +99,23 @@ def plan(
     chunks = -(-n // vec)
     apart = n > 1 and steps[main] * operands[main].itemsize >= SECTOR
     _, team, threads = table.APART if apart else next(t for t in table.TEAMS if chunks <= t.longest)
-    span = table.SPAN_ALONE if team == 1 else table.SPAN
-    segments = -(-chunks // (team * span))
+    span, most = (table.SPAN_ALONE // vec, table.MOST_ALONE) if team == 1 else (table.SPAN, table.MOST)
+    tiles = -(-chunks // team)
+    while tiles > span * most:
+        span *= 2
+    segments = -(-tiles // span)
     teams = threads // team
     blocks = -(-count // teams)
-    few = segments > 1 and blocks < table.FEW and team in (1, table.SHARING)
+    few = segments > 1 and blocks < {1: table.FEW_ALONE, table.SHARING: table.FEW}.get(team, 0)
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
     index64 = max(furthest, count * segments, n) > FAR - 2 * threads * vec * table.AHEAD
     read = sum(operands[k].read for k in memory)
     ahead = table.AHEAD if read <= table.AHEAD_OPERANDS and team > 1 else 1
     much = partial > 8 or len(memory) > 3
-    walk = Along(threads, table.resident(threads, much), team, vec, span, ahead, backwards, -1, len(sizes), len(operands), index64)
+    walk = Along(threads, table.resident(threads, much), team, vec, ahead, backwards, -1, len(sizes), len(operands), index64)
     launches = tuple((walk._replace(step=k), blocks * segments) for k in (0, 1)) if few else ((walk, blocks),)
-    made = ScanPlan(launches, count, n, segments, sizes, strides, steps, partial * count * segments if few else 0)
+    made = ScanPlan(launches, count, n, segments, span, sizes, strides, steps, partial * count * segments if few else 0)
     if threads % team or team & (team - 1) or (team > 32 and team != threads):
         raise Broken(f"a team is a power of two, a warp at most or a block\n{made}")
     return made

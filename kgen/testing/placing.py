@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kgen.ops.scans import MODIFIERS
 from kgen.syntax import Apply, Expr, Num, Type
 from kgen.testing.trees import NOWHERE, applied, word
 from kgen.types import ELLIPSIS, is_literal
@@ -74,6 +75,19 @@ class Placing:
         fill = [Num(rnd.choice(("0", "0.5", "1", "0.0")), NOWHERE)] if filled else []
         node = Apply("place", (x.node, e, *fill), NOWHERE, NOWHERE, "place", (word(dim),))
         return Term(node, "float", x.dims - {dim} | dims)
+
+    def scanned(self, depth: int) -> Term:
+        """A scan of a value along one of its dims; its factors in a recurrence stay where states do not grow."""
+        x = self.floats(depth)
+        named = [d for d in self.dims if d in x.dims and d != ELLIPSIS]
+        if not named or self.inside:
+            return x
+        rnd, where = self.rnd, [self.rnd.choice(named)]
+        where += [m for m in MODIFIERS if self.chance(0.3)]
+        op = rnd.choice(("cumsum", "cumsum", "cumsum", "cummax", "cummin", "logcumsumexp", "recur", "cumprod"))
+        if op == "recur":
+            return Term(applied(op, applied("tanh", x.node), x.node, dims=where), "float", x.dims)
+        return Term(applied(op, x.node, dims=where), "float", x.dims)
 
     @staticmethod
     def size(dim: str) -> Expr:

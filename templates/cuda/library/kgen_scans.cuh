@@ -3,9 +3,9 @@
 #include "kgen_memory.cuh"
 
 // Rows in memory: how many, how many elements each has, how far these lie apart in each of K operands. The rows' dims are merged, outermost
-// first. Where blocks share a row, `work` has the total of each of its segments.
+// first. A segment has `span` tiles; where blocks share a row, `work` has the total of each of its segments.
 template <int RR, int K, typename Index> struct Lines {
-    Index rows, n, segments;
+    Index rows, n, segments, span;
     Index row_size[RR], row_stride[K][RR], step[K];
     unsigned* work;
 };
@@ -25,10 +25,10 @@ template <int WIDTH, typename P> __device__ inline P lane_of(const P& p, int of)
 }
 
 // How the threads of a block go along rows: teams of TEAM threads take a row each, tile by tile, and a thread VEC neighbours of a tile. BACK:
-// from the last element to the first. SPAN tiles make a segment. A team takes all segments of its row; or, if STEP is not -1, a team takes
-// one, in two launches: for the totals of all segments, and for what stands at each element.
-// The order in which a row's elements are joined depends on TEAM, VEC and SPAN alone.
-template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int SPAN, int AHEAD, bool BACK, int STEP, int RR, int K, typename Index> struct Along {
+// from the last element to the first. A team takes all segments of its row; or, if STEP is not -1, a team takes one, in two launches: for the
+// totals of all segments, and for what stands at each element. The order in which a row's elements are joined depends on TEAM, VEC and the
+// tiles of a segment alone.
+template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int AHEAD, bool BACK, int STEP, int RR, int K, typename Index> struct Along {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, VEC = VEC_, TEAMS = THREADS / TEAM, WIDTH = TEAM < 32 ? TEAM : 32;
     static constexpr bool TOTALS = STEP == 0;
     static constexpr Index TILE = Index(TEAM) * VEC;
@@ -50,8 +50,8 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int SPAN, int AHEAD, bo
         if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
         #pragma unroll
         for (int k = 0; k < K; k++) at_row[k] = place_of(rows.row_size, rows.row_stride[k], row);
-        first = segment * SPAN * TILE;
-        last = STEP < 0 || rows.n - first < SPAN * TILE ? rows.n : first + SPAN * TILE;
+        first = segment * rows.span * TILE;
+        last = STEP < 0 || rows.n - first < rows.span * TILE ? rows.n : first + rows.span * TILE;
     }
     // A tile after the other.
     __device__ bool more() const { return first < last; }
@@ -139,6 +139,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int SPAN, int AHEAD, bo
         __device__ Carried(const Along& walk, const P& none, Join join) : before(none), own(none), none(none), join(join) {
             if constexpr (STEP == 1) {
                 const Words<P>* totals = reinterpret_cast<const Words<P>*>(walk.rows.work) + walk.row * walk.rows.segments;
+                #pragma unroll 8
                 for (Index s = 0; s < walk.segment; s++) before = join(before, P(totals[s]));
             }
         }
@@ -179,7 +180,8 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int SPAN, int AHEAD, bo
             }
             const P found = join(join(before, own), left);
             own = join(own, all);
-            if (STEP < 0 && ++walk.tiles % SPAN == 0) {
+            if (STEP < 0 && ++walk.tiles == walk.rows.span) {
+                walk.tiles = 0;
                 before = join(before, own);
                 own = none;
             }

@@ -32,7 +32,7 @@ template <int K, u64 ALONG, u64 READ, bool BACK_, int PARTIAL_, int... BYTES> st
     static constexpr bool MUCH = PARTIAL > 8 || counted(ALONG) > 3;
     static constexpr bool reads(int k) { return READ >> k & 1; }
     template <int TEAM, int THREADS, int STEP, bool GENERAL>
-    using Walk = Along<THREADS, scans_resident(THREADS, MUCH), TEAM, VEC, (TEAM == 1 ? SCAN_SPAN_ALONE : SCAN_SPAN), (TEAM > 1 ? SOME : 1), BACK_, STEP, GENERAL ? 8 : 1, K,
+    using Walk = Along<THREADS, scans_resident(THREADS, MUCH), TEAM, VEC, (TEAM > 1 ? SOME : 1), BACK_, STEP, GENERAL ? 8 : 1, K,
                        std::conditional_t<GENERAL, u64, unsigned>>;
 };
 
@@ -42,15 +42,19 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
                     A... arguments) {
     using Whole = typename P::template Walk<TEAM, THREADS, -1, GENERAL>;
     typename Whole::Layout layout = {};
-    const i64 span = i64(TEAM) * P::VEC * (TEAM == 1 ? SCAN_SPAN_ALONE : SCAN_SPAN), segments = (n + span - 1) / span, teams = THREADS / TEAM;
+    const i64 tile = i64(TEAM) * P::VEC, tiles = (n + tile - 1) / tile, teams = THREADS / TEAM;
+    i64 span = TEAM == 1 ? SCAN_SPAN_ALONE / P::VEC : SCAN_SPAN;
+    while (tiles > span * (TEAM == 1 ? SCAN_MOST_ALONE : SCAN_MOST)) span *= 2;
+    const i64 segments = (tiles + span - 1) / span;
     const i64 blocks = (row.count + teams - 1) / teams;
     layout.rows = decltype(layout.rows)(row.count);
     layout.n = decltype(layout.n)(n);
+    layout.span = decltype(layout.n)(span);
     layout.segments = decltype(layout.segments)(segments);
     row.put(layout.row_size, layout.row_stride);
     for (int k = 0; k < P::OPERANDS; k++) layout.step[k] = decltype(layout.n)(operands[k].stride[outer]);
     if constexpr (TEAM == 1 || TEAM == SCAN_SHARING) {
-        if (segments > 1 && blocks < SCAN_FEW) {
+        if (segments > 1 && blocks < (TEAM == 1 ? SCAN_FEW_ALONE : SCAN_FEW)) {
             void* work = nullptr;
             cudaError_t error = cudaMallocAsync(&work, size_t(row.count * segments * P::PARTIAL), stream);
             layout.work = static_cast<unsigned*>(work);

@@ -1,0 +1,100 @@
+"""CUDA kernels that scan, run on the CPU (see `emulated.py`), and how they are launched."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from kgen.backends import scan_launches  # noqa: E402
+from kgen.backends.cuda import Cuda  # noqa: E402
+from kgen.runtime import scans  # noqa: E402
+from kgen.runtime.rows import RowOperandPlace  # noqa: E402
+from tests.cuda.emulated import Emulated  # noqa: E402
+from tests.scans.test_scans import scanned  # noqa: E402
+
+needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+BOTH = """both(a: T[..., N], b: T[..., N], c: T[N]) -> (h: T[..., N], s: T[..., N])
+
+h = recur[N, exclusive](a, b) + index[N]
+s = cumsum[N](b * c) * 2
+"""
+BACK = BOTH.replace("[N, exclusive]", "[N, exclusive, reversed]").replace("cumsum[N]", "cummax[N, reversed]")
+
+
+def given(*shape: int, turned: bool = False) -> tuple:
+    a, b = torch.rand(shape), torch.randn(shape)
+    return *(x.T.contiguous().T if turned else x for x in (a, b)), torch.randint(-3, 4, shape[-1:]).float()
+
+
+def held(text: str, folder, *calls: tuple) -> None:
+    """Calls within what f32 is to keep of them; whoever takes a row, its bits are the same."""
+    emulated = Emulated(text, folder, *calls)
+    back = text == BACK
+    for a, b, c in calls:
+        got = emulated(a, b, c)
+        wide = [x.double() for x in (a, b, c)]
+        want = scanned("recur", back, True, *wide[:2]) + torch.arange(a.shape[-1]), scanned("cummax" if back else "cumsum", back, False, wide[1] * wide[2]) * 2
+        assert torch.allclose(got["h"].double(), want[0], rtol=1e-5, atol=1e-5) and torch.allclose(got["s"].double(), want[1], rtol=1e-4, atol=1e-4)
+
+
+@needs_gcc
+def test_rows_are_gone_along_whoever_takes_them(tmp_path) -> None:
+    """A thread, some lanes, a warp with several segments, and columns; rows that begin and end within a vector."""
+    torch.manual_seed(0)
+    a, b, c = given(3, 702)
+    held(BOTH, tmp_path, given(5, 3), given(3, 27), (a[:, 1:], b[:, 1:], c[1:]), given(20, 70, turned=True))
+
+
+@needs_gcc
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [BOTH, BACK])
+def test_long_rows_are_gone_along_whoever_takes_them(text: str, tmp_path) -> None:
+    torch.manual_seed(1)
+    a, b, c = given(2, 1500)
+    calls = (a[:, 3:], b[:, 3:], c[3:]), given(2, 3000), given(2, 20_001), given(20, 2100, turned=True), given(1, 1), given(300, 9)
+    held(text, tmp_path, *calls)
+
+
+@needs_gcc
+@pytest.mark.slow
+def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> None:
+    torch.manual_seed(2)
+    calls = given(2, 20_001), given(40, 2100, turned=True)
+    found = []
+    for few in (0, 1 << 30):
+        monkeypatch.setattr(scan_launches, "FEW", few)
+        monkeypatch.setattr(scan_launches, "FEW_ALONE", few)
+        scans.cached.cache_clear()
+        (folder := tmp_path / str(few)).mkdir()
+        emulated = Emulated(BOTH, folder, *calls)
+        assert (len(emulated.expressions) == 4) == bool(few), emulated.expressions
+        found.append([emulated(*call) for call in calls])
+    scans.cached.cache_clear()
+    for one, other in zip(*found, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def planned(rows: int, n: int, size: int = 2, stride: int = 1):
+    operand = RowOperandPlace((1 if stride > 1 else n,), (stride,), size, 0, True, False, True, 1)
+    return scans.plan((rows,), n, (operand, operand._replace(read=False)), False, 8)
+
+
+def test_how_a_row_is_joined_follows_from_its_length_alone() -> None:
+    for n in (1, 8, 100, 1024, 4096, 8192, 2**14, 2**17, 2**20 + 1):
+        for size, stride in ((2, 1), (4, 1), (2, 64)):
+            few, many = planned(2, n, size, stride), planned(200_000, n, size, stride)
+            own = [{walk._replace(step=-1, index64=False) for walk, _ in p.steps} for p in (few, many)]
+            assert own[0] == own[1] and len(own[0]) == 1 and len(many.steps) == 1
+            walk, blocks = many.steps[0]
+            assert blocks * (walk.threads // walk.team) >= 200_000 and few.segments * walk.team * walk.vec * few.span >= n and few.span == many.span
+    assert planned(0, 5) is None and planned(5, 0) is None
+    assert len(planned(2, 2**20).steps) == 2 and planned(2, 2**20).work >= 8 * 2 * planned(2, 2**20).segments
+    assert planned(2**20, 2**13).steps[0][0].index64 and not planned(2**10, 2**13).steps[0][0].index64
+
+
+def test_library_has_the_table() -> None:
+    text = Cuda().library_file("kgen_scans_table.cuh")
+    assert f"SCAN_FEW = {scan_launches.FEW};" in text and all(f"{t.team}, {t.threads}}}" in text for t in scan_launches.TEAMS)

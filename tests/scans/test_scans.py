@@ -1,0 +1,162 @@
+"""Scans: what the language says of them, what they are in torch, their passes, and their derivatives."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen import check, grad, pipeline, schedule, syntax  # noqa: E402
+from kgen.errors import KgenError  # noqa: E402
+from kgen.ops.scans import SCANS, attrs  # noqa: E402
+from kgen.runtime.evaluate import Evaluator  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from kgen.types import f32  # noqa: E402
+
+FORMS = [(back, exclusive) for back in (False, True) for exclusive in (False, True)]
+IDENTITY = {"cumsum": 0.0, "cumprod": 1.0, "cummax": -torch.inf, "cummin": torch.inf, "logcumsumexp": -torch.inf, "recur": 0.0}
+
+
+def step_by_step(a, b):
+    h, every = torch.zeros_like(b[..., 0]), []
+    for k in range(b.shape[-1]):
+        h = a[..., k] * h + b[..., k]
+        every.append(h)
+    return torch.stack(every, -1)
+
+
+def scanned(op: str, back: bool, exclusive: bool, *given):
+    """A scan of the last dim, as torch has it."""
+    given = [x.flip(-1) if back else x for x in given]
+    y = step_by_step(*given) if op == "recur" else SCANS[op].torch(torch, *given, -1)
+    if exclusive:
+        y = torch.cat([torch.full_like(y[..., :1], IDENTITY[op]), y[..., :-1]], -1)
+    return y.flip(-1) if back else y
+
+
+def kernel(op: str, back: bool = False, exclusive: bool = False):
+    args = SCANS[op].args
+    header = ", ".join(f"{a}: T[..., N]" for a in args)
+    where = ", ".join(attrs("N", back, exclusive))
+    return check.check(syntax.parse(f"f({header}) -> y: T[..., N]\n\ny = {op}[{where}]({', '.join(args)})\n", "f.k"))
+
+
+def arguments(op: str, kind: str = "plain"):
+    given = {a: torch.randn(2, 9, dtype=torch.float64) for a in SCANS[op].args}
+    if kind == "ties":
+        given = {a: x.round() for a, x in given.items()}
+    if kind == "zeros":
+        given = {a: torch.where(torch.rand_like(x) < 0.3, 0.0, x) for a, x in given.items()}
+    return given
+
+
+@pytest.mark.parametrize("op", SCANS)
+def test_gradients_are_those_of_torch(op: str) -> None:
+    torch.manual_seed(0)
+    for back, exclusive in FORMS:
+        made = grad.backward(kernel(op, back, exclusive), save=False)
+        for kind in ("plain", "ties", "zeros"):
+            given = arguments(op, kind)
+            leaves = [x.clone().requires_grad_() for x in given.values()]
+            y = scanned(op, back, exclusive, *leaves)
+            dy = torch.randn_like(y)
+            wanted = torch.autograd.grad(torch.where(torch.isfinite(y), y, 0.0), leaves, dy)
+            every = {**given, made.cotangents["y"]: dy}
+            found = Evaluator(made.kernel, {p.name: every[p.name] for p in made.kernel.params}, "exact").run()
+            got = dict(zip((r.name for r in made.kernel.results), found, strict=True))
+            for name, want in zip(given, wanted, strict=True):
+                assert torch.allclose(got[made.gradients[name]], want, rtol=1e-9, atol=1e-9), (op, back, exclusive, kind, name)
+
+
+@pytest.mark.parametrize("op", SCANS)
+def test_forward_mode_is_a_difference_quotient(op: str) -> None:
+    torch.manual_seed(1)
+    for back, exclusive in FORMS:
+        made, given = grad.forward_mode(kernel(op, back, exclusive)), arguments(op)
+        moved = {name: torch.randn_like(x) for name, x in given.items()}
+        every = {**given, **{made.tangents[name]: t for name, t in moved.items()}}
+        (got,) = Evaluator(made.kernel, {p.name: every[p.name] for p in made.kernel.params}, "exact").run()
+        ends = [scanned(op, back, exclusive, *(x + s * 1e-6 * moved[n] for n, x in given.items())) for s in (1, -1)]
+        want = torch.where(torch.isfinite(ends[0]), (ends[0] - ends[1]) / 2e-6, 0.0)
+        assert torch.allclose(got, want, rtol=1e-6, atol=1e-6), (op, back, exclusive)
+
+
+@pytest.mark.parametrize("op", SCANS)
+def test_bounds_hold_eager_float32(op: str) -> None:
+    """Torch's own scans add one element after the other, which no bound here is for; of 100 elements they are within it all the same."""
+    torch.manual_seed(2)
+    given = {a: torch.randn(3, 100) for a in SCANS[op].args}
+    for back, exclusive in FORMS:
+        made = kernel(op, back, exclusive)
+        (found,) = Analysis(made, given, "cpp").results()
+        (got,) = Evaluator(made, given, "kernel").run()
+        off = torch.where(got.double() == found.exact, 0.0, (got.double() - found.exact).abs())
+        assert bool((off <= found.bound).all()) and bool((found.bound[torch.isfinite(found.bound)] < 1e-2 * (1 + found.exact.abs().max())).all())
+
+
+def test_integers_and_bools_are_added_in_64_bits() -> None:
+    made = check.check(syntax.parse("f(k: i8[N], b: bool[N]) -> (y: i64[N], z: i64[N], m: i8[N])\n"
+                                    "y = cumsum[N](k)\nz = cumprod[N, exclusive](b)\nm = cummin[N](k)\n", "f.k"))  # fmt: skip
+    k, b = torch.tensor([100, 100, -3], dtype=torch.int8), torch.tensor([True, False, True])
+    y, z, m = Evaluator(made, {"k": k, "b": b}).run()
+    assert torch.equal(y, k.cumsum(0)) and z.tolist() == [1, 1, 0] and m.tolist() == [100, 100, -3] and m.dtype == torch.int8
+
+
+WRONG = {
+    "cumsum(x)": "goes along one dim",
+    "cumsum[N, M](x)": "goes along one dim",
+    "cumsum[...](x)": "goes along one named dim",
+    "cumsum[N, reversed, reversed](x)": "stands twice",
+    "cumsum[M](x)": "goes along M, which its operand does not have",
+    "recur[N](x)": "takes 2 arguments",
+    "logcumsumexp[N](i)": "of i32",
+    "cummax[N](x > 0)": "of bool",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_scans_are_refused(text: str) -> None:
+    with pytest.raises(KgenError) as error:
+        kgen.loads(f"f(x: T[..., N], i: i32[N], w: T[M]) -> y: T[..., N]\n\ny = {text} + w * i\n")
+    assert WRONG[text] in str(error.value)
+
+
+def passes(text: str) -> list[str]:
+    made = check.check(syntax.parse(text, "f.k"))
+    plan = pipeline.plan(made, dict.fromkeys(made.variables, f32))
+    return [type(p).__name__ + "".join("<" for _ in "b" if isinstance(p, schedule.Scan) and p.backwards) for p in plan.passes]
+
+
+def test_scans_of_one_way_share_a_pass() -> None:
+    head = "f(x: T[..., N], g: T[..., N]) -> y: T[..., N]\n\n"
+    assert passes(head + "y = cumsum[N](x) * cummax[N](g) + 1") == ["Scan"]
+    assert passes(head + "y = cumsum[N](x) + cumsum[N, reversed](g)") == ["Scan", "Scan<"]
+    assert passes(head + "y = cumsum[N](x * sum[N](g)) / max[N](x)") == ["Reduce", "Scan"]
+    assert passes(head + "y = cumsum[N](cumsum[N](x)) - g") == ["Scan", "Scan"]
+    assert passes(head + "y = g / sum[N](cumsum[N](x))") == ["Scan", "Reduce"]
+    assert passes(head + "y = cumsum[N](x[N = N - 1 - index[N]] + g)") == ["Reduce", "Scan"]
+
+
+def test_scan_is_written_as_it_is_read() -> None:
+    text = "f(x: T[..., N]) -> y: T[..., N]\n\ny = cumsum[N, reversed, exclusive](x) + recur[N](0.5, x)\n"
+    assert kgen.loads(text).source("cpp")
+    assert "cumsum[N, reversed, exclusive](x)" in "\n".join(t for _, _, t in check.check(syntax.parse(text, "f.k")).equations)
+
+
+@pytest.mark.slow  # the bundled specs run there by default
+def test_scans_run_on_the_cpu_along_any_dim() -> None:
+    """Rows of several blocks, columns, slices, and a row like its like alone."""
+    torch.manual_seed(3)
+    made = kgen.loads("scans(a: T[..., N, M], b: T[..., N, M]) -> (h: T[..., N, M], s: T[..., N, M])\n\n"
+                      "h = recur[N, exclusive](a, b) + index[N]\ns = logcumsumexp[N, reversed](b)\n")  # fmt: skip
+    for shape in ((2, 1, 3), (1, 200, 5), (300, 2)):
+        for turned in (False, True):
+            a, b = torch.rand(shape, dtype=torch.float64), torch.randn(shape, dtype=torch.float64)
+            a, b = (x.transpose(-1, -2).contiguous().transpose(-1, -2) if turned else x for x in (a, b))
+            h, s = made(a, b, target="cpp")
+            last = [x.transpose(-1, -2) for x in (a, b)]
+            want = scanned("recur", False, True, *last) + torch.arange(shape[-2])
+            assert torch.allclose(h, want.transpose(-1, -2)) and torch.allclose(s, scanned("logcumsumexp", True, False, last[1]).transpose(-1, -2))
+            alone = made(a[..., :1], b[..., :1], target="cpp")
+            assert torch.equal(alone[0], h[..., :1]) and torch.equal(alone[1], s[..., :1])
