@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -10,10 +9,12 @@ import torch
 
 import kgen
 from kgen import library, syntax, typeset
+from kgen.bench import libraries
+from kgen.bench.library import LINES, OPTIMISERS, TIMED
 from kgen.resources import OTHERS, bundled, families, resource
 from kgen.testing import checks
 from kgen.testing.cases import Limits
-from tests.specs.library import LINES, OPTIMISERS, arguments
+from tests.specs.library import arguments
 
 FOLDERS = {path.stem: path for paths in families().values() for path in paths if path.parent != resource("specs")}
 STEPPING = tuple(OPTIMISERS)  # they write in place, which has no derivative
@@ -25,17 +26,8 @@ def tensors(results: Any) -> tuple[torch.Tensor, ...]:
 
 
 def wanted(name: str, given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-    """What the torch function of a spec's line gives of arguments that it takes by name, or by place where its names are others; numbers
-    that it lacks are left out."""
-    function = LINES[name].torch
-    try:
-        names = list(inspect.signature(function).parameters)
-    except ValueError:  # a built-in
-        names = []
-    if set(given) <= set(names):
-        return tensors(function(**given))
-    taken = [x for x in given.values() if isinstance(x, torch.Tensor)]
-    return tensors(function(*taken, **{p: x for p, x in given.items() if not isinstance(x, torch.Tensor) and p in names}))
+    """What the torch function of a spec's line gives of the spec's arguments."""
+    return tensors(LINES[name].torch(**given))
 
 
 def agree(name: str, got: Any, want: Any) -> None:
@@ -45,7 +37,12 @@ def agree(name: str, got: Any, want: Any) -> None:
 
 
 def test_every_spec_of_the_library_has_its_line() -> None:
-    assert set(LINES) == set(FOLDERS)
+    assert set(LINES) == set(FOLDERS) and set(TIMED) == set(FOLDERS) - set(OPTIMISERS)
+
+
+def test_every_line_is_timed_as_torchs_function() -> None:
+    """`kgen bench` takes a function whose parameters are the spec's."""
+    assert [name for name in TIMED if libraries.lacks(kgen.load(name).kernel, "torch")] == []
 
 
 def test_names_are_the_specs_own_in_all_families() -> None:
