@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from kgen.bench.library import TIMED
 from kgen.bench.peers import written_out
 from kgen.check import Kernel
 
@@ -53,7 +54,7 @@ def _batchnorm_stats(x: Any) -> Any:
     return mu, v
 
 
-TORCH: dict[str, Call] = {
+TORCH: dict[str, Call] = TIMED | {
     "add": lambda a, b: a + b,
     "add_rmsnorm": _add_rmsnorm,
     "adamw": _adamw,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kgen.cli.group import TARGETS, each, failing, load_spec, main, spec_argument, warn, with_backward, without_option
-from kgen.cli.output import print_table, write_all
+from kgen.cli.output import write_all
 from kgen.errors import KgenError, printed
 
 STAGES = (
@@ -72,14 +72,15 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
 
 
 @main.command("list")
-def list_() -> None:
-    """List the bundled specs."""
-    from kgen import syntax
-    from kgen.resources import resource
+@click.argument("wanted", nargs=-1, metavar="[FAMILY...]")
+def list_(wanted: tuple[str, ...]) -> None:
+    """List the bundled specs by family: what each is called, takes, gives and computes."""
+    from kgen.library import entries
 
-    rows = []
-    for path in sorted(resource("specs").glob("*.k")):
-        file = syntax.parse(path.read_text(encoding="utf-8"), path.name)
-        first = next((line for line in file.doc().split("\n") if line), "")
-        rows.append((path.stem, first))
-    print_table(("spec", "what it computes"), rows)
+    found = entries()
+    if unknown := [family for family in wanted if family not in found]:
+        raise click.UsageError(f"there is no family {printed(unknown[0], '')}: families are {', '.join(found)}")
+    heads = []
+    for family in wanted or found:
+        heads.append("\n".join([family, *(f"  {e.signature}\n      {e.summary}" for e in found[family])]))
+    click.echo("\n\n".join(heads))

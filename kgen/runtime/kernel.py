@@ -43,23 +43,22 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
     Raises `KgenError` where the file is missing, unreadable, too long or not UTF-8.
     """
     from kgen import syntax
-    from kgen.resources import resource
+    from kgen.resources import bundled
 
     path, shown = Path(spec), printed(str(spec), "")
-    bundled = resource("specs") / f"{path}.k"
     free = not os.path.exists(path) or os.path.isdir(path)  # a folder is no spec, and may well have a kernel's name
-    if free and not path.suffix and not path.is_absolute() and ".." not in path.parts and os.path.isfile(bundled):
-        return bundled.read_text(encoding="utf-8"), f"{path}.k"
+    if free and not path.suffix and not path.is_absolute() and ".." not in path.parts and (own := bundled(path.as_posix())):
+        return own.read_text(encoding="utf-8"), f"{path}.k"
     try:
         if path.is_dir():
             raise KgenError(f"{shown} is a folder, not a spec")
         with path.open("rb") as file:
             data = file.read(syntax.MAX_BYTES + 1)
     except OSError as error:
-        known = resource("specs") / f"{path.name.removesuffix('.k')}.k"
+        known = bundled(path.name.removesuffix(".k"))
         raise KgenError(
             f"cannot read {shown}: {(error.strerror or 'error').lower()}",
-            help=f"`{known.stem}` is a bundled spec" if os.path.isfile(known) else "",
+            help=f"`{known.stem}` is a bundled spec" if known else "",
         ) from None
     except ValueError as error:
         raise KgenError(f"cannot read {str(spec)!r}: {error}") from None

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from kgen import __version__
 from kgen.cli import main
+from kgen.resources import families
 from tests.conftest import ROOT
 
 GELU = str(ROOT / "specs" / "gelu.k")
@@ -145,7 +146,12 @@ def test_the_bundled_specs_are_well_set() -> None:
 
 
 def test_list_and_version() -> None:
-    assert "gelu_tanh" in kgen("list").stdout
+    listed = kgen("list").stdout
+    assert "gelu_tanh" in listed and [line for line in listed.splitlines() if line[:1].strip()] == [*families()]
+    softmin = "  softmin(x: T[..., N]) -> y: T[..., N]\n      Softmin: the softmax of what is turned about\n"
+    assert softmin in listed and softmin in kgen("list", "softmax").stdout and softmin not in kgen("list", "norms", "rope").stdout
+    unknown = kgen("list", "nothing")
+    assert unknown.exit_code == 2 and "there is no family nothing" in unknown.stderr
     assert kgen("--version").stdout == f"kgen, version {__version__}\n"
     done = subprocess.run([sys.executable, "-m", "kgen", "--version"], capture_output=True, text=True)
     assert done.stdout == f"kgen, version {__version__}\n"

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("sources", "backends"),
     ("running", "runtime"),
     ("PyTorch's side", "torch_op optim"),
-    ("looking", "show testing"),
+    ("looking", "show testing library"),
     ("the library", "kgen"),
     ("measuring", "bench"),
     ("commands", "cli __main__"),

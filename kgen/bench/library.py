@@ -1,0 +1,371 @@
+"""The library's specs as torch has them: a line for each, which the tests hold it to and `kgen bench` times it beside.
+
+A line has the torch function of the spec's parameters, by name, that gives its results in order, and what tensors hold in a test that
+are not normal: "positive", "unit" (between 0 and 1), "rows" (probabilities), "logs" (of probabilities), "signs", "bits" (0 or 1), a dim
+(places along it); numbers are the values of parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a spec is held against: a torch function, what parameters hold, a tolerance where something is stored in less than float64,
+    and the parameters by which torch does not differentiate."""
+
+    torch: Callable[..., Any]
+    given: dict[str, Any]
+    near: float = 1e-10
+    fixed: tuple[str, ...] = ()
+
+
+def line(function: Callable[..., Any], near: float = 1e-10, fixed: tuple[str, ...] = (), **given: Any) -> Line:
+    return Line(function, given, near, fixed)
+
+
+def _unit(x: Tensor, eps: float, dims: tuple[int, ...] = (-1,)) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(dims, True) + eps)
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def _batchnorm(x: Tensor, w: Tensor, b: Tensor, mu: Tensor, v: Tensor, momentum: float, eps: float) -> tuple[Tensor, ...]:
+    mu, v = mu.detach().clone(), v.detach().clone()
+    return F.batch_norm(x, mu, v, w, b, True, momentum, eps), mu, v
+
+
+def _channels_first(x: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
+    return F.layer_norm(x.mT, w.shape, w, b, eps).mT
+
+
+def _causal(s: Tensor, window: int = 1 << 30) -> Tensor:
+    q, k = (torch.arange(n, device=s.device) for n in s.shape[-2:])
+    far = q[:, None] - k
+    return s.masked_fill((far < 0) | (far >= window), -math.inf).softmax(-1)
+
+
+def _alibi(s: Tensor, slope: Tensor) -> Tensor:
+    q, k = (torch.arange(n, device=s.device) for n in s.shape[-2:])
+    return _causal(s - (slope[:, None, None] * (q[:, None] - k)).to(s.dtype))
+
+
+def _sink(s: Tensor, sink: Tensor) -> Tensor:
+    return torch.cat((s, sink[:, None, None].expand(*s.shape[:-1], 1)), -1).softmax(-1)[..., :-1]
+
+
+def _rows(x: Tensor, t: Tensor, **named: Any) -> Tensor:
+    return F.cross_entropy(x.flatten(0, -2), t.flatten(), reduction="none", **named).view(t.shape)
+
+
+def _focal(x: Tensor, t: Tensor, gamma: float) -> Tensor:
+    nll = _rows(x, t)
+    return (1 - torch.exp(-nll)) ** gamma * nll
+
+
+def _swiglu_oai(x: Tensor, alpha: float, limit: float) -> Tensor:
+    g, u = x[..., ::2].clamp(max=limit), x[..., 1::2].clamp(-limit, limit)
+    return g * torch.sigmoid(alpha * g) * (u + 1)
+
+
+def _sigmoid_focal(x: Tensor, t: Tensor, alpha: float, gamma: float) -> Tensor:
+    p, ce = x.sigmoid(), F.binary_cross_entropy_with_logits(x, t, reduction="none")
+    return (alpha * t + (1 - alpha) * (1 - t)) * ce * (1 - (p * t + (1 - p) * (1 - t))) ** gamma
+
+
+def _jsd(x: Tensor, y: Tensor, beta: float) -> Tensor:
+    m = (beta * y.exp() + (1 - beta) * x.exp()).log()
+    return (beta * F.kl_div(m, y, reduction="none", log_target=True) + (1 - beta) * F.kl_div(m, x, reduction="none", log_target=True)).sum(
+        -1
+    )
+
+
+def _kl(s: Tensor, t: Tensor, at: float = 1.0) -> Tensor:
+    return F.kl_div(F.log_softmax(s / at, -1), F.log_softmax(t / at, -1), reduction="none", log_target=True).sum(-1)
+
+
+def _dpo(pc: Tensor, pr: Tensor, rc: Tensor, rr: Tensor, beta: float, smoothing: float) -> Tensor:
+    z = beta * (pc - pr - rc + rr)
+    return -F.logsigmoid(z) * (1 - smoothing) - F.logsigmoid(-z) * smoothing
+
+
+def _clipped(p: Tensor, old: Tensor, a: Tensor, lo: float, hi: float) -> Tensor:
+    r = (p - old).exp()
+    return -torch.minimum(r * a, r.clamp(1 - lo, 1 + hi) * a)
+
+
+def _grpo(p: Tensor, old: Tensor, ref: Tensor, a: Tensor, lo: float, hi: float, beta: float) -> Tensor:
+    return _clipped(p, old, a[:, None], lo, hi) + beta * ((ref - p).exp() - (ref - p) - 1)
+
+
+def _stepped(kind: str, p: Tensor, g: Tensor, state: dict[str, Any], **named: Any) -> tuple[Tensor, ...]:
+    """The parameter and the tensors of its state, after a step of torch.optim's `kind`."""
+    leaf = p.clone().requires_grad_()
+    leaf.grad = g.clone()
+    optimiser = getattr(torch.optim, kind)([leaf], foreach=False, **named)
+    kept = {k: torch.tensor(float(x)) if isinstance(x, (int, float)) else x.clone() for k, x in state.items()}
+    optimiser.state[leaf] = kept
+    optimiser.step()
+    return (leaf.detach(), *(x for x in kept.values() if x.dim()))
+
+
+def _adafactor(p: Tensor, g: Tensor, r: Tensor, c: Tensor, lr: float, b2: float, wd: float, eps: float, clip: float) -> tuple[Tensor, ...]:
+    r, c = (b2 * s + (1 - b2) * (g**2 + eps).mean(d) for s, d in ((r, 1), (c, 0)))
+    u = g / (torch.outer(r, c) / r.mean()).sqrt()
+    u = u / torch.clamp(u.square().mean().sqrt() / clip, min=1)
+    return p - lr * u - lr * wd * p, r, c
+
+
+def _lars(p: Tensor, g: Tensor, m: Tensor, lr: float, momentum: float, trust: float, wd: float, eps: float) -> tuple[Tensor, ...]:
+    m = momentum * m + trust * p.norm() / (g.norm() + wd * p.norm() + eps) * (g + wd * p)
+    return p - lr * m, m
+
+
+def _lamb(p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float, b1: float, b2: float, eps: float, wd: float) -> tuple[Tensor, ...]:
+    m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
+    u = m / (1 - b1**t) / ((v / (1 - b2**t)).sqrt() + eps) + wd * p
+    return p - lr * p.norm() / u.norm() * u, m, v
+
+
+def _signum(p: Tensor, g: Tensor, m: Tensor, lr: float, momentum: float, wd: float) -> tuple[Tensor, ...]:
+    m = m.lerp(g, 1 - momentum)
+    return p * (1 - lr * wd) - lr * m.sign(), m
+
+
+def _nadam(
+    p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float, product: float, decay: float, b1: float, b2: float, eps: float
+) -> Any:
+    state = {"step": t - 1, "mu_product": product, "exp_avg": m, "exp_avg_sq": v}
+    return _stepped("NAdam", p, g, state, lr=lr, betas=(b1, b2), eps=eps, momentum_decay=decay)
+
+
+def _int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    s = x.abs().amax(-1) / 127
+    return torch.clamp(torch.round(x / s[..., None]), -127, 127).to(torch.int8), s
+
+
+def _group_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    q, s = _int8(x.unflatten(-1, (-1, 128)))
+    return q.flatten(-2), s.float()
+
+
+def _bert(tokens: Tensor, positions: Tensor, segments: Tensor, ids: Tensor, of: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
+    return F.layer_norm(F.embedding(ids, tokens) + positions + F.embedding(of, segments), w.shape, w, b, eps)
+
+
+def _complex(a: Tensor, b: Tensor) -> Tensor:
+    a, b = (torch.view_as_complex(z.unflatten(-1, (-1, 2))) for z in (a, b))
+    return torch.view_as_real(a * b).flatten(-2)
+
+
+NORMS = {
+    "gemma_rmsnorm": line(lambda x, w, eps: F.rms_norm(x, w.shape, 1 + w, eps)),
+    "gated_rmsnorm": line(lambda x, z, w, eps: F.rms_norm(x * F.silu(z), w.shape, w, eps)),
+    "polynorm": line(lambda x, w, b, eps: w[0] * _unit(x**3, eps) + w[1] * _unit(x**2, eps) + w[2] * _unit(x, eps) + b),
+    "scalenorm": line(lambda x, g, eps: g * F.normalize(x, dim=-1, eps=eps)),
+    "add_layernorm": line(lambda x, r, w, b, eps: (F.layer_norm(x + r, w.shape, w, b, eps), x + r)),
+    "modulated_layernorm": line(
+        lambda x, scale, shift, eps: F.layer_norm(x, x.shape[-1:], eps=eps) * (1 + scale[:, None]) + shift[:, None]
+    ),
+    "modulated_rmsnorm": line(lambda x, w, scale, shift, eps: F.rms_norm(x, w.shape, w, eps) * (1 + scale[:, None]) + shift[:, None]),
+    "instancenorm": line(lambda x, w, b, eps: F.instance_norm(x, weight=w, bias=b, eps=eps)),
+    "batchnorm": line(_batchnorm, v="positive"),
+    "batchnorm_eval": line(lambda x, w, b, mu, v, eps: F.batch_norm(x, mu, v, w, b, False, 0.0, eps), fixed=("mu", "v"), v="positive"),
+    "channels_first_layernorm": line(_channels_first),
+    "local_response_norm": line(lambda x, alpha, beta, k: F.local_response_norm(x, 5, alpha, beta, k), alpha=0.5),
+}
+ACTIVATIONS = {
+    "relu": line(lambda x: F.relu(x)),
+    "relu6": line(lambda x: F.relu6(x)),
+    "leaky_relu": line(lambda x, slope: F.leaky_relu(x, slope)),
+    "prelu": line(lambda x, slope: F.prelu(x, slope)),
+    "selu": line(lambda x: F.selu(x)),
+    "celu": line(lambda x, alpha: F.celu(x, alpha), near=1e-7, alpha=1.3),  # torch rounds 1 / alpha to float32
+    "sigmoid": line(lambda x: torch.sigmoid(x)),
+    "logsigmoid": line(lambda x: F.logsigmoid(x)),
+    "hardsigmoid": line(lambda x: F.hardsigmoid(x), near=1e-7),  # torch rounds 1 / 6 to float32
+    "hardtanh": line(lambda x, lo, hi: F.hardtanh(x, lo, hi)),
+    "softsign": line(lambda x: F.softsign(x)),
+    "softshrink": line(lambda x, lambd: F.softshrink(x, lambd)),
+    "hardshrink": line(lambda x, lambd: F.hardshrink(x, lambd)),
+    "tanhshrink": line(lambda x: F.tanhshrink(x)),
+    "quick_gelu": line(lambda x: x * torch.sigmoid(1.702 * x)),
+    "snake": line(lambda x, alpha: x + torch.sin(alpha[:, None] * x) ** 2 / alpha[:, None], alpha="positive"),
+    "telu": line(lambda x: x * torch.tanh(torch.exp(x))),
+    "star_relu": line(lambda x, s, b: s * F.relu(x) ** 2 + b),
+}
+GATES = {
+    "glu": line(lambda x: F.glu(x, -1)),
+    "geglu_packed": line(lambda x: F.gelu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1]),
+    "geglu_tanh": line(lambda g, u: F.gelu(g, approximate="tanh") * u),
+    "reglu": line(lambda g, u: F.relu(g) * u),
+    "swiglu_oai": line(_swiglu_oai, limit=0.8),
+    "bias_swiglu": line(lambda x, b: F.silu((x + b).chunk(2, -1)[0]) * (x + b).chunk(2, -1)[1]),
+}
+SOFTMAX = {
+    "masked_softmax": line(lambda s, seen, scale: (s * scale).masked_fill(~seen, -math.inf).softmax(-1).nan_to_num(0), seen="seen"),
+    "sliding_window_softmax": line(_causal, window=3),
+    "alibi_softmax": line(_alibi, near=1e-6),
+    "softcap_softmax": line(lambda s, scale, cap: _causal(cap * torch.tanh(s * scale / cap)), cap=2.0),
+    "sink_softmax": line(_sink),
+    "temperature_softmax": line(lambda x, temperature: torch.softmax(x / temperature, -1), temperature=0.7),
+    "softmin": line(lambda x: F.softmin(x, -1)),
+    "entropy": line(lambda x: torch.distributions.Categorical(logits=x).entropy()),
+}
+ROPE = {
+    "rope_qk": line(lambda q, k, cos, sin: (_turn(q, cos, sin), _turn(k, cos, sin))),
+    "qk_norm_rope": line(lambda x, w, cos, sin, eps: _turn(F.rms_norm(x, w.shape, w, eps).transpose(1, 2), cos, sin).transpose(1, 2)),
+    "qk_norm": line(lambda q, k, wq, wk, eps: (F.rms_norm(q, wq.shape, wq, eps), F.rms_norm(k, wk.shape, wk, eps))),
+    "rope_full": line(lambda x, cos, sin: x * cos + torch.cat((-x.chunk(2, -1)[1], x.chunk(2, -1)[0]), -1) * sin),
+    "rope_positions": line(lambda x, at, cos, sin: _turn(x, cos[at][:, None], sin[at][:, None]), at="P"),
+}
+LOSSES = {
+    "cross_entropy_weighted": line(
+        lambda x, t, w, ignore: _rows(x, t, weight=w, ignore_index=ignore), fixed=("w",), t="V", ignore=2, w="positive"
+    ),
+    "cross_entropy_softcap": line(
+        lambda x, t, cap, ignore: _rows(cap * torch.tanh(x / cap), t, ignore_index=ignore), t="V", ignore=2, cap=2.0
+    ),
+    "cross_entropy_soft": line(
+        lambda x, p: F.cross_entropy(x.flatten(0, -2), p.flatten(0, -2), reduction="none").view(x.shape[:-1]), p="rows"
+    ),
+    "nll_loss": line(
+        lambda x, t, ignore: F.nll_loss(x.flatten(0, -2), t.flatten(), reduction="none", ignore_index=ignore).view(t.shape), t="V", ignore=2
+    ),
+    "focal": line(_focal, t="V"),
+    "sigmoid_focal": line(_sigmoid_focal, t="bits"),
+    "bce_with_logits": line(lambda x, t, w: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), fixed=("w",), t="bits", w="positive"),
+    "bce": line(lambda p, t: F.binary_cross_entropy(p, t), p="unit", t="bits"),
+    "hinge": line(lambda x, t: torch.clamp(1 - x * t, min=0).mean(), t="signs"),
+    "soft_margin": line(lambda x, t: F.soft_margin_loss(x, t), fixed=("t",), t="signs"),
+    "l1": line(lambda x, y: F.l1_loss(x, y)),
+    "smooth_l1": line(lambda x, y, beta: F.smooth_l1_loss(x, y, beta=beta), beta=0.7),
+    "log_cosh": line(lambda x, y: torch.log(torch.cosh(x - y)).mean()),
+    "gaussian_nll": line(lambda x, t, v, eps: F.gaussian_nll_loss(x, t, v, eps=eps), v="positive"),
+    "poisson_nll": line(lambda x, t: F.poisson_nll_loss(x, t)),
+    "cosine_embedding": line(lambda a, b, t, margin, eps: F.cosine_embedding_loss(a, b, t, margin), t="signs", near=1e-9),
+    "margin_ranking": line(lambda a, b, t, margin: F.margin_ranking_loss(a, b, t, margin), t="signs", margin=0.3),
+    "info_nce": line(lambda s, temperature: F.cross_entropy(s / temperature, torch.arange(len(s), device=s.device))),
+    "dice": line(lambda p, t, smooth: 1 - (2 * (p * t).sum(-1) + smooth) / (p.sum(-1) + t.sum(-1) + smooth), p="unit", t="bits"),
+    "tvd": line(lambda p, q: (p - q).abs().sum(-1) / 2, p="rows", q="rows"),
+    "jsd_log": line(_jsd, x="logs", y="logs", beta=0.3),
+    "kl_logits": line(lambda student, teacher: _kl(student, teacher)),
+    "distillation": line(
+        lambda x, y, t, temperature, alpha: alpha * _kl(x, y, temperature) * temperature**2 + (1 - alpha) * _rows(x, t), t="V"
+    ),
+    "dpo": line(_dpo, smoothing=0.1),
+    "simpo": line(lambda pc, pr, beta, gamma: -F.logsigmoid(beta * (pc - pr) - gamma)),
+    "grpo": line(_grpo),
+    "token_logprob": line(lambda x, t, temperature: -_rows(x / temperature, t), t="V", temperature=0.9),
+    "ppo_clip": line(lambda p, old, a, eps: _clipped(p, old, a, eps, eps)),
+}
+STEPS: dict[str, Any] = {"lr": 0.1, "t": 3}
+OPTIMISERS = {
+    "adam": line(
+        lambda p, g, m, v, t, lr, b1, b2, eps, wd: _stepped(
+            "Adam", p, g, {"step": t - 1, "exp_avg": m, "exp_avg_sq": v}, lr=lr, betas=(b1, b2), eps=eps, weight_decay=wd
+        ),
+        v="positive",
+        wd=0.1,
+        **STEPS,
+    ),
+    "amsgrad": line(
+        lambda p, g, m, v, top, t, lr, b1, b2, eps: _stepped(
+            "Adam",
+            p,
+            g,
+            {"step": t - 1, "exp_avg": m, "exp_avg_sq": v, "max_exp_avg_sq": top},
+            lr=lr,
+            betas=(b1, b2),
+            eps=eps,
+            amsgrad=True,
+        ),
+        v="positive",
+        top="positive",
+        **STEPS,
+    ),
+    "adamax": line(
+        lambda p, g, m, u, t, lr, b1, b2, eps: _stepped(
+            "Adamax", p, g, {"step": t - 1, "exp_avg": m, "exp_inf": u}, lr=lr, betas=(b1, b2), eps=eps
+        ),
+        u="positive",
+        **STEPS,
+    ),
+    "adagrad": line(
+        lambda p, g, s, t, lr, decay, wd, eps: _stepped(
+            "Adagrad", p, g, {"step": t - 1, "sum": s}, lr=lr, lr_decay=decay, weight_decay=wd, eps=eps
+        ),
+        s="positive",
+        decay=0.1,
+        wd=0.1,
+        **STEPS,
+    ),
+    "adadelta": line(
+        lambda p, g, s, a, lr, rho, eps: _stepped("Adadelta", p, g, {"step": 2, "square_avg": s, "acc_delta": a}, lr=lr, rho=rho, eps=eps),
+        s="positive",
+        a="positive",
+    ),
+    "rmsprop": line(
+        lambda p, g, v, m, lr, alpha, momentum, wd, eps: _stepped(
+            "RMSprop",
+            p,
+            g,
+            {"step": 2, "square_avg": v, "momentum_buffer": m},
+            lr=lr,
+            alpha=alpha,
+            momentum=momentum,
+            weight_decay=wd,
+            eps=eps,
+        ),
+        v="positive",
+        lr=0.1,
+        momentum=0.8,
+        wd=0.1,
+    ),
+    "adafactor": line(_adafactor, r="positive", c="positive", lr=0.1, wd=0.1),
+    "signum": line(_signum, lr=0.1, wd=0.1),
+    "lars": line(_lars, lr=0.1, wd=0.1),
+    "lamb": line(_lamb, v="positive", **STEPS),
+    "nadam": line(_nadam, v="positive", product=0.7, **STEPS),
+}
+EMBEDDINGS = {
+    "scaled_embedding": line(lambda w, ids: F.embedding(ids, w) * math.sqrt(w.shape[1]), ids="V"),
+    "position_embedding": line(lambda tokens, positions, ids: F.embedding(ids, tokens) + positions, ids="V"),
+    "bert_embedding": line(_bert, ids="V", of="G"),
+}
+QUANTISATION = {
+    "group_int8_dequantize": line(lambda q, s: (q.unflatten(-1, (-1, 128)) * s[..., None]).flatten(-2)),
+    "fake_quantize": line(
+        lambda x, scale, lo, hi: torch.fake_quantize_per_tensor_affine(x.float(), scale, 0, int(lo), int(hi)).to(x.dtype),
+        scale=0.5,
+        lo=-3.0,
+        hi=3.0,
+        near=1e-6,
+    ),
+    "rmsnorm_int8": line(lambda x, w, eps: _int8(F.rms_norm(x, w.shape, w, eps))),
+    "swiglu_group_int8": line(lambda g, u: _group_int8(F.silu(g) * u), near=1e-6),
+}
+STENCILS = {
+    "moving_average": line(lambda x: F.pad(x, (2, 0)).unfold(-1, 3, 1).mean(-1)),
+    "complex_multiply": line(_complex),
+    "token_shift": line(lambda x, mix: mix * x + (1 - mix) * F.pad(x, (0, 0, 1, 0))[..., :-1, :]),
+    "avg_pool2": line(lambda x: F.avg_pool1d(x, 2)),
+    "total_variation": line(lambda x: x.diff(dim=-1).abs().sum((-2, -1)) + x.diff(dim=-2).abs().sum((-2, -1))),
+}
+#: Every spec that lies in a family's folder.
+LINES: dict[str, Line] = NORMS | ACTIVATIONS | GATES | SOFTMAX | ROPE | LOSSES | OPTIMISERS | EMBEDDINGS | QUANTISATION | STENCILS
+#: Those that are timed: what a step of an optimiser takes in torch is no function of its tensors, and copies them here.
+TIMED: dict[str, Callable[..., Any]] = {name: found.torch for name, found in LINES.items() if name not in OPTIMISERS}
+
+__all__ = ["LINES", "OPTIMISERS", "TIMED", "Line"]

@@ -1,0 +1,51 @@
+"""Arguments for the library's specs, as the lines of `kgen.bench.library` say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import kgen
+from kgen.bench.library import LINES
+from kgen.runtime.arguments import default
+from kgen.types import DTYPES, axes
+
+#: How large dims are; numbers are their own size.
+SIZES = {"...": (2, 3), "B": 2, "C": 6, "D": 3, "G": 2, "H": 4, "K": 6, "M": 4, "N": 7, "P": 9, "Q": 5, "S": 5, "V": 8, "W": 6}
+
+
+def arguments(name: str, kernel: kgen.Kernel, seed: int = 0) -> dict[str, Any]:
+    """Arguments of a spec in float64, by parameter, as its line says."""
+    generator = torch.Generator().manual_seed(seed)
+    given, found = LINES[name].given, {}
+    for p in kernel.kernel.params:
+        held = given.get(p.name, "")
+        if p.dims is None:
+            found[p.name] = given[p.name] if p.name in given else default(p)
+            continue
+        shape: list[int] = []
+        for axis in axes(p.dims, p.factors):
+            sizes = [int(d) if d.isdigit() else SIZES[d] for d in axis]
+            shape += sizes[0] if isinstance(sizes[0], tuple) else [math.prod(sizes)]
+        found[p.name] = _held(held, p.dtype, shape, generator)
+    return found
+
+
+def _held(held: str, dtype: str, shape: list[int], generator: torch.Generator) -> Tensor:
+    """A tensor of a dtype (a variable: float64) that holds what a line says."""
+    if dtype == "bool":
+        seen = torch.rand(shape, generator=generator) < 0.6
+        seen[..., 0, :] = False
+        return seen
+    if dtype in DTYPES and not DTYPES[dtype].is_float:
+        low, high = (0, SIZES[held]) if held else (-127, 128)
+        return torch.randint(low, high, shape, generator=generator).to(getattr(torch, DTYPES[dtype].torch))
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    made = {
+        "positive": lambda: x.abs() + 0.1, "unit": lambda: x.sigmoid(), "rows": lambda: x.softmax(-1), "logs": lambda: x.log_softmax(-1),
+        "signs": lambda: torch.where(x < 0, -1.0, 1.0).double(), "bits": lambda: (x > 0).double(),
+    }.get(held, lambda: x)()  # fmt: skip
+    return made.float() if dtype == "f32" else made
