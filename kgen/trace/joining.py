@@ -91,7 +91,7 @@ class Joining(Views):
                 raise self.refuse(f"{axis} is joined to {dim}", node, NO_NAME)
             moved = self.placed(p, {dim: place}, node, self.nothing(p, node)) if axis.dims and begin else p
             begin = _sum(begin, self.length(axis))
-            ranges.append((replace(moved, free=True), begin))
+            ranges.append((replace(self.along(moved), free=True), begin))
         made = ranges[-1][0]
         for value, end in reversed(ranges[:-1]):
             here = self.apply("lt", [index, self.number_of(end, node)], node, node, "infix")
@@ -191,7 +191,8 @@ class Joining(Views):
             raise self.refuse(f"{axis} has no elements to run over", node)
         end = self.number_of(self.length(axis), node)
         here = self.apply("lt", [self.index_of(axis.dims, node), end], node, node, "infix")
-        return replace(self.apply("where", [here, x, self.number(neutral, node)], node, node, "where"), shape=x.shape, free=x.free)
+        made = self.apply("where", [here, self.along(x), self.number(neutral, node)], node, node, "where")
+        return replace(made, shape=x.shape, free=x.free)
 
 
 __all__ = ["Joining"]

@@ -150,8 +150,13 @@ class ShapeCalls(Tracer):
             made = self.placed(x, {dim: here}, node, pad.fill if pad is not None else self.nothing(x, node))
         if pad is not None and mode == "constant" and missing and start + missing > short:  # the dim's last elements are no part of it
             end = self.number_of(_sum(_sized(dim), {(): Fraction(missing)}, -1), node)
-            made = self.apply("where", [self.apply("lt", [here, end], node, node, "infix"), made, pad.fill], node, node, "where")
+            inside = self.apply("lt", [here, end], node, node, "infix")
+            made = self.apply("where", [inside, self.along(made), pad.fill], node, node, "where")
         return replace(made, shape=shape, free=x.free, owner=x.owner, pads=tuple(p for p in x.pads if p.dim != dim))
+
+    def along(self, x: Traced) -> Traced:
+        """A value as it is along all of its dims, where the caller sees to what is beyond its parts of them."""
+        return replace(x, shape=tuple(Axis(a.dims) for a in x.shape))
 
     def nothing(self, x: Traced, node: Any) -> Traced:
         t = self.type_of(x)
