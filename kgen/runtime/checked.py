@@ -41,7 +41,7 @@ class Checked:
 
 
 class _Filled(Evaluator):
-    """A reading in which the first `filled` places of one lookup that lie outside have 1; `looked_up` are that lookup's, once it has run."""
+    """A reading in which the first `filled` places outside of one lookup have 1; `looked_up` are all of its places, once it has run."""
 
     def __init__(self, kernel: Kernel, given: dict[str, Any], lookup: Value, filled: int):
         super().__init__(kernel, given)

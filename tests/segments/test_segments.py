@@ -38,7 +38,8 @@ def kinds(text: str) -> list[str]:
     return found + ["sorts" for p in plan.passes if isinstance(p, Sort)]
 
 
-PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]", "four": "T[4]"}
+PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]",
+              "four": "T[4]"}
 
 
 def written(result: str) -> str:
