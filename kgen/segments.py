@@ -24,7 +24,7 @@ from typing import NamedTuple
 from kgen.expand import is_reduction, size
 from kgen.ir import Blocks, Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
 from kgen.monoids import MONOIDS
-from kgen.types import INT, DType, boolean, i64, union
+from kgen.types import FEW, INT, DType, boolean, i64, is_literal, union
 
 #: The reductions that are made so, each with the literal that its operand has where nothing is selected.
 FILLS = {"sum": "0", "max": "-inf", "min": "inf"}
@@ -83,7 +83,7 @@ class _Segments:
         """A reduction's let as one of a part of its dim, where it is; any other as it stands."""
         if is_reduction(let) and let.expr.name in FILLS and len(let.expr.attrs) == 1 and let.dims and isinstance(let.dtype, DType):
             (dim,) = let.expr.attrs
-            selected = self.selected(self.operands(let)[0], let)
+            selected = None if few(dim) else self.selected(self.operands(let)[0], let)
             part = selected and (self.segment(selected, dim) or self.range(selected, dim))
             if selected and part:
                 self.found = True
@@ -141,7 +141,9 @@ class _Segments:
             a, b = self.operands(condition)
             for key, index in ((a, b), (b, a)):
                 others = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
-                if index.expr.name == "index" and key.dims == (dim,) and key.dtype is i64 and index.dims[0] not in (*others, dim):
+                if index.expr.name != "index" or few(index.dims[0]):
+                    continue
+                if key.dims == (dim,) and key.dtype is i64 and index.dims[0] not in (*others, dim):
                     lo, hi = (self.sorted(which, dim, index, key) for which in ("begin", "end"))
                     return Part(lo, hi, None if s.counted and not rest else self.sorted("order", dim, index, key), rest)
         return None
@@ -164,8 +166,8 @@ class _Segments:
         if len(bounds) < 2:
             return None
         own = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
-        if not set(union(*(b.dims for b in bounds.values()))) - set(own):
-            return None  # each row has terms of its own, all of which are read
+        if all(few(d) for d in set(union(*(b.dims for b in bounds.values()))) - set(own)):
+            return None  # each row has terms of its own, all of which are read; or there are but few rows
         return Part(self.clipped(bounds[False], dim), self.clipped(bounds[True], dim), None, tuple(rest))
 
     def bound(self, condition: Let, dim: str) -> tuple[bool, Let] | None:
@@ -275,6 +277,11 @@ class _Segments:
             value = self.build.add(Op("mul", _ref(value), _ref(many)), let.dtype, dims, let.span, "", let.generic)
         fill = self.build.literal(FILLS[let.expr.name], let)
         return self.build.like(Op("where", *map(_ref, (some, value, fill))), let, let.label)
+
+
+def few(dim: str) -> bool:
+    """Whether a dim is known to have few elements: then all of them may be gone through."""
+    return is_literal(dim) and int(dim) <= FEW
 
 
 def _ref(let: Let):

@@ -41,11 +41,11 @@ class Checked:
 
 
 class _Filled(Evaluator):
-    """A reading in which the first `count` places of one lookup that lie outside have 1; `looked_up` are that lookup's, once it has run."""
+    """A reading in which the first `filled` places outside of one lookup have 1; `looked_up` are all of its places, once it has run."""
 
-    def __init__(self, kernel: Kernel, given: dict[str, Any], lookup: Value, count: int):
+    def __init__(self, kernel: Kernel, given: dict[str, Any], lookup: Value, filled: int):
         super().__init__(kernel, given)
-        self.lookup, self.count = lookup, count
+        self.lookup, self.filled = lookup, filled
         self.looked_up: Any = None
 
     def value(self, v: Value, args: list[Any]) -> Any:
@@ -54,11 +54,11 @@ class _Filled(Evaluator):
             return x
         self.looked_up = args[1]
         beyond = outside_of(args[1], self.size())
-        return torch.where(beyond & (beyond.flatten().cumsum(0).view(beyond.shape) <= self.count), torch.ones_like(x), x)
+        return torch.where(beyond & (beyond.flatten().cumsum(0).view(beyond.shape) <= self.filled), torch.ones_like(x), x)
 
     def size(self) -> int:
         """How many elements there are along the lookup's dim."""
-        (dim,) = self.lookup.attr
+        dim = self.lookup.attr[0]
         return int(dim) if is_literal(dim) else self.sizes[dim]
 
 
@@ -96,7 +96,7 @@ def _told(kernel: Kernel, reading: _Filled, places: Any, at: int) -> str:
     of, index = (kernel.values[a] for a in reading.lookup.args)
     label = {value: name for name, value, _ in kernel.equations}.get(reading.lookup.args[0], "a value")
     name = str(of.attr) if of.op == "param" else label
-    (dim,) = reading.lookup.attr
+    dim = reading.lookup.attr[0]
     where = torch.unravel_index(torch.tensor(at), places.shape)
     named = reading.order[len(reading.order) - places.dim() :] if places.dim() <= len(reading.order) else ["..."] * (
         places.dim() - len(reading.order)) + reading.order  # fmt: skip

@@ -36,7 +36,7 @@ def test_a_lookup_that_no_result_takes_is_none() -> None:
     """Of classes that are ignored nothing is looked up; another one outside is told."""
     made = kgen.load("cross_entropy", checked=True)
     x, t = torch.randn(4, 5), torch.tensor([1, -100, 4, -100])
-    made(x, t, target="torch")
+    made(x, t, smoothing=0.1, target="torch")
     t[3] = 5
     with pytest.raises(IndexError, match=r"V = 5\] lies outside, V has 5"):
         made(x, t, target="torch")

@@ -38,7 +38,8 @@ def kinds(text: str) -> list[str]:
     return found + ["sorts" for p in plan.passes if isinstance(p, Sort)]
 
 
-PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]"}
+PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]",
+              "four": "T[4]"}
 
 
 def written(result: str) -> str:
@@ -60,6 +61,7 @@ SEGMENT = ["ranged", "ranged", "ranged", "sorts"]
         ("y: i64[V]\n\ny = sum[S](ids == index[V])", ["max", "sorts"]),
         ("y: i64[V]\n\ny = sum[S](ids == index[V] and keep)", SEGMENT),
         ("y: T[B, D]\n\ny = sum[S](x if edges <= index[S] and index[S] < edges + 3 else 0)", ["max", "min", "max", "min", "ranged"]),
+        ("y: T[4, D]\n\ny = four + sum[S](x if ids == index[4] else 0)", ["sum"]),  # each of few rows may go through all
         ("y: T[V, D]\n\ny = sum[S](x if ids == index[V] else 1)", ["sum"]),  # what is not selected counts
         ("y: T[V, D]\n\ny = sum[S](x if ids != index[V] else 0)", ["sum"]),
         ("y: T[V]\n\ny = sum[S](own if ids == index[V] else 0)", ["sum"]),  # each row has terms of its own
