@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kgen.backends import launches
 from kgen.backends.launches import Round, Rule
-from kgen.backends.shared import BARRIERS, MAX_STATIC
+from kgen.backends.shared import BARRIERS, MAX_STATIC, SEARCHING
 
 HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtime reads too (kgen/backends/launches.py says what it means).
 #pragma once
@@ -102,7 +102,7 @@ def table() -> str:
         "MAX_SHARED", "FEW_ROWS", "FEW_LONG_ROWS", "LONG_ROW", "FEW_WORDS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT",
         "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS",
     )  # fmt: skip
-    numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS}
+    numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]
     lines += [f"[[maybe_unused]] constexpr int {name} = {value};" for name, value in numbers.items()]
     lines.append(RULE)

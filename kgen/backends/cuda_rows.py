@@ -14,16 +14,13 @@ from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
+from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
 from kgen.backends.units import Code, Gather, RowUnit, ScanUnit, Tensor
 from kgen.schedule import Scalar
 from kgen.types import ELLIPSIS
 
 FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"
-
-#: The most readings that a search takes, one for each bit: too many for rows that clusters or several launches share.
-STEPS = 64
-
 
 @dataclass(frozen=True)
 class Walked:
@@ -85,8 +82,9 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
 
 
 def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
-    """How many readings reduce, and whether one more stores elements or adds up columns; a search goes through a row for each bit."""
-    return sum(STEPS if c.search else bool(c.accumulators) for c in codes), any(c.element and (c.outputs or c.columns) for c in codes)
+    """How many readings reduce (`SEARCHING` more with a search), and whether one more stores elements or adds up columns."""
+    searches = SEARCHING * any(c.search for c in codes)
+    return sum(bool(c.accumulators) for c in codes) + searches, any(c.element and (c.outputs or c.columns) for c in codes)
 
 
 def is_shared(o: RowOperand, unit: RowUnit) -> bool:

@@ -6,6 +6,8 @@ from __future__ import annotations
 MAX_STATIC = 48 * 1024
 #: Those of a cluster's barriers.
 BARRIERS = 128
+#: Added to the readings of a pass that searches, which goes through a row for each bit: clusters have not barriers enough for that.
+SEARCHING = 1 << 16
 
 
 def declared(threads: int, team: int, across: bool, cluster: bool, words: int, readings: int) -> int:
@@ -16,7 +18,7 @@ def declared(threads: int, team: int, across: bool, cluster: bool, words: int, r
         size += max(slots * words, min(2 * slots * words, 4096))
     if cluster:
         size += 16 * (threads // 32) * words
-    return 4 * size * readings + (BARRIERS if cluster else 0)
+    return 4 * size * (readings % SEARCHING) + (BARRIERS if cluster else 0)
 
 
-__all__ = ["MAX_STATIC", "declared"]
+__all__ = ["BARRIERS", "MAX_STATIC", "SEARCHING", "declared"]

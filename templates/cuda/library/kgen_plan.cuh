@@ -128,7 +128,7 @@ struct Facts {
         const int one = slots * words, both = 2 * one < 4096 ? 2 * one : 4096;
         if (across ? team > 1 : team <= 0 || team > 32) size += wider(one, both);
         if (cluster) size += 16 * (threads / 32) * words;
-        return 4 * size * readings + (cluster ? BARRIERS : 0);
+        return 4 * size * (readings % SEARCHING) + (cluster ? BARRIERS : 0);
     }
 };
 

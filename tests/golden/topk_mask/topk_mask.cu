@@ -102,7 +102,7 @@ cudaError_t topk_mask_run(
     };
     const auto kernel = [](auto way) { return topk_mask_kernel<T, typename decltype(way)::Walk>; };
     // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
-    using pass = Pass<1, 5, 1, 3, true, true, 129, 129, true, 2, false, int(sizeof(T)), 0, int(sizeof(T))>;
+    using pass = Pass<1, 5, 1, 3, true, true, 65539, 65539, true, 2, false, int(sizeof(T)), 0, int(sizeof(T))>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, y, i64(k));
 }
 
