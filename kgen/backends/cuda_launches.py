@@ -57,7 +57,7 @@ def _value(x: object) -> str:
 
 def _array(name: str, rules: Sequence[Rule]) -> list[str]:
     rows = [f"    {{{', '.join(map(_value, (*r[:5], r.where.upper(), *r[6:8], *r.registers, *r.elements, *r[10:])))}}}," for r in rules]
-    return [f"constexpr Rule {name}[] = {{", *rows, "};"]
+    return [f"[[maybe_unused]] constexpr Rule {name}[] = {{", *rows, "};"]
 
 
 def _choice(head: str, cases: Sequence[tuple[str, str]], other: str) -> list[str]:
@@ -66,7 +66,7 @@ def _choice(head: str, cases: Sequence[tuple[str, str]], other: str) -> list[str
 
 def _round_array(name: str, rules: Sequence[Round]) -> list[str]:
     rows = [f"    {{{', '.join(map(_value, (*r[:5], r.where.upper(), r.longest)))}}}," for r in rules]
-    return [f"constexpr Round {name}[] = {{", *rows, "};"]
+    return [f"[[maybe_unused]] constexpr Round {name}[] = {{", *rows, "};"]
 
 
 def _by_kind(prefix: str, lists: dict[tuple[bool, bool], tuple[Round, ...]]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -83,14 +83,14 @@ def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
     names = ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")
-    lines += [f"constexpr int {n} = {getattr(launches, n)};" for n in names]
+    lines += [f"[[maybe_unused]] constexpr int {n} = {getattr(launches, n)};" for n in names]
     lines.append(ROUND)
-    head = "constexpr RoundRules rounds(bool across, bool narrow, bool several)"
+    head = "[[maybe_unused]] constexpr RoundRules rounds(bool across, bool narrow, bool several)"
     rules, choices = _by_kind("ROUNDS", launches.ROUNDS)
     apart = "across", f"{{ROUNDS_APART, {len(launches.ROUNDS_APART)}}}"
     lines += [*rules, *_round_array("ROUNDS_APART", launches.ROUNDS_APART), *_choice(head, [apart, *choices[:-1]], choices[-1][1])]
     rules, choices = _by_kind("PERSISTENT", launches.PERSISTENT)
-    lines += [*rules, *_choice("constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
+    lines += [*rules, *_choice("[[maybe_unused]] constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
     devices = [(f"arch == {arch}", str(count)) for arch, count in launches.PROCESSORS.items()]
     lines += _choice("constexpr int processors(int arch)", devices, str(launches.OTHER_PROCESSORS))
     return "\n".join(lines) + TAIL

@@ -19,10 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kgen.backends import launches
 from kgen.bench import timing
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
-from kgen.runtime import nvrtc, rows, tuned
+from kgen.runtime import nvrtc, persistent, rows, tuned
 from kgen.runtime.arguments import bind
 from kgen.runtime.limits import MAX_CLUSTER
 from kgen.runtime.samples import arguments
@@ -101,7 +102,7 @@ def kinds(kernel: Kernel) -> dict[str, list[int]]:
 
 @contextmanager
 def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
-    """Within it, what is planned has this ladder for passes of a kind; gives the plans that were made."""
+    """Within it, what is planned has this ladder for passes of a kind, and no rule before it; gives the plans that were made."""
     from unittest import mock
 
     ladders, plans = tuned.ladders, list[rows.RowPlan]()
@@ -113,7 +114,8 @@ def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
         return made
 
     changed = mock.patch.object(tuned, "ladders", lambda arch: {**ladders(arch), kind: ladder})
-    with changed, mock.patch.object(rows, "cached", noted):
+    alone = mock.patch.object(persistent, "cached", lambda *_: None), mock.patch.object(launches, "SHIFTED", ())
+    with changed, mock.patch.object(rows, "cached", noted), alone[0], alone[1]:
         yield plans
 
 

@@ -12,6 +12,7 @@ import torch
 from click.testing import CliRunner, Result
 
 import kgen
+from kgen.backends import backend
 from kgen.bench import timing, tune
 from kgen.cli import main
 from kgen.errors import KgenError
@@ -98,6 +99,18 @@ def test_the_shipped_steps_are_sound_and_cover_their_rows() -> None:
             for step in steps:
                 assert tuned.sound(kind, step), step
                 assert_covers(planned(kind, 4 * step.longest, step), 4 * step.longest)
+
+
+def test_a_step_is_tried_where_rules_stand_before_the_ladder() -> None:
+    """Long rows that share parameters would follow one another, and those of odd lengths have steps of their own."""
+    (unit,) = backend("cuda").layout(kgen.load("layernorm").kernel)
+    for n, threads in ((32_768, 1024), (16_001, 512)):
+        step = Step(n // 4, threads, 0, 8, 1, "shared")
+        given = [(0, *(((0,), (1,)) if o.dims == ("N",) else ((n,), (1,))), 4) for o in unit.operands]
+        asked = unit, (1000,), (n,), given, 0, "sm_90"
+        assert nvrtc.row_plan(*asked).under.threads == 256 if n == 32_768 else nvrtc.row_plan(*asked).steps[0][0].cluster
+        with tune.forced("again", (step,)) as plans:
+            assert nvrtc.row_plan(*asked) is plans[0] and plans[0].steps[0][0].threads == threads
 
 
 def test_bundled_specs_stand_for_the_kinds() -> None:

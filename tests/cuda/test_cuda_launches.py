@@ -159,7 +159,7 @@ class File:
                 bodies.append(re.sub(r"^(__device__ [^;]*?\{)\n.*?\n\}$", r"\1 }", text, flags=re.M | re.S))
                 assert name in text
         path = folder / "all.cpp"
-        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_persistent_plan.cuh"', *bodies]))
+        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', *bodies]))
         flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv"]
         subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
         self.library = ctypes.CDLL(str(folder / "all.so"))

@@ -126,6 +126,16 @@ def test_nvcc_says_nothing_of_rows_and_columns_in_one_pass(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @needs_nvcc
+def test_nvcc_says_nothing_of_rows_that_follow_one_another(tmp_path: Path) -> None:
+    """Of a file that adds up no columns, and so has no use for half of the table of rounds."""
+    text = source(next(p for p in SPECS if p.stem == "rmsnorm").read_text())
+    path = tmp_path / "forward.cu"
+    path.write_text(fewer_variants(re.sub(r'extern "C" cudaError_t \w+_(f16|f32|f64)\(.*?\n\}\n', "", text, flags=re.S)))
+    assert nvcc(path, *TO_PTX, "-O1", "-c", "-o", str(tmp_path / "x.o")) == ""
+
+
+@pytest.mark.slow
+@needs_nvcc
 @pytest.mark.parametrize("back", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("name", [p.stem for p in SPECS])
 def test_nvcc_says_nothing_of_any_spec(name: str, back: bool, tmp_path: Path) -> None:

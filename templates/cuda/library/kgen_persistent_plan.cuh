@@ -1,6 +1,6 @@
 // How rows that share parameters of columns follow one another, by the table of rounds: as kgen's runtime does it (kgen/runtime/persistent.py).
 #pragma once
-#include "kgen_rounds_plan.cuh"
+#include "kgen_resident.cuh"
 
 #ifndef __CUDACC_RTC__
 namespace {

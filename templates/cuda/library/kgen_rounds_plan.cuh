@@ -1,15 +1,10 @@
 // How rows that follow one another are launched, by the table of rounds: as kgen's runtime does it (kgen/runtime/rounds.py).
 #pragma once
-#include "kgen_rounds.cuh"
-#include "kgen_rows.cuh"
-#include "kgen_rounds_table.cuh"
+#include "kgen_resident.cuh"
 
 #ifndef __CUDACC_RTC__
 namespace {
 namespace host {
-
-// Who takes a row, with so many blocks on a multiprocessor and rows on their way (no blocks: nobody).
-struct Taken { Team team = {}; int blocks = 0, stages = 0; };
 
 // What is known of a pass that adds up columns: its rows, the operands that move along with these, as bits, and the 32-bit words of an
 // element's sums.
@@ -132,13 +127,6 @@ template <int STEPS> struct RoundKernels {
     }
 };
 
-// The blocks (or clusters of so many) that a device has at once, where `blocks` stand on a multiprocessor.
-inline i64 resident(int arch, int blocks, i64 cluster) {
-    if (cluster == 1) return i64(processors(arch)) * blocks;
-    const i64 parts = processors(arch) / PART, there = parts * (PART / cluster) - (cluster > 2);
-    const i64 found = (there > 1 ? there : 1) * blocks - (cluster == 4 && blocks % 2 != 0);
-    return found > 1 ? found : 1;
-}
 // The threads of the last launch that add up a column.
 inline int lanes_of(i64 groups) {
     int lanes = 1;

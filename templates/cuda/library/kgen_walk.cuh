@@ -1,18 +1,6 @@
 // Walks over rows, for kernels that reduce.
 #pragma once
-#include "kgen_memory.cuh"
-
-// Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
-// A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row. `wide` and
-// `main` are what a walk that is compiled for any has for WIDE and MAIN.
-template <int RR, int RI, int K, int G, typename Index> struct Rows {
-    Index rows, n, segments, span, misaligned, main;
-    Index row_size[RR], size[RI], row_stride[K][RR], stride[K][RI];
-    i64 gather_size[G], gather_stride[G];
-    u64 wide;
-    unsigned* work;
-    Index slot;
-};
+#include "kgen_vectors.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
@@ -129,9 +117,7 @@ struct Walk {
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
         } else if constexpr (SHIFTS<T>) {
-            Halves<T> both;
-            both.load(*this, p, c, from, step);
-            return both.whole();
+            return Halves<T, VEC>().load(p, head, rows.n, c.first, from, step).whole();
         } else {
             Vector<T, VEC> v;
             #pragma unroll
@@ -142,28 +128,6 @@ struct Walk {
 
     // Whether vectors of an operand that begin elsewhere than those of MAIN are made of the aligned ones that they lie in.
     template <typename T> static constexpr bool SHIFTS = EDGES && RI == 1 && VEC * sizeof(T) >= 8;
-    // A vector as the two aligned ones that it lies in, from element `over` of the first on: what is loaded is not waited for before it
-    // is used. One of which some lies beyond the row is loaded by itself.
-    template <typename T> struct Halves {
-        static constexpr int WORDS = VEC * sizeof(T) / 4;
-        Vector<unsigned, WORDS> low, high;
-        unsigned over;
-
-        __device__ void load(const Walk& walk, const T* p, const Chunk& c, Index from, Index step) {
-            over = unsigned((reinterpret_cast<u64>(p) / sizeof(T) + walk.head) % VEC);
-            if (step == 1 && over <= c.first && c.first - over + 2 * VEC <= walk.rows.n) {
-                const auto* aligned = reinterpret_cast<const Vector<unsigned, WORDS>*>(p + (c.first - over));
-                low = aligned[0];
-                high = aligned[1];
-            } else {
-                over = 0;
-                const Words<Vector<T, VEC>> words(apart<T, VEC>(p + from, step));
-                #pragma unroll
-                for (int k = 0; k < WORDS; k++) low.at[k] = words.at[k];
-            }
-        }
-        __device__ Vector<T, VEC> whole() const { return shifted<T, VEC>(low, high, over); }
-    };
 
     // What is read of an operand along the row: kept on the chip, or read each time.
     template <int O, typename T, bool KEPT> struct Input {
@@ -173,7 +137,7 @@ struct Walk {
         const T* p;
         unsigned shared = 0;
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
-        Halves<T> halves[HALVES ? VECTORS : 1];
+        Halves<T, VEC> halves[HALVES ? VECTORS : 1];
         T held_loose[HELD > 0 && LOOSE > 0 ? LOOSE : 1];
 
         __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
@@ -208,7 +172,7 @@ struct Walk {
         }
         // The v-th vector of this thread: fetched from memory some time before it is used, or taken from where it is held.
         __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
-            if constexpr (HALVES) halves[v].load(walk, p, c, walk.offset(O, c.first), walk.rows.stride[O][RI - 1]);
+            if constexpr (HALVES) halves[v].load(p, walk.head, walk.rows.n, c.first, walk.offset(O, c.first), walk.rows.stride[O][RI - 1]);
             else if constexpr (HELD == 0) now[v] = walk.template load<O>(p, c);
         }
         __device__ void take(const Walk& walk, int v, int k) {
@@ -390,11 +354,6 @@ struct Walk {
             part.merge_sums(about(top, in.one_loose(*this, j)...));
         });
     }
-    template <typename Part, typename About> struct Sums {
-        const Part& top;
-        const About& about;
-        template <typename... X> __device__ Part operator()(X... x) const { return about(top, x...); }
-    };
     // Whether what follows from an element is added to something: then only from those that are there.
     template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
     template <typename In> __device__ static constexpr bool adds(long) { return false; }
