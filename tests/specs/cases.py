@@ -33,7 +33,7 @@ SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 #: Specs whose passes over rows are those of another in this folder: to build them at -O3 as well is left to `-m slow`.
 ALIKE = (
     "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "cross_entropy_dx", "groupnorm", "huber", "jsd", "kl_div",
-    "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin",
+    "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin", "cumulative_mean", "logcumsumexp",
 )  # fmt: skip
 
 
