@@ -32,7 +32,7 @@ HOSTILE = {f"tricky {n}": x for n, x in TRICKY.items()} | {f"more {n}": x for n,
 TEXTS = {**SPECS, **PROGRAMS, **GOLDENS, **FUZZED, **HOSTILE}
 DTYPES = ("bf16", "f32", "f16", "f64")
 #: Specs whose kernels are those of another: of scans.
-ALIKE = ("cumulative_mean", "linear_recurrence", "logcumsumexp")
+LIKE_CUMSUM = ("cumulative_mean", "linear_recurrence", "logcumsumexp")
 
 
 def kernel(text: str) -> Kernel:
@@ -70,7 +70,7 @@ def turn(name: str) -> int:
 
 #: Of what fuzzing found, by default what it found in CUDA's sources: by default the others would go through NVRTC alone.
 FORWARDS = [
-    pytest.param(n, marks=pytest.mark.slow if n in ALIKE or n in FUZZED and "\n# target: cuda\n" not in FUZZED[n] else ()) for n in TEXTS
+    pytest.param(n, marks=pytest.mark.slow if n in LIKE_CUMSUM or n in FUZZED and "\n# target: cuda\n" not in FUZZED[n] else ()) for n in TEXTS
 ]
 BACKWARDS = [n for n in SPECS if grad.differentiable(kernel(SPECS[n]))]
 
@@ -87,7 +87,7 @@ def test_forwards_compile(name: str) -> None:
     build(k, drawn(k, turn(name)), TARGETS if both else ("cuda",))
 
 
-@pytest.mark.parametrize("name", [n if turn(n) % 2 and n not in ALIKE else pytest.param(n, marks=pytest.mark.slow) for n in BACKWARDS])
+@pytest.mark.parametrize("name", [n if turn(n) % 2 and n not in LIKE_CUMSUM else pytest.param(n, marks=pytest.mark.slow) for n in BACKWARDS])
 def test_backwards_compile(name: str) -> None:
     """f64 takes either compiler twice as long: it has its turn half as often as it has among forwards.  Through Triton go those whose
     forwards do not.  By default every second goes, through both."""
