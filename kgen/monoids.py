@@ -126,7 +126,8 @@ class Move(NamedTuple):
 @dataclass(frozen=True)
 class Monoid:
     """A row.  Fields are joined one by one by the operator `join` of the table of operators; with "first" that partial is taken whole
-    whose first field goes before the other's: NaN, then the greatest or least, then the lower place.
+    whose first field goes before the other's: NaN, then the greatest or least, then the lower place.  Of scans the first partial's elements
+    stand before the other's; "log_add_exp" and "follow" are theirs alone (`backends/scans.py`).
 
     A sum `about` the "max" or "mean" of x is of a product of `factors`: "exp" is exp(x - m), "apart" is x - m; with others, its weights,
     where it is `weighted`.  Its `moves` rescale it.  One that is `again` is made so only of rows that do not stay on the chip: of others a

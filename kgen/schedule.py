@@ -553,7 +553,7 @@ class _Scheduler:
 
     def scan(self, stage: _Stage, common: Any) -> Scan:
         """The pass of a stage of scans: what each is made of, then what follows from them."""
-        *_, lets, writes = common
+        tensors, indices, scalars, lets, writes = common
         own = tuple(let for let in lets if let in stage.nodes)
         made = {let.name for let in own}
 
@@ -570,7 +570,7 @@ class _Scheduler:
         phases = Phase(True, first, (), own), Phase(True, code({s.ref for s in writes}, made), (), (), writes)
         node = stage.nodes[0]
         rows = tuple(d for d in node.dims if d not in stage.inner)
-        return Scan(rows, node.expr.attrs[:1], *common, phases, backwards=stage.scan == "backward")
+        return Scan(rows, node.expr.attrs[:1], tensors, indices, scalars, lets, writes, phases, backwards=stage.scan == "backward")
 
     def long(self, p: Reduce, lets: Sequence[Let]) -> Reduce:
         """A pass with phases of their own for rows that do not stay on the chip, where sums made in the reading of their peak save one:

@@ -59,7 +59,9 @@ TAIL = """
 
 def table() -> str:
     """The text of kgen_scans_table.cuh."""
-    names = ("FEW", "FEW_ALONE", "SHARING", "SPAN", "SPAN_ALONE", "MOST", "MOST_ALONE", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS")
+    names = (
+        "FEW", "FEW_ALONE", "SHARING", "SPAN", "SPAN_ALONE", "MOST", "MOST_ALONE", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS",
+    )  # fmt: skip
     lines = [f"constexpr int SCAN_{n} = {globals()[n]};" for n in names]
     rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}}}" for t in TEAMS)
     lines.append(f"constexpr ScanTeam SCAN_TEAMS[] = {{{rows}}};")
@@ -69,4 +71,7 @@ def table() -> str:
     return HEAD + "\n".join(lines) + TAIL
 
 
-__all__ = ["AHEAD", "AHEAD_OPERANDS", "APART", "FEW", "FEW_ALONE", "MOST", "MOST_ALONE", "SHARING", "SPAN", "SPAN_ALONE", "TEAMS", "Team", "resident", "table"]
+__all__ = [
+    "AHEAD", "AHEAD_OPERANDS", "APART", "FEW", "FEW_ALONE", "MOST", "MOST_ALONE", "SHARING", "SPAN", "SPAN_ALONE", "TEAMS", "Team",
+    "resident", "table",
+]  # fmt: skip

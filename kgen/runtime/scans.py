@@ -77,7 +77,8 @@ def layout_type(row_rank: int, operands: int, index64: bool) -> type[ctypes.Stru
     """The kernel's `Lines<RR, K, Index>`."""
     index = ctypes.c_uint64 if index64 else ctypes.c_uint32
     fields = [
-        ("rows", index), ("n", index), ("segments", index), ("span", index), ("row_size", index * row_rank), ("row_stride", index * row_rank * operands),
+        ("rows", index), ("n", index), ("segments", index), ("span", index), ("row_size", index * row_rank),
+        ("row_stride", index * row_rank * operands),
         ("step", index * operands), ("work", ctypes.c_void_p),
     ]  # fmt: skip
     return type("Lines", (ctypes.Structure,), {"_fields_": fields})

@@ -55,7 +55,7 @@ def error(e: Any, v: Value, x: Any, args: list, carried: list) -> Any:
     if v.op in ("cumprod", "recur"):  # times a product of neighbours that vanishes, which it meets one by one in eager
         vanishes = _neighbours(torch, own[0].abs().double() + errors[0], at)[1] < FORMATS[format_][1]
         found = torch.where(endless & vanishes, torch.inf, found)
-    found = torch.where(torch.isnan(found), torch.inf, found)
+    found = torch.where(torch.isfinite(found), found, torch.nan)  # where parts overflow, they may be NaN together
     if exclusive:
         found = torch.cat([torch.zeros_like(found.narrow(at, 0, 1)), found.narrow(at, 0, n - 1)], at)
     return found.flip(at) if backwards else found

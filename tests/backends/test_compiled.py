@@ -31,6 +31,8 @@ FUZZED = {p.stem: p.read_text() for p in sorted((ROOT / "tests" / "fuzzed").glob
 HOSTILE = {f"tricky {n}": x for n, x in TRICKY.items()} | {f"more {n}": x for n, x in MORE.items()}
 TEXTS = {**SPECS, **PROGRAMS, **GOLDENS, **FUZZED, **HOSTILE}
 DTYPES = ("bf16", "f32", "f16", "f64")
+#: Specs whose kernels are those of another: of scans.
+LIKE_CUMSUM = ("cumulative_mean", "linear_recurrence", "logcumsumexp")
 
 
 def kernel(text: str) -> Kernel:
@@ -67,7 +69,7 @@ def turn(name: str) -> int:
 
 
 #: Of what fuzzing found, by default what it found in CUDA's sources; of all else each third.
-RARE = {n for n in TEXTS if (turn(n) % 3 if n not in FUZZED else "\n# target: cuda\n" not in FUZZED[n])}
+RARE = {n for n in TEXTS if (turn(n) % 3 or n in LIKE_CUMSUM if n not in FUZZED else "\n# target: cuda\n" not in FUZZED[n])}
 FORWARDS = [pytest.param(n, marks=pytest.mark.slow if n in RARE else ()) for n in TEXTS]
 BACKWARDS = [n for n in SPECS if grad.differentiable(kernel(SPECS[n]))]
 
@@ -84,7 +86,7 @@ def test_forwards_compile(name: str) -> None:
     build(k, drawn(k, turn(name)), TARGETS if both else ("cuda",))
 
 
-@pytest.mark.parametrize("name", [n if turn(n) % 4 == 1 else pytest.param(n, marks=pytest.mark.slow) for n in BACKWARDS])
+@pytest.mark.parametrize("name", [n if turn(n) % 4 == 1 and n not in LIKE_CUMSUM else pytest.param(n, marks=pytest.mark.slow) for n in BACKWARDS])
 def test_backwards_compile(name: str) -> None:
     """f64 takes either compiler twice as long: it has its turn half as often as it has among forwards.  Through Triton go those whose
     forwards do not.  By default every fourth goes, through both."""
