@@ -58,7 +58,7 @@ def _causal(s: Tensor, window: int = 1 << 30) -> Tensor:
 
 def _alibi(s: Tensor, slope: Tensor) -> Tensor:
     q, k = (torch.arange(n, device=s.device) for n in s.shape[-2:])
-    return _causal(s - (slope[:, None, None] * (q[:, None] - k)).to(s.dtype))
+    return _causal(s - slope[:, None, None] * (q[:, None] - k)).to(s.dtype)
 
 
 def _sink(s: Tensor, sink: Tensor) -> Tensor:
