@@ -368,4 +368,4 @@ LINES: dict[str, Line] = NORMS | ACTIVATIONS | GATES | SOFTMAX | ROPE | LOSSES |
 #: Those that are timed: what a step of an optimiser takes in torch is no function of its tensors, and copies them here.
 TIMED: dict[str, Callable[..., Any]] = {name: found.torch for name, found in LINES.items() if name not in OPTIMISERS}
 
-__all__ = ["LINES", "OPTIMISERS", "TIMED", "Line"]
+__all__ = ["ACTIVATIONS", "LINES", "OPTIMISERS", "TIMED", "Line"]
