@@ -58,7 +58,7 @@ def _causal(s: Tensor, window: int = 1 << 30) -> Tensor:
 
 def _alibi(s: Tensor, slope: Tensor) -> Tensor:
     q, k = (torch.arange(n, device=s.device) for n in s.shape[-2:])
-    return _causal(s - (slope[:, None, None] * (q[:, None] - k)).to(s.dtype))
+    return _causal(s - slope[:, None, None] * (q[:, None] - k)).to(s.dtype)
 
 
 def _sink(s: Tensor, sink: Tensor) -> Tensor:
@@ -368,4 +368,4 @@ LINES: dict[str, Line] = NORMS | ACTIVATIONS | GATES | SOFTMAX | ROPE | LOSSES |
 #: Those that are timed: what a step of an optimiser takes in torch is no function of its tensors, and copies them here.
 TIMED: dict[str, Callable[..., Any]] = {name: found.torch for name, found in LINES.items() if name not in OPTIMISERS}
 
-__all__ = ["LINES", "OPTIMISERS", "TIMED", "Line"]
+__all__ = ["ACTIVATIONS", "LINES", "OPTIMISERS", "TIMED", "Line"]

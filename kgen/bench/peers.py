@@ -22,10 +22,13 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
     """The formula as a graph module that takes the kernel's arguments by name and returns its results as a tuple.
 
     `arguments` give the sizes and dtypes.  Nothing is written in place; `pick`'s indices are taken to lie inside.  Raises
-    `KgenError` for dims in an order that broadcasting does not align.
+    `KgenError` for dims in an order that broadcasting does not align, and for axes of several dims.
     """
     import torch
     from torch import fx
+
+    if kernel.joined:
+        raise KgenError("bench: an axis of several dims is not written out in torch")
 
     graph = fx.Graph()
     order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
@@ -43,7 +46,7 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
         missing = [k for k, d in enumerate(order) if d not in named and (behind or any(e in named for e in order[:k]))]
         if [d for d in order if d in named] != named:
             raise KgenError("bench: dims in another order are not written out")
-        for k in missing:
+        for k in reversed(missing):  # what is behind a place counted from the end stands there already
             node = graph.call_method("unsqueeze", (node, k - len(order)))
         return node
 
@@ -92,7 +95,11 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
         elif v.op == "index":
             place = graph.call_function(torch.arange, (sizes[attr],), {"device": device})
             made.append(graph.call_method("reshape", (place, [-1 if d == attr else 1 for d in order])))
+        elif v.op == "pick" and kernel.values[v.args[0]].dims == v.attr:
+            made.append(graph.call_function(operator.getitem, tuple(args)))
         elif v.op == "pick":
+            if {*kernel.values[v.args[0]].dims} != {*kernel.values[v.args[1]].dims, *(v.attr or ())}:
+                raise KgenError("bench: rows picked from a table are not written out in torch")
             made.append(graph.call_method("gather", (args[0], order.index(v.attr[0]) - len(order), args[1])))
         elif v.op in REDUCTIONS and v.attr:
             assert isinstance(v.attr, tuple)
@@ -104,6 +111,8 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
         elif v.op in ("max", "min") and isinstance(v.type, Number):
             made.append(graph.call_function(getattr(builtins, v.op), tuple(args)))
         elif v.op in OPS and not v.attr:
+            if v.op in ("max", "min") and isinstance(kernel.values[v.args[0]].type, Number):
+                args.reverse()  # torch.clamp_min has its tensor first
             made.append(graph.call_function(_function(v.op), tuple(args)))
         else:
             raise KgenError(f"bench: `{v.op}` is not written out in torch")

@@ -10,7 +10,7 @@ import torch
 import kgen
 from kgen import library, syntax, typeset
 from kgen.bench import libraries
-from kgen.bench.library import LINES, OPTIMISERS, TIMED
+from kgen.bench.library import ACTIVATIONS, LINES, OPTIMISERS, TIMED
 from kgen.resources import OTHERS, bundled, families, resource
 from kgen.testing import checks
 from kgen.testing.cases import Limits
@@ -73,8 +73,9 @@ def test_a_spec_is_what_its_line_says(name: str) -> None:
     agree(name, got if name not in STEPPING else tuple(given[r.state] for r in kernel.kernel.results), want)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in ACTIVATIONS else ()) for n in DIFFERENTIABLE])
 def test_its_gradients_are_autograds_of_the_same(name: str) -> None:
+    """Those of activations, an operator or two each, are left to `-m slow`: tests/grad has the operators."""
     kernel = kgen.load(name)
     given = arguments(name, kernel, seed=1)
     leaves = {p: x.requires_grad_() for p, x in given.items() if isinstance(x, torch.Tensor) and x.is_floating_point() and p not in LINES[name].fixed}
@@ -118,10 +119,10 @@ def test_what_is_built_for_a_gpu_keeps_to_its_bound(name: str, target: str) -> N
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 @pytest.mark.parametrize(("name", "target"), [
-    pytest.param(name, target, marks=pytest.mark.slow if (k + j) % 4 else ()) for k, name in enumerate(DIFFERENTIABLE) for j, target in enumerate(("cuda", "triton"))
+    pytest.param(name, target, marks=pytest.mark.slow if (k + 4 * j) % 8 else ()) for k, name in enumerate(DIFFERENTIABLE) for j, target in enumerate(("cuda", "triton"))
 ])  # fmt: skip
 def test_its_gradients_built_for_a_gpu_keep_to_their_bound(name: str, target: str) -> None:
-    """In one dtype; a quarter of them on each target, the rest is slow."""
+    """In one dtype; an eighth of them on each target, the rest is slow."""
     kernel = kgen.load(name).kernel
     report = checks.check_backward(kernel, target, 2, limits=Limits({v: ("f32", "bf16")[len(name) % 2] for v in kernel.variables}))
     assert not report.failures, report.failures[0]
