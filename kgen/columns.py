@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from kgen.expand import is_reduction
 from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
+from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort, verified
 from kgen.phases import Phase, phases_of
-from kgen.schedule import Map, Pass, Plan, Reduce, Scan, Sort, verified
 from kgen.searches import SEARCHES
 
 #: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.

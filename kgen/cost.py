@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from kgen.ir import Let, Tensor, held
 from kgen.monoids import MONOIDS
 from kgen.ops import OPS
+from kgen.passes import Pass, Plan, Reduce, elements
 from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE
-from kgen.schedule import Pass, Plan, Reduce, elements
 from kgen.types import NARROW
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kgen.ops import OPS
+from kgen.passes import Map, Pass, Plan, Reduce, verified
 from kgen.phases import phases_of
-from kgen.schedule import Map, Pass, Plan, Reduce, verified
 
 #: Instructions of a row's own from which on they are dear, where each vector's thread computes them: two for each of 8 elements.
 DEAR = 16

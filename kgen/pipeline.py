@@ -19,7 +19,7 @@ from kgen.check import Kernel
 from kgen.cost import Cost
 from kgen.ir import Program
 from kgen.monoids import Rides
-from kgen.schedule import Plan, Reduce
+from kgen.passes import Plan, Reduce
 from kgen.types import Binding, f32
 
 R = TypeVar("R", covariant=True)

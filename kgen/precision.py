@@ -39,7 +39,7 @@ from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of, live
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import OPS, REDUCTIONS, Op, Reduction
-from kgen.schedule import Plan, elements
+from kgen.passes import Plan, elements
 from kgen.types import DTYPES, DType, f64, is_wide
 
 #: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kgen.errors import Diagnostic
 from kgen.expand import is_reduction
 from kgen.ir import Let, Store, Tensor
-from kgen.schedule import Plan, Reduce
+from kgen.passes import Plan, Reduce
 from kgen.types import Dims, is_literal
 
 HELP = "kgen has no tiled products yet: a library's matrix product (torch.matmul, torch.cdist) is faster by far where these dims are large"

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
-from kgen.ir import GATHERS, MAX_OPERATIONS, Blocks, Broken, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
+from kgen.ir import GATHERS, MAX_OPERATIONS, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
 from kgen.ops.scans import REVERSED
+from kgen.passes import Map, Pass, Plan, Reduce, Scalar, Scan, Sort, Workspace, verified
 from kgen.phases import Phase, phases_of
 from kgen.scanned import is_scan
 from kgen.segments import segmented
@@ -29,142 +30,6 @@ from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
 MAX_NUMBER = 100
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A number that a pass takes as an argument, rounded to the dtype it is used in (`let` is that cast)."""
-
-    let: Let
-    number: Let
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims, of which some may be `blocks`."""
-
-    name: str
-    let: Let
-    blocks: tuple[Blocks, ...] = ()
-
-    @property
-    def dims(self) -> Dims:
-        return self.let.dims
-
-    def dtype(self, binding: dict[str, str]) -> str:
-        """Its dtype for dtype variables bound by name (`{"T": "bf16"}`)."""
-        if self.let.generic.startswith("="):
-            return binding[self.let.generic[1:]]
-        if self.let.generic:
-            return "f64" if any(binding[v] == "f64" for v in self.let.generic.split("+")) else "f32"
-        return self.let.tensor_dtype.name
-
-
-@dataclass(frozen=True)
-class Map:
-    """A pass over `dims`: loads, indices and scalars in, straight-line `lets`, stores out."""
-
-    dims: Dims
-    loads: tuple[Tensor, ...]
-    indices: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-    lets: tuple[Let, ...]
-    stores: tuple[Store, ...]
-
-
-@dataclass(frozen=True)
-class Reduce:
-    """A pass over the rows of `dims`: `rows` are the dims that stay, `inner` those that are reduced (none where every row is one
-    element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
-    second reading, and so on; the last reading, if there is one, stores elements.  `long` are those of a row that does not stay on the
-    chip, where fewer readings will do there (none: the same).  Where the last reading accumulates columns, `finish` is what follows
-    from them, once an element of a row.
-    """
-
-    rows: Dims
-    inner: Dims
-    loads: tuple[Tensor, ...]
-    indices: tuple[str, ...]
-    scalars: tuple[Scalar, ...]
-    lets: tuple[Let, ...]
-    stores: tuple[Store, ...]
-    phases: tuple[Phase, ...]
-    long: tuple[Phase, ...] = ()
-    finish: Phase | None = None
-
-    @property
-    def dims(self) -> Dims:
-        return (*self.rows, *self.inner)
-
-    @property
-    def readings(self) -> int:
-        """How often a row is gone through: each time feeds the next."""
-        return sum(1 for p in self.phases if p.element)
-
-    @property
-    def long_readings(self) -> int:
-        """The same, of a row that does not stay on the chip."""
-        return sum(1 for p in self.long or self.phases if p.element)
-
-    @property
-    def columns(self) -> tuple[Let, ...]:
-        """What is accumulated over all rows."""
-        return self.phases[-1].columns if self.finish else ()
-
-    @property
-    def gathers(self) -> tuple[Let, ...]:
-        return tuple(let for let in self.lets if let.expr.name in GATHERS)
-
-    def is_row(self, dims: Dims) -> bool:
-        """Whether a value of these dims is the same all along a row."""
-        return not set(dims) & set(self.inner)
-
-
-@dataclass(frozen=True)
-class Scan(Reduce):
-    """A pass over rows of one dim that goes along each, `backwards` from its last element.  Its `phases` are two, of elements both: what
-    is scanned, and what follows from that, which is stored; between them stands the row up to there."""
-
-    backwards: bool = False
-
-    @property
-    def readings(self) -> int:
-        return 1
-
-
-@dataclass(frozen=True)
-class Sort:
-    """A pass that brings the positions along a dim into the order of their keys: `dims` are the sorted dim and that of the keys, `loads`
-    the keys, `lets` what of it is written: the order, where each key begins in it, where it ends."""
-
-    dims: Dims
-    loads: tuple[Tensor, ...]
-    lets: tuple[Let, ...]
-    stores: tuple[Store, ...]
-    indices: tuple[str, ...] = ()
-    scalars: tuple[Scalar, ...] = ()
-
-    @property
-    def key(self) -> Let:
-        """The keys."""
-        return next(let for let in self.lets if let.expr.name == "load")
-
-
-Pass = Map | Reduce | Sort
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A program's passes in order, and what they leave for one another."""
-
-    program: Program
-    passes: tuple[Pass, ...]
-    workspaces: tuple[Workspace, ...] = ()
-
-
-def elements(p: Pass) -> list[Let]:
-    """The lets that a pass computes for each of its elements, those of several readings several times."""
-    return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
 
 
 def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
@@ -186,16 +51,6 @@ def planned(program: Program, rides: Rides = Rides.NONE) -> Plan:
 def schedule(program: Program, rides: Rides = Rides.NONE) -> Plan:
     """`planned` of a program that is expanded on the way."""
     return planned(expanded(program, rides), rides)
-
-
-def verified(plan: Plan) -> Plan:
-    """A plan whose passes read of one another only what earlier ones have written; else `Broken`, a bug of kgen's."""
-    unwritten = {w.name for w in plan.workspaces}
-    for k, p in enumerate(plan.passes):
-        if early := unwritten & {t.name for t in p.loads}:
-            raise Broken(f"pass {k} reads {', '.join(sorted(early))}, which no pass before it writes")
-        unwritten -= {s.result for s in p.stores}
-    return plan
 
 
 @dataclass(eq=False)

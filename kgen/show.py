@@ -11,7 +11,7 @@ from kgen.cost import cost, predicted_bound, read_again
 from kgen.errors import KgenError
 from kgen.monoids import Rides
 from kgen.parts import over_parts
-from kgen.schedule import Plan, Reduce, Sort
+from kgen.passes import Plan, Reduce, Sort
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.taps import is_tap
 from kgen.trace import to_spec

@@ -18,7 +18,7 @@ from kgen import pipeline
 from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.names import Names, settled
 from kgen.backends.sorts import SortUnit, sort_unit
-from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled
+from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
 from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
@@ -27,9 +27,9 @@ from kgen.host import to_dtype
 from kgen.ir import Let, Program, Ref, Store, exact, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, Op, Spell
+from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
 from kgen.resources import resource
 from kgen.scanned import is_scan
-from kgen.schedule import Map, Pass, Plan, Reduce, Scan, Sort
 from kgen.taps import is_tap, taps_of
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
@@ -442,8 +442,7 @@ class Render:
 
     def index_tensors(self, p: Map | Reduce) -> tuple[Tensor, ...]:
         i64 = self.backend.types["i64"]
-        names = {d: "all" if d == ELLIPSIS else d for d in p.indices}
-        return tuple(Tensor(self.global_names.fresh(f"index_{names[d]}"), d, i64, i64, (d,), "i64") for d in p.indices)
+        return tuple(Tensor(self.global_names.fresh(f"index_{d.replace(ELLIPSIS, 'all')}"), d, i64, i64, (d,), "i64") for d in p.indices)
 
     def row_unit(self, p: Reduce) -> RowUnit:
         """A pass over rows: its phases as code, with one name for a value in all of them."""
@@ -600,13 +599,3 @@ class Render:
 
 def _number_dtype(let: Let) -> DType:
     return DTYPES[{"float": "f64", "int": "i64", "bool": "bool"}[let.dtype.kind]]
-
-
-def tidy(text: str) -> str:
-    """A text without spaces at the ends of lines, nor more than two empty lines in a row."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        line = line.rstrip(" \t")
-        if line or lines[-2:] != ["", ""]:
-            lines.append(line)
-    return "\n".join(lines).rstrip("\n") + "\n"

@@ -16,9 +16,9 @@ from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS
 from kgen.ops.scans import EXCLUSIVE
+from kgen.passes import Reduce
 from kgen.phases import Phase
 from kgen.scanned import is_scan
-from kgen.schedule import Reduce
 from kgen.searches import SEARCHES
 from kgen.types import DType
 

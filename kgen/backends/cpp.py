@@ -17,7 +17,7 @@ from kgen.backends.text import Text, called, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.monoids import MONOIDS, Rides
-from kgen.schedule import Plan, Reduce
+from kgen.passes import Plan, Reduce
 
 #: The most elements of a row that is kept in a cache.
 SEGMENT = 65536

@@ -24,7 +24,7 @@ from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS
-from kgen.schedule import Workspace
+from kgen.passes import Workspace
 
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"

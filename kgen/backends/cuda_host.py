@@ -11,7 +11,7 @@ from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_layouts import TYPES, passed, stored
 from kgen.backends.text import Text, wrapped
 from kgen.backends.units import Argument, RowUnit, Unit
-from kgen.schedule import Scalar
+from kgen.passes import Scalar
 from kgen.types import DTYPES
 
 

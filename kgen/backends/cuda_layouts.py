@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgen.ir import Let
-from kgen.schedule import Scalar
+from kgen.passes import Scalar
 from kgen.types import INT, Dims
 
 #: Operands that are the parts of one tensor, in their order, by their positions among all.

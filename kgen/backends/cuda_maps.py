@@ -12,7 +12,7 @@ from kgen.backends.cuda_layouts import SPLATS, columns, groups
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Tensor, Unit
-from kgen.schedule import Scalar
+from kgen.passes import Scalar
 from kgen.taps import Move
 
 

@@ -17,7 +17,7 @@ from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
 from kgen.backends.units import Code, Gather, RowUnit, ScanUnit, Tensor
-from kgen.schedule import Scalar
+from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
 FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"

@@ -14,7 +14,7 @@ from kgen.backends.scans import ScanField, fields, joined
 from kgen.backends.text import wrapped
 from kgen.backends.units import Code, ScanUnit, Statement
 from kgen.monoids import MONOIDS
-from kgen.schedule import Scalar
+from kgen.passes import Scalar
 
 ABOUT = "Each row is gone along once, tile by tile."
 

@@ -6,10 +6,11 @@ In: the pass, and how a source names its tensors.  Out: the keys, and what of th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from kgen.backends.text import source
 from kgen.backends.units import Argument, Tensor
-from kgen.schedule import Sort
+from kgen.passes import Sort
 
 if TYPE_CHECKING:
     from kgen.backends.base import Render
@@ -49,7 +50,7 @@ class SortUnit:
 def sort_unit(render: Render, p: Sort, name: str) -> SortUnit:
     """A pass that sorts, under a name."""
     (keys,) = render.inputs(p)
-    values: dict[str, Any] = {s.result: None for s in p.stores}
+    values = {s.result: source("") for s in p.stores}
     defs = {let.name: let for let in p.lets}
     outputs = render.outputs(p.stores, values, defs)
     written = {defs[s.ref].expr.attrs[0]: t for s, t in zip(p.stores, outputs, strict=True)}

@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError, printed
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.schedule import Map, Plan, Reduce, Scan
+from kgen.passes import Map, Plan, Reduce, Scan
 from kgen.searches import SEARCHES
 from kgen.specialise import bound
 from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal

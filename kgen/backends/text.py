@@ -357,3 +357,13 @@ def single_precision(value: Fraction | str) -> float:
     if not isinstance(value, str) and Fraction(x) != value:  # no double lies between, so its neighbour on that side rounds as it does
         x = math.nextafter(x, math.inf if value > Fraction(x) else -math.inf)
     return float(host.to_dtype(x, DTYPES["f32"]))
+
+
+def tidy(text: str) -> str:
+    """A text without spaces at the ends of lines, nor more than two empty lines in a row."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        line = line.rstrip(" \t")
+        if line or lines[-2:] != ["", ""]:
+            lines.append(line)
+    return "\n".join(lines).rstrip("\n") + "\n"

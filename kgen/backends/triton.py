@@ -28,7 +28,7 @@ from kgen.ir import Blocks, Let, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.parts import over_parts
-from kgen.schedule import Reduce, Scan
+from kgen.passes import Reduce, Scan
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, Dims, DType, Number, axes, variable_of
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))

@@ -17,7 +17,7 @@ from kgen.backends.text import source
 from kgen.backends.triton_nodes import Node
 from kgen.backends.units import Accumulator, Code, Search, Statement, Tensor
 from kgen.monoids import MONOIDS, RIDERS, Rides
-from kgen.schedule import Reduce
+from kgen.passes import Reduce
 
 if TYPE_CHECKING:
     from kgen.backends.triton_rows import RowPrinter

@@ -23,7 +23,7 @@ from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading
 from kgen.backends.triton_partials import Join, Partial
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
 from kgen.monoids import MONOIDS
-from kgen.schedule import Reduce
+from kgen.passes import Reduce
 from kgen.types import ELLIPSIS, Dims, DType, f64
 
 if TYPE_CHECKING:

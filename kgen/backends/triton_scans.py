@@ -18,7 +18,7 @@ from kgen.backends.triton_nodes import Block, Node, Slot
 from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter, RowsView, texts
 from kgen.backends.units import Code, ScanUnit, Statement
-from kgen.schedule import Scan
+from kgen.passes import Scan
 
 if TYPE_CHECKING:
     from kgen.backends.triton import Triton

@@ -22,7 +22,7 @@ from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import SUM
-from kgen.schedule import Map, Reduce, Sort
+from kgen.passes import Map, Reduce, Sort
 from kgen.types import DTYPES, ELLIPSIS, Dims, axes
 
 #: What the dynamic file's host part has: elements of a tile that holds whole rows, bytes of a map's block.

@@ -14,8 +14,8 @@ from typing import Any
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
 from kgen.optional import is_none
+from kgen.passes import Workspace
 from kgen.runtime.memory import advise
-from kgen.schedule import Workspace
 from kgen.syntax import Header
 from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_literal, is_wide, resolve_named, show_type, variable_of
 from kgen.typeset import format_expr, format_type

@@ -266,7 +266,7 @@ class Kernel:
     def _mapped(self) -> bool:
         """Whether the kernel is one pass that computes each element alone."""
         from kgen import pipeline
-        from kgen.schedule import Map
+        from kgen.passes import Map
 
         passes = pipeline.plan(self.kernel, self.kernel.bindings()[0]).passes
         return len(passes) == 1 and isinstance(passes[0], Map)

@@ -587,16 +587,11 @@ class _Maker(Placing):
         return self.joined("where", self.bools(depth), self.bools(depth), self.bools(0), kind="bool")
 
 
-def _keeps(body: Expr) -> bool:
+def _keeps(node: Expr) -> bool:
     """Whether the body of a helper over a dim keeps it: its argument stands outside every reduction."""
-    todo, spreads = [body], {*_SPREAD}
-    while todo:
-        node = todo.pop()
-        if isinstance(node, Name) and node.name == "a":
-            return True
-        if isinstance(node, Apply) and (node.dims is None or node.op in spreads):
-            todo.extend(node.args)
-    return False
+    if isinstance(node, Apply):
+        return (node.dims is None or node.op in _SPREAD) and any(map(_keeps, node.args))
+    return isinstance(node, Name) and node.name == "a"
 
 
 __all__ = ["AWKWARD", "AWKWARD_DIMS", "Program", "program", "programs"]

@@ -1,5 +1,5 @@
 """Whether the rows of a call are sure to stay on the chip, on whatever device it runs: then the phases of rows that do not
-(`schedule.Reduce.long`) are not taken, and a second reading is more exact than joining partial means."""
+(`passes.Reduce.long`) are not taken, and a second reading is more exact than joining partial means."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kgen.backends.cuda_layouts import RowLayout
 from kgen.backends.launches import SHIPPED, loops, stays
 from kgen.check import Kernel
 from kgen.online import About
+from kgen.passes import Reduce
 from kgen.runtime import tuned
-from kgen.schedule import Reduce
 from kgen.types import Dims
 
 

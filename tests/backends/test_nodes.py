@@ -15,6 +15,7 @@ from kgen import grad
 from kgen.backends import TARGETS, backend
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import OPEN
+from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Call, Name, Text, called, fill, library, named, numeral, parsed, source
 from kgen.backends.triton import Triton
 from kgen.backends.triton_maps import MapView
@@ -81,6 +82,8 @@ def statements(render: Render) -> Iterator[Statement]:
     """What a kernel's passes are made of: their lines, values as lines without a name, what Triton's kernels put around them."""
     units = render.units()
     for u in units:
+        if isinstance(u, SortUnit):  # a call, made of no statements
+            continue
         for c in u.every if isinstance(u, RowUnit) else (u,):
             yield from c.lines
             yield from (Statement(value=o.value) for o in c.outputs)

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from kgen import check, pipeline, schedule, syntax  # noqa: E402
+from kgen import check, passes, pipeline, syntax  # noqa: E402
 from kgen.backends import launches  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
 from kgen.runtime import rows  # noqa: E402
@@ -126,7 +126,7 @@ def test_what_a_row_alone_decides_is_computed_once_a_row(tmp_path):
     """A pass over elements goes over rows where much depends on these alone; not where little does."""
     text = "f(x: f32[..., N], s: f32[...]) -> y: f32[..., N]\n\ny = x * (log(s) / exp(s)) if index[N] != 3 else 1 / s\n"
     dear, cheap = (pipeline.merged(check.check(syntax.parse(t)), {}, Rides.EVERY).passes for t in (text, text.replace("log(s) / exp(s)", "s + 1")))
-    assert [type(p) for p in (*dear, *cheap)] == [schedule.Reduce, schedule.Map]
+    assert [type(p) for p in (*dear, *cheap)] == [passes.Reduce, passes.Map]
     assert {let.expr.name for let in dear[0].phases[0].lets} >= {"log", "exp", "div"} and dear[0].readings == 1
     given = [(integers(m, n), torch.rand(m) + 0.5) for m, n in ((5, 1), (3, 33), (7, 4096), (2, 5003), (1, 40_001))]
     kernel = Emulated(text, tmp_path, *given)

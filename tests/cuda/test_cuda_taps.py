@@ -14,8 +14,8 @@ import torch
 from kgen import check, grad, pipeline, syntax
 from kgen.backends import backend
 from kgen.parts import over_parts
+from kgen.passes import Map
 from kgen.runtime.kernel import Kernel, read_spec
-from kgen.schedule import Map
 from tests.cuda.emulated import Emulated
 from tests.cuda.test_cuda_source import on_the_cpu
 

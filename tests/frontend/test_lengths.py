@@ -17,8 +17,9 @@ from kgen.errors import KgenError, TooLong
 from kgen.ir import MAX_OPERATIONS
 from kgen.lower import lower
 from kgen.monoids import Rides
+from kgen.passes import Reduce
 from kgen.rewrite import rewrite
-from kgen.schedule import Reduce, schedule
+from kgen.schedule import schedule
 from kgen.syntax import parse
 
 TARGETS = ("triton", "cuda", "cpp")

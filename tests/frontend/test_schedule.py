@@ -13,8 +13,9 @@ from kgen.expand import expand, is_reduction
 from kgen.ir import Broken, verify
 from kgen.lower import lower
 from kgen.monoids import Rides
+from kgen.passes import Plan, Reduce, Scan, verified
 from kgen.rewrite import rewrite
-from kgen.schedule import Plan, Reduce, Scan, schedule, verified
+from kgen.schedule import schedule
 from kgen.searches import SEARCHES
 from kgen.syntax import parse
 from kgen.types import DTYPES, f32

@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("from Python", "trace"),
     ("derivatives", "transposed tape invariant saving grad parts whole"),
     ("programs", "ir selection expand segments online lower rewrite taps"),
-    ("plans", "phases schedule columns hoist precision cost products pipeline"),
+    ("plans", "phases passes schedule columns hoist precision cost products pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
     ("PyTorch's side", "torch_op optim"),

@@ -7,9 +7,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
-from kgen import check, grad, pipeline, schedule, syntax  # noqa: E402
+from kgen import check, grad, pipeline, syntax  # noqa: E402
 from kgen.errors import KgenError  # noqa: E402
 from kgen.ops.scans import SCANS, attrs  # noqa: E402
+from kgen.passes import Scan  # noqa: E402
 from kgen.runtime.evaluate import Evaluator  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from kgen.types import f32  # noqa: E402
@@ -125,7 +126,7 @@ def test_wrong_scans_are_refused(text: str) -> None:
 def passes(text: str) -> list[str]:
     made = check.check(syntax.parse(text, "f.k"))
     plan = pipeline.plan(made, dict.fromkeys(made.variables, f32))
-    return [type(p).__name__ + "".join("<" for _ in "b" if isinstance(p, schedule.Scan) and p.backwards) for p in plan.passes]
+    return [type(p).__name__ + "".join("<" for _ in "b" if isinstance(p, Scan) and p.backwards) for p in plan.passes]
 
 
 def test_scans_of_one_way_share_a_pass() -> None:

@@ -10,8 +10,8 @@ import torch
 
 import kgen
 from kgen import pipeline
+from kgen.passes import Sort
 from kgen.runtime.static import source
-from kgen.schedule import Sort
 from tests.segments.kernels import CASES, close, drawn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)

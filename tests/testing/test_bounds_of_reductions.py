@@ -12,7 +12,7 @@ import kgen
 from kgen import grad, pipeline
 from kgen.monoids import RIDERS, Rides
 from kgen.ops import tree_depth
-from kgen.schedule import Reduce
+from kgen.passes import Reduce
 from kgen.testing import checks
 from kgen.testing.bounds import Analysis, Bounded, sums_about, ulp
 from tests.conftest import ROOT

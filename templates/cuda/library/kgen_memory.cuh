@@ -57,6 +57,12 @@ __device__ inline Vector<T, COUNT> shifted(const Vector<unsigned, WORDS>& low, c
     }
     return found;
 }
+// COUNT neighbours from p on, which lies `over` elements behind the first of an aligned vector.
+template <typename T, int COUNT> __device__ inline Vector<T, COUNT> shifted(const T* p, unsigned over) {
+    constexpr int WORDS = COUNT * sizeof(T) / 4;
+    const auto* aligned = reinterpret_cast<const Vector<unsigned, WORDS>*>(p - over);
+    return shifted<T, COUNT>(aligned[0], aligned[over > 0], over);
+}
 // COUNT elements from p on, every `step`: in little code, for the few that are not neighbours.
 template <typename T, int COUNT, typename Index> __device__ inline Vector<T, COUNT> apart(const T* p, Index step) {
     Words<Vector<T, COUNT>> found{Vector<T, COUNT>()};

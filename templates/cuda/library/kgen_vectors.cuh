@@ -17,7 +17,7 @@ template <int RR, int RI, int K, int G, typename Index> struct Rows {
 // VEC neighbours as the two aligned vectors that they lie in, from element `over` of the first on: what is loaded is not waited for before
 // it is used. Neighbours of which some lie beyond the row are loaded by themselves.
 template <typename T, int VEC> struct Halves {
-    static constexpr int WORDS = VEC * sizeof(T) / 4;
+    static constexpr int WORDS = Words<Vector<T, VEC>>::COUNT;
     Vector<unsigned, WORDS> low, high;
     unsigned over;
 
