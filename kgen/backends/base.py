@@ -34,6 +34,9 @@ from kgen.taps import is_tap, taps_of
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
 
+#: The dtypes that numbers of the host have, by kind.
+NUMBERS = {kind: DTYPES[name] for kind, name in (("float", "f64"), ("int", "i64"), ("bool", "bool"))}
+
 
 @dataclass(frozen=True)
 class Page:
@@ -590,12 +593,8 @@ class Render:
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names)
                 note = self.note(s.number)
-            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.tensor_dtype.name, None, text, note, _number_dtype(s.number)))
+            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.tensor_dtype.name, None, text, note, NUMBERS[s.number.dtype.kind]))
         return tuple(made)
 
     def note(self, let: Let) -> str:
         return next((text for name, _, text in self.kernel.equations if name == let.label), "") if let.label else ""
-
-
-def _number_dtype(let: Let) -> DType:
-    return DTYPES[{"float": "f64", "int": "i64", "bool": "bool"}[let.dtype.kind]]
