@@ -55,7 +55,6 @@ class Page:
 
 #: The ends of a float dtype, as literals.
 ENDS = {"least": "-inf", "greatest": "inf"}
-
 #: Dtypes of variables: one of each, or several.
 Only = Mapping[str, str | Sequence[str]]
 
@@ -593,7 +592,8 @@ class Render:
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names)
                 note = self.note(s.number)
-            made.append(Argument(name, s.let.name, self.type_of(s.let), s.let.tensor_dtype.name, None, text, note, NUMBERS[s.number.dtype.kind]))
+            kinds = self.type_of(s.let), s.let.tensor_dtype.name
+            made.append(Argument(name, s.let.name, *kinds, None, text, note, NUMBERS[s.number.dtype.kind]))
         return tuple(made)
 
     def note(self, let: Let) -> str:

@@ -97,7 +97,7 @@ def test_the_number_of_launches_is_not_that_of_the_tensors() -> None:
     frobenius = kgen.load("frobenius")
     few, many = ([torch.randn(k % 5 * 3000 + 1024, device="cuda") for k in range(count)] for count in (10, 148))
     one, other = (launches(lambda own=own: frobenius.foreach(own, whole=True)) for own in (few, many))
-    assert one <= 8 and other <= 8
+    assert one <= 12 and other <= 12
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

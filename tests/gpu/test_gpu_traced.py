@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 @pytest.mark.parametrize("target", ["triton", "cuda"])
 @pytest.mark.parametrize(("function", "shapes"), CASES, ids=IDS)
 def test_values_and_gradients_are_eagers(function: Callable[..., Any], shapes: list[Any], target: str) -> None:
+    given = [x.detach().cuda() for x in tensors(shapes)]
     with torch.device("cuda"):  # a function may make a tensor of its own
-        held(function, kgen.kernel(function), [x.detach().cuda() for x in tensors(shapes)], target)
+        held(function, kgen.kernel(function), given, target)
 
 
 def test_a_methods_parameters_follow_it_to_the_gpu(tmp_path: Path) -> None:
