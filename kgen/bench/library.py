@@ -195,10 +195,6 @@ def _rg_lru(x: Tensor, r: Tensor, i: Tensor, decay: Tensor) -> Tensor:
     return _scanned(a, (1 - a**2).sqrt() * i.sigmoid() * x, 1)
 
 
-def _gated_delta(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor) -> Tensor:
-    return q[..., None] * _scanned((g.exp() * (1 - beta * k**2))[..., None], (beta * k)[..., None] * v, 1)
-
-
 def _sticks(s: Tensor) -> Tensor:
     left = F.logsigmoid(-s).flip(-1).cumsum(-1).flip(-1) - F.logsigmoid(-s)
     return torch.exp(F.logsigmoid(s) + left)
@@ -461,7 +457,6 @@ SCANS = {
     "gae": line(_gae),
     "selective_scan": line(_selective),
     "rg_lru": line(_rg_lru),
-    "gated_delta": line(_gated_delta),
     "stick_breaking": line(_sticks),
     "volume_weights": line(lambda sigma, delta: -torch.exp(-F.pad(sigma * delta, (1, 0)).cumsum(-1)).diff(dim=-1), sigma="positive"),
     "packed_positions": line(
