@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -54,6 +55,30 @@ def _batchnorm_stats(x: Any) -> Any:
     return mu, v
 
 
+def _histogram(x: Any, counts: Any, low: float, width: float) -> Any:
+    at = torch.floor((x - low) / width).nan_to_num(0, posinf=-1).long()  # NaN as an integer is 0
+    return counts + torch.bincount(at[(at >= 0) & (at < len(counts))], minlength=len(counts))
+
+
+def _segment_mean(x: Any, ids: Any, default: Any) -> Any:
+    y = torch.zeros_like(default).index_reduce(0, ids, x, "mean", include_self=False)
+    return y.where((torch.bincount(ids, minlength=len(default)) > 0)[:, None], default)
+
+
+def _ragged_mean(x: Any, begin: Any, end: Any) -> Any:
+    return torch.segment_reduce(x, "mean", lengths=end - begin, initial=0)
+
+
+def _min_p(x: Any, p: float) -> Any:
+    q = torch.softmax(x, -1)
+    return x.where(q >= p * q.amax(-1, keepdim=True), -math.inf)
+
+
+def _top_p(x: Any, p: float) -> Any:
+    q, order = torch.softmax(x, -1).sort(dim=-1, descending=True)
+    return x.where(torch.zeros_like(x, dtype=torch.bool).scatter(-1, order, q.cumsum(-1) - q < p), -math.inf)
+
+
 TORCH: dict[str, Call] = TIMED | {
     "add": lambda a, b: a + b,
     "add_rmsnorm": _add_rmsnorm,
@@ -64,29 +89,40 @@ TORCH: dict[str, Call] = TIMED | {
     "clip_by_value": lambda x, lo, hi: torch.clamp(x, lo, hi),
     "cosine_similarity": lambda x, y, eps: F.cosine_similarity(x, y, -1, eps),
     "cross_entropy": _cross_entropy,
+    "cumsum": lambda x: torch.cumsum(x, -1),
+    "cumulative_mean": lambda x: torch.cumsum(x, -1) / torch.arange(1, x.shape[-1] + 1, device=x.device),
     "elu": lambda x, alpha: F.elu(x, alpha),
+    "embedding": lambda w, ids: F.embedding(ids, w),
     "frobenius": lambda x: torch.linalg.vector_norm(x),
     "geglu": lambda g, u: F.gelu(g) * u,
     "gelu": lambda x: F.gelu(x),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "groupnorm": _group_norm,
     "hardswish": lambda x: F.hardswish(x),
+    "histogram": _histogram,
     "huber": lambda x, y, delta: F.huber_loss(x, y, delta=delta),
     "kl_div": lambda q, p: F.kl_div(q, p, reduction="none").sum(-1),
     "l2_normalize": lambda x, eps: F.normalize(x, dim=-1, eps=eps),
     "layernorm": lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps),
     "lerp_ema": lambda ema, x, w: ema.lerp_(x.to(ema.dtype), w),
     "log_softmax": lambda x: F.log_softmax(x, -1),
+    "logcumsumexp": lambda x: torch.logcumsumexp(x, -1),
     "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "min_p_mask": _min_p,
     "mish": lambda x: F.mish(x),
     "mse": lambda x, y: F.mse_loss(x, y),
+    "ragged_mean": _ragged_mean,
     "relu_squared": lambda x: F.relu(x).square(),
     "rmsnorm": lambda x, w, eps: F.rms_norm(x, w.shape, w, eps),
+    "segment_mean": _segment_mean,
     "silu": lambda x: F.silu(x),
     "softmax": lambda x: F.softmax(x, -1),
     "softplus": lambda x: F.softplus(x),
     "sum_of_squares_cols": lambda x: torch.sum(x * x, 0),
     "swiglu": lambda g, u: F.silu(g) * u,
+    "top_p_mask": _top_p,
+    "topk": lambda x: torch.topk(x, 8),
+    "topk_mask": lambda x, k: x.where(torch.zeros_like(x, dtype=torch.bool).scatter(-1, x.topk(k).indices, True), -math.inf),
     "triplet_margin": lambda a, p, n, margin, eps: F.triplet_margin_loss(a, p, n, margin=margin, eps=eps),
     "variance": lambda x: torch.var(x, -1),
 }

@@ -2,7 +2,7 @@
 
 A line has the torch function of the spec's parameters, by name, that gives its results in order, and what tensors hold in a test that
 are not normal: "positive", "unit" (between 0 and 1), "rows" (probabilities), "logs" (of probabilities), "signs", "bits" (0 or 1), a dim
-(places along it); numbers are the values of parameters.
+(places along it), "begin", "end" and "row" (of rows that lie one behind another along S); numbers are the values of parameters.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def _rows(x: Tensor, t: Tensor, **named: Any) -> Tensor:
     return F.cross_entropy(x.flatten(0, -2), t.flatten(), reduction="none", **named).view(t.shape)
 
 
-def _focal(x: Tensor, t: Tensor, gamma: float) -> Tensor:
+def _focal(x: Tensor, t: Tensor, w: Tensor, gamma: float) -> Tensor:
     nll = _rows(x, t)
-    return (1 - torch.exp(-nll)) ** gamma * nll
+    return w[t] * (1 - torch.exp(-nll)) ** gamma * nll
 
 
 def _swiglu_oai(x: Tensor, alpha: float, limit: float) -> Tensor:
@@ -164,6 +164,79 @@ def _bert(tokens: Tensor, positions: Tensor, segments: Tensor, ids: Tensor, of: 
     return F.layer_norm(F.embedding(ids, tokens) + positions + F.embedding(of, segments), w.shape, w, b, eps)
 
 
+def _scanned(a: Tensor, b: Tensor, dim: int = -1, back: bool = False) -> Tensor:
+    """h of h' = a h + b along a dim, from 0, step by step; `back` from the end."""
+    steps = [(x.unbind(dim), y.unbind(dim)) for x, y in [torch.broadcast_tensors(a, b)]][0]
+    h, found = torch.zeros_like(steps[1][0]), []
+    for x, y in zip(*(reversed(s) if back else s for s in steps), strict=True):
+        h = x * h + y
+        found.append(h)
+    return torch.stack(found[::-1] if back else found, dim)
+
+
+def _powers(x: Tensor, a: float) -> Tensor:
+    """The matrix of powers of a, by which a row's product is its recurrence."""
+    far = torch.arange(x.shape[-1], device=x.device) - torch.arange(x.shape[-1], device=x.device)[:, None]
+    return torch.where(far >= 0, a ** far.clamp(min=0).to(x.dtype), 0).to(x.dtype)
+
+
+def _gae(r: Tensor, v: Tensor, last: Tensor, done: Tensor, gamma: float, lam: float) -> Tensor:
+    on = gamma * (~done).to(r.dtype)
+    return _scanned(lam * on, r + on * torch.cat((v[:, 1:], last[:, None]), 1) - v, back=True)
+
+
+def _selective(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    step = F.softplus(dt)
+    return c[..., None] * _scanned((step * a).exp(), step * b[..., None] * x, 1) + d * x
+
+
+def _rg_lru(x: Tensor, r: Tensor, i: Tensor, decay: Tensor) -> Tensor:
+    a = torch.exp(-8 * r.sigmoid() * F.softplus(decay))
+    return _scanned(a, (1 - a**2).sqrt() * i.sigmoid() * x, 1)
+
+
+def _sticks(s: Tensor) -> Tensor:
+    left = F.logsigmoid(-s).flip(-1).cumsum(-1).flip(-1) - F.logsigmoid(-s)
+    return torch.exp(F.logsigmoid(s) + left)
+
+
+def _neighbours(x: Tensor, source: Tensor, to: Tensor) -> Tensor:
+    n = torch.bincount(to, minlength=len(x)).clamp(min=1)
+    return torch.zeros_like(x).index_add(0, to, x[source]) / n[:, None]
+
+
+def _segment_softmax(x: Tensor, ids: Tensor, like: Tensor) -> Tensor:
+    e = torch.exp(x - x.new_full(like.shape, -math.inf).scatter_reduce(0, ids, x.detach(), "amax")[ids])
+    return e / x.new_zeros(like.shape).index_add(0, ids, e)[ids]
+
+
+def _bag(w: Tensor, ids: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+    return F.embedding_bag(ids, w, torch.cat((begin, end[-1:])), mode="mean", include_last_offset=True)
+
+
+def _greatest(x: Tensor, k: int) -> Tensor:
+    """Which elements are the k greatest of their rows."""
+    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, x.topk(min(k, x.shape[-1])).indices, True)
+
+
+def _drawn(q: Tensor, u: Tensor) -> Tensor:
+    return (q.cumsum(-1) < u[..., None]).sum(-1)
+
+
+def _sampled(x: Tensor, u: Tensor, k: int, p: float, temperature: float) -> Tensor:
+    t = (x / temperature).where(_greatest(x, k), -math.inf)
+    q, order = t.softmax(-1).sort(-1, descending=True)
+    kept = torch.zeros_like(t, dtype=torch.bool).scatter(-1, order, q.cumsum(-1) - q < p)
+    return _drawn(t.where(kept, -math.inf).softmax(-1), u)
+
+
+def _typical(x: Tensor, p: float) -> Tensor:
+    l = x.log_softmax(-1)
+    far, order = (l + torch.distributions.Categorical(logits=x).entropy()[..., None]).abs().sort(-1)
+    q = l.exp().gather(-1, order)
+    return x.where(torch.zeros_like(x, dtype=torch.bool).scatter(-1, order, q.cumsum(-1) - q < p), -math.inf)
+
+
 def _complex(a: Tensor, b: Tensor) -> Tensor:
     a, b = (torch.view_as_complex(z.unflatten(-1, (-1, 2))) for z in (a, b))
     return torch.view_as_real(a * b).flatten(-2)
@@ -241,9 +314,19 @@ LOSSES = {
         lambda x, p: F.cross_entropy(x.flatten(0, -2), p.flatten(0, -2), reduction="none").view(x.shape[:-1]), p="rows"
     ),
     "nll_loss": line(
-        lambda x, t, ignore: F.nll_loss(x.flatten(0, -2), t.flatten(), reduction="none", ignore_index=ignore).view(t.shape), t="V", ignore=2
+        lambda x, t, w, ignore: F.nll_loss(x.flatten(0, -2), t.flatten(), w, reduction="none", ignore_index=ignore).view(t.shape),
+        fixed=("w",),
+        t="V",
+        ignore=2,
+        w="positive",
     ),
-    "focal": line(_focal, t="V"),
+    "load_balancing": line(
+        lambda p, ids, alpha: alpha * p.shape[1] * (torch.bincount(ids, minlength=p.shape[1]) / len(ids) * p.mean(0)).sum(),
+        p="rows",
+        ids="V",
+        near=1e-7,  # torch divides counts in float32
+    ),
+    "focal": line(_focal, t="V", w="positive"),
     "sigmoid_focal": line(_sigmoid_focal, t="bits"),
     "bce_with_logits": line(lambda x, t, w: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), fixed=("w",), t="bits", w="positive"),
     "bce": line(lambda p, t: F.binary_cross_entropy(p, t), p="unit", t="bits"),
@@ -363,8 +446,48 @@ STENCILS = {
     "avg_pool2": line(lambda x: F.avg_pool1d(x, 2)),
     "total_variation": line(lambda x: x.diff(dim=-1).abs().sum((-2, -1)) + x.diff(dim=-2).abs().sum((-2, -1))),
 }
+SCANS = {
+    "cumprod": line(lambda x: x.cumprod(-1)),
+    "cummax": line(lambda x: torch.cummax(x, -1)),
+    "exclusive_cumsum": line(lambda x: F.pad(x, (1, 0))[..., :-1].cumsum(-1)),
+    "reversed_cumsum": line(lambda x: x.flip(-1).cumsum(-1).flip(-1)),
+    "masked_cumsum": line(lambda x, seen: (x * seen).cumsum(-1)),
+    "ema": line(lambda x, alpha: torch.cat((x[..., :1], alpha * x[..., 1:]), -1) @ _powers(x, 1 - alpha)),
+    "discounted_returns": line(lambda r, done, gamma: _scanned(gamma * (~done).to(r.dtype), r, back=True)),
+    "gae": line(_gae),
+    "selective_scan": line(_selective),
+    "rg_lru": line(_rg_lru),
+    "stick_breaking": line(_sticks),
+    "volume_weights": line(lambda sigma, delta: -torch.exp(-F.pad(sigma * delta, (1, 0)).cumsum(-1)).diff(dim=-1), sigma="positive"),
+    "packed_positions": line(
+        lambda begins: torch.arange(begins.shape[-1], device=begins.device)
+        - torch.cummax(torch.arange(begins.shape[-1], device=begins.device) * begins, -1).values
+    ),
+}
+SEGMENTS = {
+    "scatter_add": line(lambda onto, ids, x: onto.index_add(0, ids, x), ids="V"),
+    "segment_sum": line(lambda x, ids, like: x.new_zeros(len(like), x.shape[1]).index_add(0, ids, x), ids="V"),
+    "segment_max": line(lambda x, ids, least: least.scatter_reduce(0, ids[:, None].expand_as(x), x, "amax"), ids="V"),
+    "segment_softmax": line(_segment_softmax, ids="V"),
+    "neighbour_mean": line(_neighbours, source="V", to="V"),
+    "ragged_sum": line(lambda x, begin, end: torch.segment_reduce(x, "sum", lengths=end - begin), begin="begin", end="end"),
+    "ragged_softmax": line(lambda x, row, begin, end: _segment_softmax(x, row, begin), row="row", begin="begin", end="end"),
+    "bincount": line(lambda ids, w, counts: counts.index_add(0, ids, w.to(counts.dtype)), ids="V", near=1e-6),
+    "embedding_bag": line(_bag, ids="V", begin="begin", end="end"),
+}
+SELECTION = {
+    "draw_token": line(lambda x, u, temperature: _drawn((x / temperature).softmax(-1), u), u="unit", temperature=0.7),
+    "gumbel_token": line(lambda x, u, temperature: (x / temperature - torch.log(-torch.log(u))).argmax(-1), u="unit", temperature=0.7),
+    "sample_token": line(_sampled, u="unit", k=4, p=0.8, temperature=0.7),
+    "typical_mask": line(_typical, p=0.7),
+    "topk_activation": line(lambda x, k: F.relu(x) * _greatest(x, k), k=3),
+    "moe_router": line(lambda x: (x.topk(2).values.softmax(-1), x.topk(2).indices)),
+    "median": line(lambda x: x.median(-1).values),
+}
 #: Every spec that lies in a family's folder.
-LINES: dict[str, Line] = NORMS | ACTIVATIONS | GATES | SOFTMAX | ROPE | LOSSES | OPTIMISERS | EMBEDDINGS | QUANTISATION | STENCILS
+LINES: dict[str, Line] = (
+    NORMS | ACTIVATIONS | GATES | SOFTMAX | ROPE | LOSSES | OPTIMISERS | EMBEDDINGS | QUANTISATION | STENCILS | SCANS | SEGMENTS | SELECTION
+)
 #: Those that are timed: what a step of an optimiser takes in torch is no function of its tensors, and copies them here.
 TIMED: dict[str, Callable[..., Any]] = {name: found.torch for name, found in LINES.items() if name not in OPTIMISERS}
 

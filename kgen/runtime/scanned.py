@@ -29,7 +29,11 @@ def scan(e: Evaluator, v: Value, args: list) -> Any:
 def operands(e: Evaluator, v: Value, args: list, dim: str) -> list:
     """The operands as tensors of one shape and dtype, in full along the scan's dim."""
     torch = e.torch
-    tensors = [a if isinstance(a, torch.Tensor) else torch.tensor(a, device=e.device).reshape([1] * len(e.order)) for a in args]
+    double = {float: torch.float64}  # what a number is; torch would make a float32 of it
+    tensors = [
+        a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=double.get(type(a)), device=e.device).reshape([1] * len(e.order))
+        for a in args
+    ]
     if isinstance(v.type, DType):
         wanted = getattr(torch, v.type.torch)
     else:

@@ -142,10 +142,11 @@ def test_python_runs_here(block: Block, folder: Path, monkeypatch: pytest.Monkey
     """Where torch is imported, and without inductor, whose builds of a model like these tests/torch/test_torch_compile.py has."""
     import torch
 
-    (folder / block.title).write_text(block.body)
+    name = block.title or "block.py"
+    (folder / name).write_text(block.body)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        runpy.run_path(block.title, run_name="__main__")
+        runpy.run_path(name, run_name="__main__")
     agrees(block, said.getvalue())
 
 

@@ -161,3 +161,8 @@ def test_scans_run_on_the_cpu_along_any_dim() -> None:
             assert torch.allclose(h, want.transpose(-1, -2)) and torch.allclose(s, scanned("logcumsumexp", True, False, last[1]).transpose(-1, -2))
             alone = made(a[..., :1], b[..., :1], target="cpp")
             assert torch.equal(alone[0], h[..., :1]) and torch.equal(alone[1], s[..., :1])
+
+
+def test_a_number_is_not_rounded_to_f32_where_the_scan_is_in_f64() -> None:
+    kernel, x = kgen.loads("f(x: T[N], a: float) -> y: T[N]\n\ny = recur[N](a, x)\n"), torch.ones(2, dtype=torch.float64)
+    assert kernel(x, 0.1, target="torch").tolist() == [1.0, 1.1]

@@ -16,6 +16,9 @@ from kgen.types import DTYPES, axes
 #: How large dims are; numbers are their own size.
 SIZES = {"...": (2, 3), "B": 2, "C": 6, "D": 3, "G": 2, "H": 4, "K": 6, "M": 4, "N": 7, "P": 9, "Q": 5, "S": 5, "V": 8, "W": 6}
 
+#: Rows of 0 to 3 elements that lie one behind another along S: where they begin and end, and in which each element lies.
+RAGGED = {"begin": [0, 3], "end": [3, 5], "row": [0, 0, 0, 1, 1]}
+
 
 def arguments(name: str, kernel: kgen.Kernel, seed: int = 0) -> dict[str, Any]:
     """Arguments of a spec in float64, by parameter, as its line says."""
@@ -40,6 +43,8 @@ def _held(held: str, dtype: str, shape: list[int], generator: torch.Generator) -
         seen = torch.rand(shape, generator=generator) < 0.6
         seen[..., 0, :] = False
         return seen
+    if held in RAGGED:
+        return torch.tensor(RAGGED[held])
     if dtype in DTYPES and not DTYPES[dtype].is_float:
         low, high = (0, SIZES[held]) if held else (-127, 128)
         return torch.randint(low, high, shape, generator=generator).to(getattr(torch, DTYPES[dtype].torch))

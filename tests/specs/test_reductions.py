@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import kgen
+from kgen.ops import SCANS
 from kgen.testing.bounds import Analysis, ulp
 from kgen.types import DTYPES as NAMES
 from tests.conftest import ROOT
@@ -47,9 +48,9 @@ def every(cases: list[Case]) -> pytest.MarkDecorator:
 each_case = pytest.mark.parametrize("case", CASES, ids=IDS)
 
 
-def test_every_spec_that_reduces_has_a_case() -> None:
+def test_every_spec_that_reduces_or_scans_has_a_case() -> None:
     kernels = [kgen.load(p).kernel for p in (ROOT / "specs").glob("*.k")]
-    reduce = {k.name for k in kernels if k.reduces}
+    reduce = {k.name for k in kernels if k.reduces or any(v.op in SCANS for v in k.values)}
     assert reduce == {c.spec for c in CASES}
 
 
