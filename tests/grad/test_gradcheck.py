@@ -13,7 +13,9 @@ from tests.conftest import ROOT
 from tests.grad_cases import FORMULAS, arguments, is_float, texts, wide
 
 TEXTS = texts()
-SPECS = [p.stem for p in sorted((ROOT / "specs").glob("*.k")) if p.stem in TEXTS]
+#: Infinite where nothing is found: torch takes differences of results.
+MASKED = ("min_p_mask", "top_p_mask", "topk", "topk_mask")
+SPECS = [p.stem for p in sorted((ROOT / "specs").glob("*.k")) if p.stem in TEXTS and p.stem not in MASKED]
 
 
 def checked(name: str, target: str, device: str = "cpu") -> None:
