@@ -169,8 +169,8 @@ class Ordered(TorchCalls):
         """What stands in brackets, where it is one of few: "...", ":", "-1:", "-1", "None"; "" of all else."""
         if isinstance(element, ast.Slice):
             ends = [None if e is None else self.eval(e) for e in (element.lower, element.upper, element.step)]
-            known = [e.value if isinstance(e, Const) else e for e in ends]
-            return {(None, None, None): ":", (-1, None, None): "-1:"}.get(tuple(known), "")  # type: ignore[arg-type]
+            low, high, step = (e.value if isinstance(e, Const) else e for e in ends)
+            return "" if high is not None or step is not None else ":" if low is None else "-1:" if low == -1 else ""
         value = self.eval(element)
         if isinstance(value, Const):
             return "..." if value.value is ... else str(value.value) if value.value is None or value.value == -1 else ""
@@ -178,7 +178,7 @@ class Ordered(TorchCalls):
 
     def one_of(self, x: Traced, at: int, form: Form, node: Any, *left: Axis) -> Traced:
         """One place along an axis; of the greatest elements, that one alone is searched."""
-        rank, place = self.ranks.get(x.id), self.integer(form)  # type: ignore[arg-type]
+        rank, place = self.ranks.get(x.id) if x.id is not None else None, self.integer(form)
         if rank is None or x.shape[at].dims != (rank[0],) or place is None or not 0 <= place < int(rank[0]):
             return super().one_of(x, at, form, node, *left)
         of = rank[1]

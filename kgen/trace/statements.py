@@ -81,7 +81,8 @@ class Statements(Expressions):
             self.imported(node)
         elif isinstance(node, ast.Expr):
             if (changed := self.written_in_place(node.value)) is not None:
-                self.bind(changed.func.value, self.eval(changed), node)  # type: ignore[attr-defined]
+                target, call = changed
+                self.bind(target, self.eval(call), node)
             elif not isinstance(node.value, ast.Constant):
                 self.eval(node.value)
                 raise self.refuse("this value goes nowhere", node, "give it a name, or remove it")
@@ -115,8 +116,9 @@ class Statements(Expressions):
         """What is told of a loop that cannot be written out."""
         return "a kernel has no loops but those over constants", node, 'reduce over a dim, as in `sum["N"](x)`, or give its end as a number'
 
-    def written_in_place(self, node: ast.expr) -> ast.Call | None:
-        """`y.index_add_(...)` on a line of its own, as the call without the mark, where `y` is the function's own; None of other calls."""
+    def written_in_place(self, node: ast.expr) -> tuple[ast.Name, ast.Call] | None:
+        """`y.index_add_(...)` on a line of its own, as `y` and the call without the mark, where `y` is the function's own; None of other
+        calls."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Name):
             return None
         name, method = node.func.value.id, node.func.attr
@@ -126,7 +128,7 @@ class Statements(Expressions):
         if current.owner in self.scout.params or self.seen_elsewhere(name, current):
             return None
         made = ast.copy_location(ast.Attribute(node.func.value, method[:-1], ast.Load()), node.func)
-        return ast.copy_location(ast.Call(made, node.args, node.keywords), node)
+        return node.func.value, ast.copy_location(ast.Call(made, node.args, node.keywords), node)
 
     def seen_elsewhere(self, name: str, current: Traced) -> bool:
         """Whether torch would keep a value under another name too."""
