@@ -366,6 +366,9 @@ class _Function(Statements):
         if (long := next((a for a in value.shape if a.short), None)) is not None:
             message = f"`{name}` is {show_shape(value.shape)}: the size {long} has no name"
             raise self.refuse(message, place, "a result's sizes are those of the parameters: pad it, as in `F.pad(y, (0, 1))`")
+        if any(a.flat for a in value.shape):
+            message = f"`{name}` has the leading dims `...` joined to one axis: {show_shape(value.shape)}"
+            raise self.refuse(message, place, "give it its axes again, as in `y.view(x.shape)`")
         if ONE in value.shape and self.torch and not value.free:
             message = f"`{name}` keeps a dim of size one in torch: {show_shape(value.shape)}"
             raise self.refuse(message, place, "drop it: `keepdim=False`, or `.squeeze(-1)`")
@@ -394,8 +397,8 @@ class _Function(Statements):
 
     def final_names(self, values: list[Traced], declared: list[str], where: list[Any]) -> list[str]:
         """Names for the results, and through them and the equations for all: the last value of a name keeps it."""
-        live = self.live(values)
-        self.equations = [e for e in self.equations if e.name.name in live or not e.name.name.startswith("_")]
+        live, spare = self.live(values), self.live(self.spare)
+        self.equations = [e for e in self.equations if e.name.name in live or not (e.name.name.startswith("_") or e.name.name in spare)]
         outer = {*self.scout.params, *self.scout.dims}
         taken = outer | {d for d in declared if d}
         final: dict[str, str] = {}

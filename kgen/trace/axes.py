@@ -21,10 +21,11 @@ class Restart(Exception):
 @dataclass(frozen=True)
 class Axis:
     """An axis of a tensor: the dims that it is split into, of which one of size one has none.  The last `short` elements along the dim are
-    not there; where that is negative, so many more are, which padding has put there."""
+    not there; where that is negative, so many more are, which padding has put there.  `flat` are the leading dims `...` as one axis."""
 
     dims: Dims = ()
     short: int = 0
+    flat: bool = False
 
     @property
     def leading(self) -> bool:
@@ -33,7 +34,7 @@ class Axis:
 
     def __str__(self) -> str:
         behind = f" {'-' if self.short > 0 else '+'} {abs(self.short)}" if self.short else ""
-        return ("*".join(self.dims) or "1") + behind
+        return ("(...)" if self.flat else "*".join(self.dims) or "1") + behind
 
 
 Axes = tuple[Axis, ...]

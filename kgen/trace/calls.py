@@ -142,8 +142,19 @@ class Calls(Decomposed):
             raise self.refuse(f"`{shown}(...)`: {_VALUES[thing.__name__]}", node, f"a cast is {cast}`x.{shown}()`")
         if thing is print:
             raise self.refuse("a kernel has no side effects: `print` would do nothing when it runs", node, "print its results")
-        if thing is range:
-            raise self.refuse("a kernel has no loops", node, 'reduce over a dim, as in `sum["N"](x)`, or write the steps out')
+        if thing is range and not node.keywords:
+            if not all(isinstance(a, Const) for a in args):
+                raise self.refuse("a kernel has no loops but those over constants", node,
+                                  'reduce over a dim, as in `sum["N"](x)`, or give its end as a number')  # fmt: skip
+            ends = [a.value for a in args]
+            try:
+                return Const(range(*ends))
+            except (TypeError, ValueError) as error:
+                raise self.refuse(f"`{ast.unparse(node)}`: {error}", node) from None
+        if thing is enumerate and len(args) == 1:
+            return Several(tuple(Several((Const(k), v)) for k, v in enumerate(self.items(args[0], node))))
+        if thing is zip and args:
+            return Several(tuple(Several(pair) for pair in zip(*(self.items(a, node) for a in args), strict=False)))
         raise self.unknown_function(shown, shown, node.func)
 
     # ------------------------------------------------------------------------------------------ functions of the user's

@@ -23,7 +23,7 @@ from kgen.trace.calls import Calls
 from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
-from kgen.trace.values import Const, Dtype, Method, Several, Shape, Spec, Traced
+from kgen.trace.values import Const, Dtype, Method, Ranked, Several, Shape, Spec, Traced
 from kgen.types import DTYPES, Number, variable_of
 from kgen.values import closest, did_you_mean
 
@@ -352,6 +352,8 @@ class Expressions(Calls):
             return self.apply("index", [], node, node, "call", dims) if of.name == "index" else Spec(of.name, dims)
         if isinstance(of, Traced):
             return self.subscript(of, node)
+        if isinstance(of, Ranked):
+            return self.last_ranked(of, node)
         items = of.items if isinstance(of, Several) else of.axes if isinstance(of, Shape) else None
         if isinstance(node.slice, ast.Slice):
             ends = (node.slice.lower, node.slice.upper, node.slice.step)

@@ -165,6 +165,26 @@ class Joining(Views):
                 raise self.refuse(f"kgen knows `{shown}` with {k}={row.signature.parameters[k].default!r} alone", node)
         return self.looked_up(weight, 0, ids, node)
 
+    def call_embedding_bag(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        """The sum or the mean of the rows that each row of numbers looks up."""
+        ids, weight = self.lift(given["input"], node), self.lift(given["weight"], node)
+        for k in ("offsets", "max_norm", "scale_grad_by_freq", "sparse", "include_last_offset", "padding_idx"):
+            if self.constant(given[k], node, f"`{k}`") not in (None, False):
+                raise self.refuse(f"kgen knows `{shown}` with {k}={row.signature.parameters[k].default!r} alone", node)
+        how = self.constant(given["mode"], node, "`mode`")
+        if how not in ("sum", "mean") or len(ids.shape) != 2 or any(a.leading for a in ids.shape):
+            raise self.refuse(f"`{shown}` takes {how!r} of {show_shape(ids.shape)}", node, "it takes sums and means of `ids: i64[B, L]`")
+        made = self.looked_up(weight, 0, ids, node)
+        if not self.is_none(given["per_sample_weights"]):
+            by = self.lift(given["per_sample_weights"], node)
+            if how != "sum" or by.shape != ids.shape or self.type_of(by) != self.type_of(weight):
+                raise self.refuse(f"`{shown}` weights {show_shape(by.shape)}", node, "sums are weighted, each row looked up by one number")
+            made = replace(self.apply("mul", [made, replace(by, shape=(*by.shape, ONE))], node, node, "infix"), shape=made.shape)
+        axis = ids.shape[1]
+        if axis.short or not axis.dims:
+            raise self.refuse(f"`{shown}` runs over {axis}", node, NO_NAME)
+        return replace(self.apply(how, [made], node, None, "call", axis.dims), shape=self.without(made.shape, 1), free=made.free)
+
     def call_index_select(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         x, ids = self.lift(given["input"], node), self.lift(given["index"], node)
         return self.looked_up(x, self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node), ids, node)

@@ -145,7 +145,7 @@ class ShapeCalls(Tracer):
         if mode != "constant":
             if missing:
                 raise self.refuse(f"a part of a tensor is padded by {mode!r}", node, "give it a name of its own size")
-            made = self.reflected(x, dim, here, mode, node)
+            made = self.beyond(x, dim, here, mode, start, node)
         elif start:
             made = self.placed(x, {dim: here}, node, pad.fill if pad is not None else self.nothing(x, node))
         if pad is not None and mode == "constant" and missing and start + missing > short:  # the dim's last elements are no part of it
@@ -162,17 +162,23 @@ class ShapeCalls(Tracer):
         t = self.type_of(x)
         return self.number(False if t is not None and is_bool(t) else 0, node)
 
-    def reflected(self, x: Traced, dim: str, here: Traced, mode: str, node: Any) -> Traced:
-        """A tensor at a place, which may lie outside, as one of torch's ways of padding has it."""
+    def beyond(self, x: Traced, dim: str, here: Traced, mode: str, start: int, node: Any) -> Traced:
+        """A tensor at a place, which may lie outside, as one of torch's ways of padding has it: before the dim where `start` is negative,
+        behind it where that is positive."""
         size = self.lift(self.size(Axis((dim,)), node), node)
         last = self.apply("sub", [size, self.number(1, node)], node, node, "infix")
         if mode == "circular":
             return self.placed(x, {dim: self.apply("mod", [here, size], node, node, "infix")}, node)
         if mode == "replicate":
             return self.placed(x, {dim: self.apply("clamp", [here, self.number(0, node), last], node)}, node)
-        before = self.apply("abs", [here], node)
-        behind = self.apply("abs", [self.apply("sub", [last, before], node, node, "infix")], node)
-        return self.placed(x, {dim: self.apply("sub", [last, behind], node, node, "infix")}, node, self.nothing(x, node))
+        if not start:
+            return x
+        end = self.number(0, node) if start < 0 else last  # two sums of an index and numbers, whose gradients are such places again
+        out = self.apply("lt" if start < 0 else "gt", [here, end], node, node, "infix")
+        twice = self.apply("mul", [self.number(2, node), last], node, node, "infix")
+        turned = self.apply("neg", [here], node, node, "prefix") if start < 0 else self.apply("sub", [twice, here], node, node, "infix")
+        inside, mirrored = (self.along(self.placed(x, {dim: at}, node, self.nothing(x, node))) for at in (here, turned))
+        return self.apply("where", [out, mirrored, inside], node, node, "where")
 
     # ------------------------------------------------------------------------------------------ what stands in brackets
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from kgen.errors import Span
 from kgen.trace.expressions import BINARY, Expressions
+from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Several, Shape, Traced
 
 _CHOOSE = "choose element by element: `a if condition else b`, or `torch.where(condition, a, b)`"
 _REFUSED = {
-    ast.For: ("a kernel has no loops", 'reduce over a dim, as in `sum["N"](x)`, or write the steps out'),
     ast.AsyncFor: ("a kernel has no loops", ""),
     ast.While: ("a kernel has no loops", 'reduce over a dim, as in `sum["N"](x)`, or write the steps out'),
     ast.With: ("`with` cannot be traced", "call the kernel inside it instead"),
@@ -27,6 +27,10 @@ _REFUSED = {
     ast.AsyncFunctionDef: ("a function inside a kernel cannot be traced", "define it outside and call it"),
     ast.ClassDef: ("a class cannot be traced", ""),
 }
+
+
+#: The most steps of a loop, which are read one after the other.
+MOST_STEPS = 64
 
 
 class Statements(Expressions):
@@ -68,18 +72,68 @@ class Statements(Expressions):
         elif isinstance(node, ast.If):
             test = self.decided(node.test, "if")
             return self.run(node.body if test else node.orelse)
+        elif isinstance(node, ast.For):
+            return self.looped(node)
         elif isinstance(node, ast.Assert):
             if not self.decided(node.test, "assert"):
                 raise self.refuse("this assertion does not hold", node.test)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imported(node)
         elif isinstance(node, ast.Expr):
-            if not isinstance(node.value, ast.Constant):
+            if (changed := self.written_in_place(node.value)) is not None:
+                target, call = changed
+                self.bind(target, self.eval(call), node)
+            elif not isinstance(node.value, ast.Constant):
                 self.eval(node.value)
                 raise self.refuse("this value goes nowhere", node, "give it a name, or remove it")
         elif not isinstance(node, ast.Pass):
             raise self.refuse(f"`{type(node).__name__.lower()}` cannot be traced", self.first_line(node))
         return None
+
+    def looped(self, node: ast.For) -> Any:
+        """A loop over constants, or over values that are there one by one: its steps, one after the other, as if they were written out.
+        Gives what a step returns."""
+        if over := next((n for n in ast.walk(node) if isinstance(n, (ast.Break, ast.Continue))), None):
+            raise self.refuse(f"`{type(over).__name__.lower()}` cannot be traced", over, "choose the steps by the loop's constants")
+        steps = self.eval(node.iter)
+        if isinstance(steps, Shape) or not isinstance(steps, (Const, Several)):
+            raise self.refuse(*self.no_loop(node.iter))
+        if isinstance(steps, Const) and not isinstance(steps.value, (range, tuple, list)):
+            raise self.refuse(*self.no_loop(node.iter))
+        items = steps.items if isinstance(steps, Several) else steps.value
+        if len(items) > MOST_STEPS:
+            help = f"a loop has at most {MOST_STEPS} steps; reduce over a dim, as in `sum[\"N\"](x)`"
+            raise self.refuse(f"this loop has {len(items)} steps", node.iter, help)
+        for item in items:
+            errors = len(self.scout.errors.found)
+            self.bind(node.target, item if isinstance(steps, Several) else self.from_outside(item, "a step", node.iter), node)
+            found = self.run(node.body)
+            if found is not None or len(self.scout.errors.found) > errors:
+                return found
+        return self.run(node.orelse)
+
+    def no_loop(self, node: Any) -> tuple[str, Any, str]:
+        """What is told of a loop that cannot be written out."""
+        return "a kernel has no loops but those over constants", node, 'reduce over a dim, as in `sum["N"](x)`, or give its end as a number'
+
+    def written_in_place(self, node: ast.expr) -> tuple[ast.Name, ast.Call] | None:
+        """`y.index_add_(...)` on a line of its own, as `y` and the call without the mark, where `y` is the function's own; None of other
+        calls."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Name):
+            return None
+        name, method = node.func.value.id, node.func.attr
+        current = self.frame.env.get(name)
+        if not isinstance(current, Traced) or not method.endswith("_") or method not in METHODS:
+            return None
+        if current.owner in self.scout.params or self.seen_elsewhere(name, current):
+            return None
+        made = ast.copy_location(ast.Attribute(node.func.value, method[:-1], ast.Load()), node.func)
+        return node.func.value, ast.copy_location(ast.Call(made, node.args, node.keywords), node)
+
+    def seen_elsewhere(self, name: str, current: Traced) -> bool:
+        """Whether torch would keep a value under another name too."""
+        others = (v for f in self.frames for k, v in f.env.items() if k != name and isinstance(v, Traced))
+        return any(v.owner and v.owner == current.owner for v in others)
 
     def first_line(self, node: ast.stmt) -> Any:
         """The word that a statement begins with."""
@@ -128,6 +182,8 @@ class Statements(Expressions):
             for t, v in zip(target.elts, value.items, strict=True):
                 if not (isinstance(t, ast.Name) and t.id.startswith("_")):  # what is thrown away gets no equation
                     self.bind(t, v, node)
+                    if value.fields and isinstance(t, ast.Name) and isinstance(made := self.frame.env[t.id], Traced):
+                        self.spare.append(made)
         else:
             what = ast.unparse(target)
             inner = target.value if isinstance(target, ast.Subscript) else None
@@ -147,9 +203,7 @@ class Statements(Expressions):
         old = replace_context(node.target)
         current = self.eval(old)
         if isinstance(current, Traced) and self.is_tensor(current):
-            shared = any(k != name and isinstance(v, Traced) and v.owner and v.owner == current.owner
-                         for f in self.frames for k, v in f.env.items())  # fmt: skip
-            if shared or current.owner in self.scout.params:
+            if self.seen_elsewhere(name, current) or current.owner in self.scout.params:
                 sign = ast.get_source_segment(self.frame.code.source.text, node) or ""
                 whose = f"the caller's `{current.owner}`" if current.owner in self.scout.params else "another name's value too"
                 raise self.refuse(

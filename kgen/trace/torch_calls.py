@@ -48,8 +48,9 @@ class TorchCalls(Joining):
         known = list(row.signature.parameters)
         alias = {"axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input", "tensor": "input", "indices": "index",
                  "split_size_or_sections": "split_size", "indices_or_sections": "chunks"}  # fmt: skip
-        if row.rest and len(args) > len(known):
-            args = [*args[: len(known) - 1], Several(tuple(args[len(known) - 1 :]))]
+        last = sum(p.default is p.empty for p in row.signature.parameters.values())
+        if row.rest and len(args) > last:
+            args = [*args[: last - 1], Several(tuple(args[last - 1 :]))]
         taken = {alias[k] if alias.get(k) in known and k not in known else k: v for k, v in kwargs.items()}
         for k in taken:
             if k not in known:
@@ -412,6 +413,53 @@ class TorchCalls(Joining):
         text = self.text_of(shown, row, given, tuple(row.signature.parameters), node)
         made = self.evaluate(text, tuple(row.signature.parameters), values, named(tuple(rest)), node)
         return replace(made, shape=x.shape, free=False)
+
+    def call_instance_norm(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """Each channel (dim 1) of each element normalised over what is behind it."""
+        x = self.kept("input", self.lift(given["input"], node), node)
+        for k, known in (("running_mean", None), ("running_var", None), ("use_input_stats", True)):
+            if self.constant(given[k], node, f"`{k}` of `{shown}`") is not known:
+                raise self.refuse(f"kgen knows `{shown}` with {k}={known} alone", self.keyword(node, k))
+        if len(x.shape) < 3 or any(a.leading for a in x.shape):
+            raise self.refuse(f"`{shown}` has its channels along dim 1, which is not known in {show_shape(x.shape)}", node,
+                              "name all dims in the parameter's type, as in `x: T[B, C, S]`")  # fmt: skip
+        self.refuse_short(shown, [x], node)
+        values: dict[str, Any] = {"input": x, "eps": self.lift(given["eps"], node)}
+        for k in ("weight", "bias"):
+            if not self.is_none(given[k]):
+                weight = self.lift(given[k], node)
+                if weight.id is not None and weight.shape != (x.shape[1],):
+                    self.meet([weight, replace(x, shape=x.shape[1:2])], self.span(node))
+                values[k] = replace(weight, shape=(x.shape[1], *(ONE for _ in x.shape[2:])))
+        text = self.text_of(shown, row, given, tuple(row.signature.parameters), node)
+        made = self.evaluate(text, tuple(row.signature.parameters), values, named(x.shape[2:]), node)
+        return replace(made, shape=x.shape, free=False)
+
+    def call_var_mean(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Several:
+        """A variance or a deviation, and the mean."""
+        spread = METHODS[names.places(row)[0].removesuffix("_mean")]
+        given = given | {"input": self.kept("input", self.lift(given["input"], node), node)}
+        mean = {k: given[k] for k in ("input", "dim", "keepdim")}
+        return Several((self.by_text(shown, spread, dict(given), node), self.by_text(shown, METHODS["mean"], mean, node)))
+
+    call_std_mean = call_var_mean
+
+    def call_nan_to_num(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """Numbers in the places of NaN and the infinities, which are the dtype's greatest where none are said."""
+        x = self.kept("input", self.lift(given["input"], node), node)
+        t = self.type_of(x)
+        if t is None or not is_float(t):
+            return x
+        ends = {}
+        for k, sign in (("posinf", 1), ("neginf", -1)):
+            if self.is_none(given[k]) and (known := DTYPES.get(dtype_name(t))) is None:
+                raise self.refuse(f"the greatest {dtype_name(t) or t} is known only at the call", node, "give `posinf` and `neginf`")
+            ends[k] = Const(sign * known.largest) if self.is_none(given[k]) and known is not None else given[k]
+        other = Const(0.0) if self.is_none(given["nan"]) else given["nan"]
+        given = {"top": ends["posinf"], "low": ends["neginf"], "other": other}
+        values = {"input": x, **{k: self.lift(v, node) for k, v in given.items()}}
+        text = "other if isnan(input) else top if input == inf else low if input == -inf else input"
+        return self.evaluate(text, tuple(values), values, None, node)
 
     # ------------------------------------------------------------------------------------------ what is not known
 

@@ -21,7 +21,7 @@ from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num, Param, T
 from kgen.trace.axes import ONE, Axes, Axis, Restart, Splits, each, show_shape
 from kgen.trace.live import Live, Lives, Owner, is_tensor
 from kgen.trace.source import Code
-from kgen.trace.values import Const, Method, Misaligned, Several, Shape, Traced, dtype_name, meet_all, named
+from kgen.trace.values import Const, Method, Misaligned, Ranked, Several, Shape, Traced, dtype_name, meet_all, named
 from kgen.types import ELLIPSIS, TORCH, Dims, Number, ValueType, is_literal, promote, union
 from kgen.types import axes as axes_of
 
@@ -56,6 +56,7 @@ class Tracer:
         self.helpers: dict[str, Helper] = {}
         self.torch = False  # whether a name of torch's was used: then dims must meet as torch pairs them
         self.doubts: list[tuple[str, Span, str]] = []
+        self.spare: list[Traced] = []  # values whose names may be left without a use, where another form of them is read
 
     def eval(self, node: ast.expr) -> Any:
         """The value of an expression (`expressions.py`)."""
@@ -136,6 +137,8 @@ class Tracer:
             return self.number(value.value, node, value.expr)
         if isinstance(value, Method):
             raise self.refuse(f"`.{value.name}` is a method", node, f"call it: `.{value.name}(...)`")
+        if isinstance(value, Ranked):
+            raise self.refuse(f"{value.why} is not known", node, "of such a `topk` the last can be taken, as in `values[..., -1:]`")
         shown = "a shape" if isinstance(value, Shape) else "a tuple" if isinstance(value, Several) else "no number and no tensor"
         if isinstance(value, Const) and value.value is not None:
             shown = f"a {type(value.value).__name__}"

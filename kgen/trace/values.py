@@ -79,6 +79,22 @@ class Several:
 
 
 @dataclass(frozen=True, eq=False)
+class Ranked:
+    """The k greatest elements of an axis (or the least) of a k that makes no dim: of them the last can be taken.
+
+    `op` says whether they are elements ("kth") or places ("kth_place") of the axis `at` of `of`, `why` what is not known of them.
+    """
+
+    of: Traced
+    at: int
+    dim: str
+    op: str
+    k: Traced | int
+    largest: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class Shape:
     """`x.shape`, or a part of it; `of` is the tensor."""
 
@@ -145,4 +161,5 @@ def dtype_name(t: ValueType) -> str:
     return f"{next(iter(variables))}32" if len(variables) == 1 and wide and known <= {"f32"} else ""
 
 
-__all__ = ["Const", "Dtype", "Method", "Misaligned", "Pad", "Several", "Shape", "Spec", "Traced", "dtype_name", "meet", "meet_all", "named"]
+__all__ = ["Const", "Dtype", "Method", "Misaligned", "Pad", "Ranked", "Several", "Shape", "Spec", "Traced", "dtype_name", "meet",
+           "meet_all", "named"]  # fmt: skip

@@ -50,8 +50,8 @@ class Views(ShapeCalls):
         used = sum(len(a.dims) for a in front)
         left = dims[used : len(dims) - sum(len(a.dims) for a in back)]
         middle: list[Axis] = []
-        if len(rest) == 1 and self.is_open(rest[0]) and ELLIPSIS not in left:
-            middle = [Axis(tuple(left))]
+        if len(rest) == 1 and self.is_open(rest[0]) and (ELLIPSIS not in left or left == [ELLIPSIS]):
+            middle = [Axis(tuple(left), flat=left == [ELLIPSIS])]
         elif rest and len(left) == 1 and (parts := self.parts_of(rest)) is not None:
             raise self.split_dim(left[0], parts, node)
         elif rest or left:
@@ -73,7 +73,7 @@ class Views(ShapeCalls):
                 have = _product(have, _sized(taken[-1]))
             if have != wanted:
                 return found, sizes[k:]
-            found.append(Axis(tuple(taken[::-1] if backwards else taken)))
+            found.append(Axis(tuple(taken[::-1] if backwards else taken), flat=isinstance(size, Axis) and size.flat))
             at += len(taken)
         return found, []
 
@@ -222,7 +222,7 @@ class Views(ShapeCalls):
             if items:
                 count = len(items)
             if count is None:
-                help = "write `x.chunk(2, dim=-1)`, or the list of sizes"
+                help = "write `x.chunk(2, dim=-1)`, or the list of sizes, or the dim's size into the type, as in `T[..., 256]`"
                 raise self.refuse(f"into how many parts {axis} is split is not known", node, help)
             number = self.integer(forms[0])
             if items and number is not None and whole != {(): Fraction(count * number)}:

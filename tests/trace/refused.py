@@ -42,9 +42,16 @@ def while_loop(x: "T[...]"):
 
 
 @case
-def for_loop(x: "T[...]"):
-    for _ in range(3):
+def for_loop(x: "T[...]", n: int):
+    for _ in range(n):
         x = x * x
+    for k in range(100):
+        x = x + k
+    for row in x:
+        x = x + row
+    for k in range(3):
+        if k == 2:
+            break
     return x
 
 
@@ -116,7 +123,7 @@ def in_place_alias(x: "T[...]"):
 
 @case
 def unknown_torch(x: "T[..., N]"):
-    return torch.cumsum(x, -1)
+    return torch.argsort(x, -1)
 
 
 @case
@@ -257,7 +264,7 @@ def recursion(x: "T[...]"):
 
 
 def loops(z):
-    for k in range(3):
+    for k in range(300):
         z = z * k
     return z
 
@@ -333,10 +340,45 @@ def looked_up_wrongly(x: "T[M, N]", ids: "i64[M]", mask: "bool[M]", f: "f32[K]")
 
 @case
 def not_read_yet(x: "T[M, N]", ids: "i64[M, N]"):
-    a = torch.cumsum(x, dim=-1)
+    a = torch.sort(x, dim=-1)
     b = torch.zeros_like(x).scatter_add(1, ids, x)
-    c = x.topk(2)
+    c = x.scatter(1, ids, x)
     return a, b, c
+
+
+@case
+def along_a_dim_wrongly(x: "T[M, N]", k: int, n: "i64[M]", u: "T[B, C]", f: "T[..., P]"):
+    a = x.topk(k).values
+    b = x.topk(k, dim=0)[0][..., -1]
+    c = x.topk(n).values
+    d = x.topk(2.5)
+    e = u.chunk(2, -1)[0] + u.cumsum(-1)
+    g = n.logcumsumexp(0)
+    h = x[:, 1:].kthvalue(2).values
+    i = f.view(-1, f.shape[-1]).cumsum(0)
+    return a, b, c, d, e, g, h, i
+
+
+@case
+def sums_by_number_wrongly(x: "T[M, N]", w: "T[V, N]", ids: "i64[M]", f: "f32[M, N]", s: "f32[M]"):
+    a = torch.bincount(ids)
+    b = torch.bincount(s, minlength=5)
+    c = w.index_add(0, ids, f)
+    d = w.index_add(1, ids, x)
+    e = w.index_add(0, s, x)
+    g = w.index_add_(0, ids, x)
+    h = w.scatter_add(0, ids, x)
+    i = x.index_add(0, ids, x)
+    j = w.scatter_reduce(0, ids[:, None].expand_as(x), x, "mean")
+    k = torch.zeros(3).index_add(0, ids, s).sum() * torch.nan_to_num(x)
+    z = w.new_zeros(w.shape)
+    y = z.index_add_(0, ids, x)
+    return a, b, c, d, e, g, h, i, j, k, y
+
+
+@case
+def leading_dims_joined(x: "T[..., N]", y: "T[..., N]"):
+    return x.view(-1, x.shape[-1]), x.view(-1, x.shape[-1]) + y
 
 
 @case

@@ -30,6 +30,11 @@ PARAMS = {
     "mask": 'mask: "bool[..., N]"',
     "other": 'other: "bool[..., N]"',
     "s": "s: float = 0.75",
+    "n": "n: int",
+    "q": 'q: "T[J, N]"',
+    "ids": 'ids: "i64[B, L]"',
+    "r": 'r: "f32[J]"',
+    "h": 'h: "T[M, N]"',
 }
 #: One case or more for each row; `p` stands for positive operands, in (0, 1).
 CASES = """
@@ -80,6 +85,12 @@ F.pad(x, (1, -1)); F.pad(u, (1, 1))[:, :-2] * 2; F.pad(u, (2, 0), value=1.5)[:, 
 torch.roll(u, 1, -1); u.roll((1, -2), dims=(0, 1)); w.roll(2); u.flip(-1); torch.flip(u, (0, 1)); z.flip(1) + z; torch.roll(u.chunk(2, -1)[0], 1, 1)
 F.embedding(l, z); F.embedding(l, z) * 2; z[l]; u[:, l]; torch.index_select(z, 0, l); u.index_select(-1, l); torch.take_along_dim(z, t[:, None], dim=1).squeeze(1); z[torch.arange(z.shape[0]), t]; z.log_softmax(-1)[torch.arange(z.size(0)), t].mean(); u.select(0, 0); torch.narrow(u, 1, 0, u.shape[1] // 2); u.unflatten(1, (2, 3)).unbind(1)[1]
 F.group_norm(c, 2); F.group_norm(c, 2, g, g, 1e-3); F.group_norm(c, 1, g); torch.group_norm(c, 4, g, g); F.group_norm(u, 3)
+x.cumsum(-1); torch.cumsum(z, 0); i.cumsum(-1); mask.cumsum(-1); x.cumsum(-1, dtype=torch.float64); torch.cumprod(x, dim=-1); c.cumprod(1); x.cummax(-1).values; torch.cummin(c, 1)[1]; x.cummax(-1)[1]; i.cummin(-1).indices; torch.logcumsumexp(x, -1); u[:, :-1].cumsum(1).sum(1); x.flip(-1).cumsum(-1).flip(-1); u.flip(0).logcumsumexp(0).flip(0)
+torch.topk(x, 3).values; x.topk(2, largest=False)[0]; torch.topk(z, 3, dim=0).indices; x.topk(1).values.squeeze(-1); x.masked_fill(x < x.topk(n).values[..., -1:], float("-inf")); torch.where(x < torch.topk(x, 3)[0][..., -1, None], 0.0, x); i.topk(2).values; z.topk(n, largest=False).values[:, -1]; x.kthvalue(2).values; torch.kthvalue(z, n, dim=0).values; z.kthvalue(n, 1, True)[0] * z; x.kthvalue(2)[1]; z.gather(-1, z.topk(2).indices)
+z.index_add(0, l, h[l]); torch.index_add(z, 0, l, q, alpha=0.5); torch.zeros(z.shape[0], z.shape[1], dtype=z.dtype, device=z.device).index_add_(0, l, q) * z; z.new_zeros(z.shape[1], 3).index_add_(0, t, z.topk(3).values); u.scatter_add(1, l[None].expand(u.shape[0], -1), u[:, l]); u.scatter_reduce(1, l[None, :].expand(u.shape[0], -1), u[:, l] * 3, "amax"); u.scatter_reduce(-1, l[None, :].expand(u.shape[0], -1), u[:, l], reduce="sum"); torch.zeros_like(z).index_add(0, l, z[l]); torch.ones(t.shape[0], 7) * t[:, None]
+torch.bincount(t, minlength=z.shape[1]); torch.bincount(l, minlength=7); l.bincount(r, 5); F.embedding_bag(ids, z, mode="sum"); F.embedding_bag(ids, h)
+u.view(-1, u.shape[-1]) * 2; x.reshape(-1, x.shape[-1]).cumsum(-1).view(x.shape); (x.view(-1, x.size(-1)) * w).view_as(x); (x.reshape(-1, x.size(-1)).sum(-1, keepdim=True) * x.reshape(-1, x.size(-1))).reshape(x.shape)
+F.hinge_embedding_loss(x, y.sign()); F.hinge_embedding_loss(x * 2, y.sign(), margin=0.5, reduction="none"); F.instance_norm(c); F.instance_norm(c, weight=g, bias=g, eps=1e-3); torch.nan_to_num(p.log() / x, 0.5, 3.0, -3.0); torch.nan_to_num(x.float().log()); torch.var_mean(x, -1)[0]; torch.std_mean(z, 0, correction=0)[0]
 F.kl_div(x, p); F.kl_div(x, p, reduction="sum"); F.kl_div(z.log_softmax(-1), z.softmax(-1), reduction="batchmean"); F.kl_div(x, y, reduction="none", log_target=True)
 """
 TEXTS = [c.strip() for line in CASES.strip().split("\n") for c in line.split(";") if c.strip()]
@@ -118,8 +129,14 @@ def arguments(names: list[str], dtype: torch.dtype) -> dict[str, Any]:
             made[name] = normal(5)
         elif name == "p":
             made[name] = (torch.rand((2, 3, 5), generator=g, dtype=torch.float64) * 0.9 + 0.05).to(dtype)
-        elif name in ("u", "c", "g"):
-            made[name] = normal(*{"u": (2, 6), "c": (2, 4, 3), "g": (4,)}[name])
+        elif name in ("u", "c", "g", "h"):
+            made[name] = normal(*{"u": (2, 6), "c": (2, 4, 3), "g": (4,), "h": (4, 5)}[name])
+        elif name in ("r", "q"):
+            made[name] = normal(3).float() if name == "r" else normal(3, 5)
+        elif name == "ids":
+            made[name] = torch.randint(0, 4, (2, 3), generator=g)
+        elif name == "n":
+            made[name] = 2
         elif name == "l":
             made[name] = torch.randint(0, 4, (3,), generator=g)
         elif name == "t":
