@@ -94,21 +94,32 @@ def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     return hoist.hoisted(columns.merged(schedule.planned(by_columns, rides)))
 
 
+def _tapped(program: Program, rides: Rides) -> Plan | None:
+    """The passes over memory, neighbours read by taps; None where there are none, or one over rows would have some."""
+    found = taps.tapped(program)
+    made = schedule.planned(found, rides) if found is not program else None
+    over_rows = made is not None and any(taps.is_tap(let) for p in made.passes if isinstance(p, Reduce) for let in p.lets)
+    return None if over_rows else made
+
+
 @_pass
-def tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
-    """The same, neighbours read by taps: the passes as they were where one over rows would have some."""
-    by_columns = columns.by_columns(expanded(kernel, binding, rides))
-    program = taps.tapped(by_columns)
-    if program is not by_columns:
-        made = hoist.hoisted(columns.merged(schedule.planned(program, rides)))
-        if not any(taps.is_tap(let) for p in made.passes if isinstance(p, Reduce) for let in p.lets):
-            return made
-    return merged(kernel, binding, rides)
+def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
+    """The passes over memory, neighbours read by taps: the passes as they were where one over rows would have some."""
+    return _tapped(expanded(kernel, binding, rides), rides) or plan(kernel, binding, rides)
+
+
+@_pass
+def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
+    """The same of those that are merged."""
+    made = _tapped(columns.by_columns(expanded(kernel, binding, rides)), rides)
+    return hoist.hoisted(columns.merged(made)) if made is not None else merged(kernel, binding, rides)
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps: bool = False) -> Plan:
     """The passes that a backend prints, by what it says of itself."""
-    return (tapped if taps else merged if merges else plan)(kernel, binding, rides)
+    if taps:
+        return (merged_tapped if merges else plan_tapped)(kernel, binding, rides)
+    return (merged if merges else plan)(kernel, binding, rides)
 
 
 @_pass

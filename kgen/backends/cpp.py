@@ -14,10 +14,11 @@ from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
 from kgen.backends.sorts import PARTS, SortUnit
 from kgen.backends.text import Text, called, wrapped
-from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.monoids import MONOIDS, Rides
 from kgen.passes import Plan, Reduce
+from kgen.taps import Move
 
 #: The most elements of a row that is kept in a cache.
 SEGMENT = 65536
@@ -32,6 +33,7 @@ class CppMap(MapView):
     call: str
     each_head: str
     each_call: str
+    moves: list[tuple[Tap, list[str]]]  # by which each tap lies away: along which index, by how much, whether that wraps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,7 @@ class Cpp(CFamily):
     number_types = {"float": "double", "int": "int64_t", "bool": "bool"}
     infinity, not_a_number = "INFINITY", "NAN"
     rides = Rides.LONG
+    taps = True
     #: Whether a map's entries go over lists of tensors, which the runtime alone calls.
     over_lists = False
 
@@ -172,7 +175,8 @@ class Cpp(CFamily):
         for bound in map(dict, v.bindings):
             head, called_run = self.entry(v.name, bound, run)
             entries.append((wrapped(head, typed(bound), " {"), wrapped(called_run, [*sizes, *passed], ";")))
-        values = [f"{t.compute}({t.name}_tile[i])" for t in (*v.inputs, *v.indices)]
+        values = [f"{t.compute}({t.name}_tile[i])" for t in v.read] + [f"{t.name}_tile[i]" for t in v.taps]
+        values += [f"{x.compute}({x.name}_tile[i])" for x in v.indexed]
         results = [] if v.single else [f"{o.name}_i" for o in v.outputs]
         pieces = [x for t in v.tensors for x in (f"{t.name}[own] + begin * {t.name}_stride", f"&{t.name}_stride")]
         chosen = f"<{', '.join(v.variables)}>" if v.variables else ""
@@ -182,8 +186,17 @@ class Cpp(CFamily):
             each_head=wrapped(f"void {v.name}_each", each_params({}), " {"),
             each_call=wrapped(f"{v.name}_run{chosen}", ["1", "&n", *pieces, *(a.name for a in v.numbers)], ";", 110),
             entries=entries,
+            moves=[(t, [self.move(v, m) for m in t.by]) for t in v.taps],
             call=wrapped(v.element_call, [*values, *v.scalar_values, *results], ";", 100).replace("\n", "\n            "),
         )
+
+    @staticmethod
+    def move(v: MapView, m: Move) -> str:
+        """A tap's move along a dim, as C++ makes it."""
+        index = next(x.name for x in v.indices if x.spec_name == m.dim)
+        given = dict(zip((s.name for s in v.scalars), v.scalar_values, strict=True))
+        by = "".join(f" {'-' if sign < 0 else '+'} {given[name]}" for sign, name in m.numbers)
+        return f"{v.position[index]}, {m.by}{by}, {str(m.wraps).lower()}"
 
     def entry(self, name: str, bound: dict[str, str], run: str = "run") -> tuple[str, str]:
         """The heads of the entry of a unit for dtype variables bound to dtypes, and of its call of the run function."""

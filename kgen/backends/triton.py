@@ -91,6 +91,7 @@ class Triton(Backend):
         )
     )
     rides = Rides.LONG
+    taps = True
     storage_names: frozenset[str] = frozenset()
     mixes = False
 

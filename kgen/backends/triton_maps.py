@@ -7,7 +7,7 @@ loads and stores, and the kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kgen.backends.base import Render
@@ -15,6 +15,7 @@ from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Text, joined, source
 from kgen.backends.units import Argument, Statement, Tensor, Unit
+from kgen.taps import Move
 
 if TYPE_CHECKING:
     from kgen.backends.triton import Triton
@@ -45,6 +46,7 @@ class TritonUnit:
     spreads: bool = False
     peak: bool = False
     scan: bool = False
+    taps: bool = False
     generics: frozenset[str] = frozenset()
 
 
@@ -76,6 +78,20 @@ class Operand:
     at: str
 
 
+@dataclass(frozen=True)
+class Near:
+    """The names of what a map's taps need: each dim's size, each tensor's stride along a dim, and what divides that."""
+
+    sizes: dict[str, str] = field(default_factory=dict)
+    strides: dict[tuple[str, str], str] = field(default_factory=dict)
+    even: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> list[str]:
+        """Those that change from call to call."""
+        return [*self.sizes.values(), *self.strides.values()]
+
+
 class MapPrinter:
     """The texts of one unit; `view` is what the templates take."""
 
@@ -90,6 +106,7 @@ class MapPrinter:
         self._types()
         self.operands = {o.key: o for o in self._operands()}
         self.block = self.names.fresh(f"{unit.name}_block")
+        self.near = self._near()
         self.starts = {i.name: self.names.fresh(f"{i.name}_first") for i in unit.indices}
 
     def hosts(self, t: Tensor) -> Tensor:
@@ -130,6 +147,20 @@ class MapPrinter:
         at = {key: fresh(f"{steps[key][:-6]}_at") for key in order}
         return [Operand(key, self.pointers.get(key, ""), steps[key], strides[key], kinds[key], at[key]) for key in order]
 
+    def _near(self) -> Near:
+        """What taps need: of each dim its size, of each tensor along a dim its stride, and a constant that divides it."""
+        near, fresh = Near(), self.names.fresh
+        for t in self.unit.taps:
+            stem = self.pointers[t.tensor.spec_name][:-4]
+            for m in t.by:
+                key = t.tensor.spec_name, m.dim
+                if m.dim not in near.sizes:
+                    near.sizes[m.dim] = fresh(f"size_{m.dim}")
+                if key not in near.strides:
+                    near.strides[key] = fresh(f"{stem}_{m.dim}_stride")
+                    near.even[key] = fresh(f"{stem}_{m.dim}_EVEN")
+        return near
+
     # ------------------------------------------------------------------ the functions
 
     def loads(self) -> list[Statement]:
@@ -141,12 +172,41 @@ class MapPrinter:
             function = "within" if self.spreads() else "offset"
             value = source("place({0}, {1})", o.pointer, where) if o.pointer else source(f"{function}({{0}}, 1)", where)
             made.append(Statement((o.at,), "", value))
-        for t in self.inputs:
+        for t in self.read():
             read = source("tl.load({0}, mask)", self.operands[t.spec_name].at)
             made.append(Statement((t.name,), "", self.backend.widen(read, t)))
         for i in self.unit.indices:
             made.append(Statement((i.name,), "", source("{0} + {1}.to(tl.int64)", self.starts[i.name], self.operands[i.name].at)))
+        return made + self.taps()
+
+    def read(self) -> list[Tensor]:
+        """The inputs that an element is read of at its own place."""
+        return [t for t in self.inputs if t.name not in self.unit.aside]
+
+    def taps(self) -> list[Statement]:
+        """The neighbours that a block reads: how far away they lie along each dim, and they themselves."""
+        made, indices = list[Statement](), {i.spec_name: i.name for i in self.unit.indices}
+        moves: dict[tuple[str, Move], tuple[str, str]] = {}
+        for t in self.unit.taps:
+            pairs, key = [], t.tensor.spec_name
+            for m in t.by:
+                if (key, m) not in moves:
+                    stem = f"{self.near.strides[key, m.dim][:-7]}_{'moved' if not m.fixed else 'back' if m.by < 0 else 'on'}"
+                    moves[key, m] = self.names.fresh(f"{stem}_away"), self.names.fresh(f"{stem}_inside")
+                    made.append(Statement(moves[key, m], "", self.shift(key, m, indices[m.dim])))
+                pairs.append(moves[key, m])
+            away, inside = joined((a for a, _ in pairs), " + "), joined((i for _, i in pairs), " & ")
+            value = self.backend.widen(source("load_tap({0}, {1}, {2}, mask)", self.operands[key].at, away, inside), t.tensor)
+            fill = self.backend.typed(t.fill, t.compute)
+            made.append(Statement((t.name,), "", source("tl.where({0}, {1}, {2})", inside, value, fill)))
         return made
+
+    def shift(self, key: str, m: Move, index: str) -> Text:
+        """How far a move goes in the memory of a tensor, and where that is inside it."""
+        terms = [source("-{0}" if sign < 0 else "{0}", name) for sign, name in m.numbers]
+        by = joined([str(m.by), *terms] if m.by or not terms else terms, " + ")
+        operands = [index, by, self.near.sizes[m.dim], self.near.strides[key, m.dim], self.near.even[key, m.dim], str(m.wraps)]
+        return source("shifted_by({0})", joined(operands))
 
     def stores(self) -> list[Statement]:
         pairs = zip(self.outputs, self.storage, strict=True)
@@ -163,14 +223,14 @@ class MapPrinter:
         rounded = [b.rounded(s) for s in u.scalars]
         code = [*(s.value for s in u.lines), returns, *(s.value for s in (*loads, *stores, *rounded))]
         scalars = [f"{s.name}: {b.number_type(s)}" for s in u.scalars]
-        values = [*(t.name for t in self.inputs), *(i.name for i in u.indices), *(s.name for s in u.scalars)]
+        values = [*(t.name for t in self.read()), *(t.name for t in u.taps), *(i.name for i in u.indexed), *(s.name for s in u.scalars)]
         pointers = [o.pointer for o in self.operands.values() if o.pointer]
         kernel, fixed = f"{u.name}_kernel", len(pointers)
         mask = "mask" if self.spreads() else "lane[0] + lane[1] < numel - first"
         return MapView(
             kernels={"map": kernel},
             heads={"map": self.kernel_lines(pointers, scalars)},
-            dynamic={"map": (fixed, fixed + len(scalars) + 4 + 4 * len(self.operands) + len(self.starts))},
+            dynamic={"map": (fixed, fixed + len(scalars) + 4 + 4 * len(self.operands) + len(self.starts) + len(self.near.numbers))},
             definitions=definitions(self.variables, self.aliases, self.types),
             rounded=rounded,
             scalars=u.scalars,
@@ -184,6 +244,7 @@ class MapPrinter:
             call=wrapped(f"    {', '.join(o.name for o in self.outputs)} = {u.element}", [*values, *self.constants], ""),
             stores=stores,
             spreads=self.spreads(),
+            taps=bool(u.taps),
             steps=[Statement((o.steps,), "", source("({0})", joined(o.strides))) for o in self.operands.values()],
             full=wrapped(f"        {self.block}", self.block_items("None"), ""),
             partial=wrapped(f"        {self.block}", self.block_items(mask), ""),
@@ -192,16 +253,18 @@ class MapPrinter:
     def block_items(self, mask: str, constexpr: str = "") -> list[str]:
         """What the function of a block takes, or is given."""
         items = [*(o.pointer for o in self.operands.values() if o.pointer), *(s.name for s in self.unit.scalars), "first", "lane", mask]
-        items += ["sizes", *(o.steps for o in self.operands.values()), *self.starts.values()]
-        return [*items, *(f"{c}{constexpr}" for c in ("KINDS", "RANK", "INDEX", *self.passed))]
+        items += ["sizes", *(o.steps for o in self.operands.values()), *self.starts.values(), *self.near.numbers]
+        return [*items, *(f"{c}{constexpr}" for c in ("KINDS", "RANK", "INDEX", *self.near.even.values(), *self.passed))]
 
     def kernel_lines(self, pointers: list[str], scalars: list[str]) -> list[str]:
         """The kernel's parameters, in lines."""
         lines = [", ".join(pointers), *chunks(scalars, 6), ", ".join(f"{n}: tl.int64" for n in ("numel", "n1", "n2", "n3"))]
         lines += [", ".join(f"{s}: tl.int64" for s in o.strides) for o in self.operands.values()]
         lines += [", ".join(f"{s}: tl.int64" for s in self.starts.values())] if self.starts else []
+        lines += [", ".join(f"{s}: tl.int64" for s in self.near.numbers)] if self.near.numbers else []
         rows = ["ROWS"] if self.spreads() else []
-        return [*lines, ", ".join(f"{c}: {CONSTEXPR}" for c in ("KINDS", "RANK", "INDEX", "BLOCK", *rows, *self.passed))]
+        fixed = ("KINDS", "RANK", "INDEX", "BLOCK", *rows, *self.near.even.values(), *self.passed)
+        return [*lines, ", ".join(f"{c}: {CONSTEXPR}" for c in fixed)]
 
     def launch(self, kernel: str) -> str:
         """The host function's call of `launch`."""
@@ -213,6 +276,7 @@ class MapPrinter:
         passed = self.backend.spec_variables(self.render, self.passed)
         items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in passed) + ")"] if passed else []
         items += ["spreads=True"] if self.spreads() else []
+        items += [f"near={list(self.near.strides)}".replace("'", '"')] if self.near.strides else []
         return wrapped("    launch", items, "")
 
 

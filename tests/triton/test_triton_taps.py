@@ -1,0 +1,39 @@
+"""Neighbours that Triton's maps load where they lie: the emitted files under Triton's interpreter, beside what the places mean."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kgen import check, pipeline, syntax
+from kgen.backends import backend
+from kgen.schedule import Map
+from tests.conftest import ROOT
+from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE
+
+TEXTS = {"line": LINE, "plane": PLANE, "derived": DERIVED, "moved": MOVED}
+
+
+@pytest.mark.parametrize("target", ["triton", "cpp"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_neighbours_are_taps_of_a_map(name: str, target: str) -> None:
+    kernel = check.check(syntax.parse(TEXTS[name], "taps.k"))
+    mine = backend(target)
+    passes = pipeline.scheduled(kernel, kernel.bindings()[0], mine.rides, mine.merges, mine.taps).passes
+    assert {type(p) for p in passes} == {Map} and not [let for p in passes for let in p.lets if let.expr.name == "gather"]
+
+
+@pytest.mark.slow
+def test_shifts_of_any_layout(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    for text in TEXTS.values():
+        for file, made in backend("triton").written(check.check(syntax.parse(text, "taps.k"))).items():
+            (tmp_path / file).write_text(made)
+    env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    script = ROOT / "tests" / "triton" / "interpreted_taps.py"
+    done = subprocess.run([sys.executable, str(script), str(tmp_path), "12"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and "held" in done.stdout, done.stderr[-3000:]
