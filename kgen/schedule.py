@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
-from kgen.ir import GATHERS, MAX_OPERATIONS, Blocks, Broken, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
+from kgen.ir import GATHERS, MAX_OPERATIONS, Blocks, Broken, Let, Program, Store, Tensor, View, held, leaf, live, taken, too_long
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
@@ -41,11 +41,13 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims, of which some may be `blocks`."""
+    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims, of which some may be `blocks`.
+    A `view` is no pass's: it is there from the beginning, a parameter in other dims."""
 
     name: str
     let: Let
     blocks: tuple[Blocks, ...] = ()
+    view: View | None = None
 
     @property
     def dims(self) -> Dims:
@@ -190,7 +192,7 @@ def schedule(program: Program, rides: Rides = Rides.NONE) -> Plan:
 
 def verified(plan: Plan) -> Plan:
     """A plan whose passes read of one another only what earlier ones have written; else `Broken`, a bug of kgen's."""
-    unwritten = {w.name for w in plan.workspaces}
+    unwritten = {w.name for w in plan.workspaces if w.view is None}
     for k, p in enumerate(plan.passes):
         if early := unwritten & {t.name for t in p.loads}:
             raise Broken(f"pass {k} reads {', '.join(sorted(early))}, which no pass before it writes")
@@ -439,7 +441,9 @@ class _Scheduler:
         passes = [self.build(stores, stage, kept) for stores, stage in ordered]
         split = len(passes) - len(groups)
         program = replace(self.program, lets=(*self.program.lets, *self.more)) if self.more else self.program
-        return verified(Plan(program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values())))
+        loads = {let.expr.attrs[0]: let for let in self.program.lets if let.expr.name == "load"}
+        views = (Workspace(v.name, loads[v.name], (), v) for v in self.program.views)
+        return verified(Plan(program, (*passes[:split], *_ordered(passes[split:])), (*views, *kept.values())))
 
     def workspace(self, let: Let) -> Workspace:
         """What a pass leaves of a value for others."""
