@@ -307,9 +307,8 @@ class Render:
         self.generics = self._generics()
         # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
         self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
-        self.kept = {
-            w.name: (w, self.global_names.fresh(w.name if w.view else f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces
-        }
+        fresh = self.global_names.fresh
+        self.kept = {w.name: (w, fresh(w.name if w.view else f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces}
 
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         """The passes, and the forms of operators that are not the accurate ones."""
@@ -416,9 +415,9 @@ class Render:
         for t in p.loads:
             compute = self.type_of(values[t.name])
             if t.name in self.kept:
-                w, name = self.kept[t.name]
-                dtype = params[w.view.tensor].dtype if w.view else self.kept_dtype(values[t.name])
-                made.append(Tensor(name, t.name, self.storage(dtype) if w.view else compute, compute, t.dims, dtype))
+                view, dtype = self.kept[t.name][0].view, self.kept_dtype(values[t.name])
+                stored, dtype = (self.storage(params[view.tensor].dtype), params[view.tensor].dtype) if view else (compute, dtype)
+                made.append(Tensor(self.kept[t.name][1], t.name, stored, compute, t.dims, dtype))
             else:
                 dtype, state = params[t.name].dtype, any(s.state == t.name for s in p.stores)
                 made.append(Tensor(self.global_names.user(t.name), t.name, self.storage(dtype), compute, t.dims, dtype, state))
