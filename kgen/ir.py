@@ -216,9 +216,23 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class View:
+    """A tensor that is a parameter: `tensor`, which has dims `given`, with the one dim `dim` in place of several (`of`, the last of which
+    runs fastest)."""
+
+    name: str
+    tensor: str
+    given: Dims
+    dtype: DType
+    dims: Dims
+    dim: str
+    of: Dims
+
+
+@dataclass(frozen=True)
 class Program:
     """A kernel for one choice of its dtype variables; `source` is the text that the lets' spans point into, `blocks` are dims that its
-    passes have besides those of its tensors."""
+    passes have besides those of its tensors, `views` are those among its tensors that are views of parameters."""
 
     name: str
     signature: str
@@ -228,6 +242,7 @@ class Program:
     stores: tuple[Store, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
     blocks: tuple[Blocks, ...] = ()
+    views: tuple[View, ...] = ()
 
     @property
     def by_name(self) -> dict[str, Let]:
@@ -412,6 +427,7 @@ __all__ = [
     "Ref",
     "Store",
     "Tensor",
+    "View",
     "exact",
     "held",
     "leaf",

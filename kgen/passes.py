@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgen.ir import GATHERS, Blocks, Broken, Let, Program, Store, Tensor
+from kgen.ir import GATHERS, Blocks, Broken, Let, Program, Store, Tensor, View
 from kgen.phases import Phase
 from kgen.types import Dims
 
@@ -19,11 +19,13 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims, of which some may be `blocks`."""
+    """What one pass leaves for a later one: the value `let`, in memory, dense in the order of its dims, of which some may be `blocks`.
+    A `view` is no pass's: it is there from the beginning, a parameter in other dims."""
 
     name: str
     let: Let
     blocks: tuple[Blocks, ...] = ()
+    view: View | None = None
 
     @property
     def dims(self) -> Dims:
@@ -147,7 +149,7 @@ def elements(p: Pass) -> list[Let]:
 
 def verified(plan: Plan) -> Plan:
     """A plan whose passes read of one another only what earlier ones have written; else `Broken`, a bug of kgen's."""
-    unwritten = {w.name for w in plan.workspaces}
+    unwritten = {w.name for w in plan.workspaces if w.view is None}
     for k, p in enumerate(plan.passes):
         if early := unwritten & {t.name for t in p.loads}:
             raise Broken(f"pass {k} reads {', '.join(sorted(early))}, which no pass before it writes")

@@ -294,7 +294,9 @@ class _Scheduler:
         passes = [self.build(stores, stage, kept) for stores, stage in ordered]
         split = len(passes) - len(groups)
         program = replace(self.program, lets=(*self.program.lets, *self.more)) if self.more else self.program
-        return verified(Plan(program, (*passes[:split], *_ordered(passes[split:])), tuple(kept.values())))
+        loads = {let.expr.attrs[0]: let for let in self.program.lets if let.expr.name == "load"}
+        views = (Workspace(v.name, loads[v.name], (), v) for v in self.program.views)
+        return verified(Plan(program, (*passes[:split], *_ordered(passes[split:])), (*views, *kept.values())))
 
     def workspace(self, let: Let) -> Workspace:
         """What a pass leaves of a value for others."""

@@ -10,6 +10,8 @@ In: an expanded program.  Out: the same in which a reduction goes through the te
 `ranged[sum, S] x lo hi` adds x from lo up to hi, `ranged[sum, S] x lo hi order` what stands there in an order.  Nothing that is not
 selected is read, so a NaN stays in its segment.  A count is the length of its range.
 
+A key of several dims (`ids: i64[B, S]`, `i64[...]`) sorts the positions along one that stands for them: `flattened.py`.
+
 A long segment is not one thread's work: it is cut into pieces of `PIECE` terms from its beginning on, and a rest.  In each block of so many
 places of the order begins one whole piece at most, which the block's last place is in.  So a pass makes a value for each block, and
 those of a segment follow one another from the block that it begins in.  How a segment is cut depends on its length alone.
@@ -22,9 +24,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kgen.expand import is_reduction, size
-from kgen.ir import Blocks, Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
+from kgen.flattened import Flattened
+from kgen.ir import Blocks, Builder, Let, Op, Program, Tensor, leaf, literal_of, live, ref, renumber, verify
 from kgen.monoids import MONOIDS
-from kgen.types import FEW, INT, DType, boolean, i64, is_literal, union
+from kgen.types import ELLIPSIS, FEW, INT, Dims, DType, boolean, i64, is_literal, union
 
 #: The reductions that are made so, each with the literal that its operand has where nothing is selected.
 FILLS = {"sum": "0", "max": "-inf", "min": "inf"}
@@ -65,14 +68,18 @@ def segmented(program: Program) -> Program:
     stores = tuple(replace(store, ref=s.moved[store.ref]) for store in program.stores)
     lets = live(s.build.lets, stores)
     blocks = tuple(b for b in s.blocks.values() if any(b.dim in let.dims for let in lets))
-    return verify(renumber(replace(program, lets=lets, stores=stores, blocks=blocks)))
+    read = {let.expr.attrs[0] for let in lets if let.expr.name == "load"}
+    views = tuple(v for f in s.flats.values() for v in f.views.values() if v.name in read)
+    tensors = (*program.tensors, *(Tensor(v.name, v.dtype, v.dims) for v in views))
+    return verify(renumber(replace(program, tensors=tensors, lets=lets, stores=stores, blocks=blocks, views=views)))
 
 
 class _Segments:
     def __init__(self, program: Program) -> None:
-        self.build = Builder()
+        self.build, self.program = Builder(), program
         self.dims = {d for t in program.tensors for d in t.dims} | {d for let in program.lets for d in let.dims}
         self.blocks: dict[str, Blocks] = {}  # by the dim that they are of
+        self.flats: dict[Dims, Flattened] = {}  # by the dims that one stands for
         self.moved: dict[str, str] = {}
         self.found = False
 
@@ -81,14 +88,36 @@ class _Segments:
 
     def let(self, let: Let) -> Let:
         """A reduction's let as one of a part of its dim, where it is; any other as it stands."""
-        if is_reduction(let) and let.expr.name in FILLS and len(let.expr.attrs) == 1 and let.dims and isinstance(let.dtype, DType):
-            (dim,) = let.expr.attrs
-            selected = None if few(dim) else self.selected(self.operands(let)[0], let)
-            part = selected and (self.segment(selected, dim) or self.range(selected, dim))
+        if is_reduction(let) and let.expr.name in FILLS and let.dims and isinstance(let.dtype, DType):
+            dim, *more = let.expr.attrs
+            selected = None if few(dim) and not more else self.selected(self.operands(let)[0], let)
+            if selected and (more or dim == ELLIPSIS):
+                dim, selected = self.over_one(selected, let.expr.attrs)
+            part = selected and (self.segment(selected, dim) or (None if more else self.range(selected, dim)))
             if selected and part:
                 self.found = True
                 return self.made(let, dim, selected, part)
         return self.build.like(let.expr, let, let.label)
+
+    def over_one(self, s: Selected, dims: Dims) -> tuple[str, Selected | None]:
+        """What is selected along several dims by a key that has all of them, along one dim in their place, and that dim; None where it is
+        not."""
+        keys = [o.dims for c in s.conditions if c.expr.name == "eq" for o in self.operands(c) if set(o.dims) == set(dims)]
+        if not keys or all(map(few, dims)):
+            return "", None
+        if keys[0] not in self.flats:
+            name = "_".join("All" if d == ELLIPSIS else d if d[0].isalpha() else f"Of{d}" for d in keys[0])
+            name = next(n for n in (f"{name}{'_' * k}" for k in range(99)) if n not in self.dims)
+            self.dims.add(name)
+            tensors = {t.name: t for t in self.program.tensors}
+            fixed = {store.state for store in self.program.stores if store.state}
+            self.flats[keys[0]] = Flattened(self.build, tensors, fixed, name, keys[0])
+        flat = self.flats[keys[0]]
+        value = s.value and flat.value(s.value)
+        conditions = [flat.value(c) for c in s.conditions]
+        if None in conditions or s.value is not None and value is None:
+            return "", None
+        return flat.dim, Selected(value, tuple(c for c in conditions if c is not None), s.counted)
 
     # ------------------------------------------------------------------ what is selected
 

@@ -19,7 +19,7 @@ from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.names import Names, settled
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
+from kgen.backends.units import NUMBERS, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
@@ -33,9 +33,6 @@ from kgen.scanned import is_scan
 from kgen.taps import is_tap, taps_of
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, VARIABLE, DType, is_literal, is_wide, variable_of
 from kgen.version import __version__
-
-#: The dtypes that numbers of the host have, by kind.
-NUMBERS = {kind: DTYPES[name] for kind, name in (("float", "f64"), ("int", "i64"), ("bool", "bool"))}
 
 
 @dataclass(frozen=True)
@@ -309,7 +306,8 @@ class Render:
         self.generics = self._generics()
         # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
         self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
-        self.kept = {w.name: (w, self.global_names.fresh(f"{self.row_name(w.let)}_kept")) for w in self.plan.workspaces}
+        names = ((w, w.name if w.view else f"{self.row_name(w.let)}_kept") for w in self.plan.workspaces)
+        self.kept = {w.name: (w, self.global_names.fresh(name)) for w, name in names}
 
     def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         """The passes, and the forms of operators that are not the accurate ones."""
@@ -416,7 +414,9 @@ class Render:
         for t in p.loads:
             compute = self.type_of(values[t.name])
             if t.name in self.kept:
-                made.append(Tensor(self.kept[t.name][1], t.name, compute, compute, t.dims, self.kept_dtype(values[t.name])))
+                w, name = self.kept[t.name]
+                dtype = params[w.view.tensor].dtype if w.view else self.kept_dtype(values[t.name])
+                made.append(Tensor(name, t.name, self.storage(dtype) if w.view else compute, compute, t.dims, dtype))
             else:
                 dtype, state = params[t.name].dtype, any(s.state == t.name for s in p.stores)
                 made.append(Tensor(self.global_names.user(t.name), t.name, self.storage(dtype), compute, t.dims, dtype, state))

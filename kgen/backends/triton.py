@@ -24,7 +24,7 @@ from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
 from kgen.backends.units import Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, Parameter, ResultDecl
-from kgen.ir import Blocks, Let, exact
+from kgen.ir import Blocks, Let, View, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.parts import over_parts
@@ -42,6 +42,7 @@ class TritonView:
     floats: str
     units: list[TritonUnit]
     blocks: tuple[Blocks, ...]  # dims that only workspaces have
+    views: list[tuple[str, View]]  # parameters with one dim in place of several, by the names that passes call them
     steps: list[TritonUnit]  # those, and what sorts, in the order in which the host calls them
     sorts: bool
     function_sources: list[Text]
@@ -286,6 +287,7 @@ class Triton(Backend):
             floats=", ".join(f"torch.{d.torch}: {self.types[d.name]}" for d in VARIABLE if any(d.name in dict(b).values() for b in chosen)),
             units=views,
             blocks=render.program.blocks,
+            views=[(render.kept[v.name][1], v) for v in render.program.views],
             steps=steps,
             sorts=len(steps) > len(views),
             function_sources=list(known.values()),
@@ -302,7 +304,8 @@ class Triton(Backend):
             wide=[(d, variable_of(d)) for d in kernel.wide],
             parts=self.parts(render),
             disjoint=[(name, of.rstrip("'")) for name, of, _ in render.kernel.parts if not name.endswith("'")],
-            tensors=self.tensors(render) + [(o.name, self.kept_dtype(o.dtype, render), " ".join(o.dims)) for o in kept],
+            tensors=self.tensors(render) + [(o.name, self.kept_dtype(o.dtype, render), " ".join(o.dims)) for o in kept]
+            + self.views(render),
             head=self.head(render, bool(fresh)),
             summary=[f'"""Writes {", ".join(r.state for r in kernel.results if r.state)} in place."""'] if states else [],
             given=[(p.name, user(p.name)) for p in kernel.params if p.is_tensor],
@@ -340,6 +343,13 @@ class Triton(Backend):
             declared |= {p.name: (p.dtype, p.dims) for p in kernel.params if p.dims is not None}
             declared |= {r.name: (r.dtype, r.dims) for r in kernel.results if not r.state}
         return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims)) for name, (d, dims) in declared.items()]
+
+    @staticmethod
+    def views(render: Render) -> list[tuple[str, str, str]]:
+        """(name, dtype, dims) of each parameter that has one dim in place of several, as Python."""
+        dtypes = {p.name: p.dtype for p in render.kernel.params}
+        named_ = [(render.kept[v.name][1], dtypes[v.tensor], v.dims) for v in render.program.views]
+        return [(name, f"torch.{DTYPES[d].torch}" if d in DTYPES else f'"{d}"', " ".join(dims)) for name, d, dims in named_]
 
     def parts(self, render: Render) -> list[tuple[str, str, str]]:
         """(name, of which, where) of each part of a tensor, as Python."""

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from kgen.backends.text import Text
 from kgen.taps import Move
-from kgen.types import ELLIPSIS, Dims, DType
+from kgen.types import DTYPES, ELLIPSIS, Dims, DType
 
 NOTHING = Text()
+
+#: The dtypes that numbers of the host have, by kind.
+NUMBERS = {kind: DTYPES[name] for kind, name in (("float", "f64"), ("int", "i64"), ("bool", "bool"))}
 
 
 @dataclass(frozen=True)

@@ -41,16 +41,30 @@ class Call:
         return (*(self.batch if ELLIPSIS in dims else ()), *(self.sizes[d] for d in dims if d != ELLIPSIS))
 
     def memory(self, workspaces: tuple[Workspace, ...]) -> dict[str, Any]:
-        """New tensors for what the passes of a plan leave for one another, by name; from then on the sizes of their blocks are known."""
+        """New tensors for what the passes of a plan leave for one another, and views of parameters, by name; from then on the sizes of
+        their own dims are known."""
         import torch
 
         made = {}
+        views = [w.view for w in workspaces if w.view is not None]
+        for v in views:
+            self.sizes[v.dim] = math.prod(map(self.size, v.of))
+            made[v.name] = self.flattened(self.given[v.tensor], v.given, v.of)
         for blocks in (b for w in workspaces for b in w.blocks):
             self.sizes[blocks.dim] = blocks.count(self.sizes)
-        for w in workspaces:
+        for w in (w for w in workspaces if w.view is None):
             dtype = getattr(torch, DTYPES[w.dtype(self.binding)].torch)
             made[w.name] = torch.empty(self.shape(w.dims), dtype=dtype, device=self.device)
         return made
+
+    def flattened(self, tensor: Any, dims: Dims, of: Dims) -> Any:
+        """A tensor with `dims`, those of `of` as one, which comes first; a dense copy where their strides do not merge."""
+        if ELLIPSIS in dims:
+            tensor = tensor.expand((*self.batch, *tensor.shape[tensor.dim() - len(dims) + 1 :]))
+        ends = {d: tensor.dim() - len(dims) + k for k, d in enumerate(dims)}  # the last axis of each dim
+        axes = [k for d in of for k in (range(len(self.batch)) if d == ELLIPSIS else (ends[d],))]
+        moved = tensor.movedim(axes, tuple(range(len(axes))))
+        return moved.reshape(math.prod(map(self.size, of)), *moved.shape[len(axes) :])
 
     def size(self, dim: str) -> int:
         """The size of a dim; of `...`, how many elements the leading dims have."""

@@ -210,6 +210,8 @@ class Calls:
             if r.state is not None and r.name not in index:
                 index[r.name], memory[r.name] = index[r.state], call.results[r.name]
         prepare = getattr(launcher, "prepare", None)
+        if prepare is not None and any(w.view is not None for w in launcher.workspaces):
+            prepare = None  # one may be a copy, which each call makes
         steps = None
         if prepare is not None:
             for name, tensor in call.memory(launcher.workspaces).items():

@@ -61,6 +61,19 @@ def test_a_tables_gradient_is_that_of_torch() -> None:
     assert w.grad is not None and theirs.grad is not None and torch.allclose(w.grad, theirs.grad, atol=1e-4)
 
 
+@pytest.mark.parametrize("target", ["triton", "cuda"])
+def test_the_gradient_of_numbers_in_several_dims_is_that_of_torch(target: str) -> None:
+    """The third call goes by what was kept of the first; of keys and gradients that do not merge dense copies are made."""
+    made = kgen.loads("lookup(dy: T[..., D], w: T[V, D], ids: i64[...]) -> dw: T[V, D]\n\ndw = sum[...](dy if ids == index[V] else 0)\n")
+    w = torch.zeros(500, 72, device="cuda")
+    for _ in range(3):
+        ids, dy = torch.randint(0, 500, (6, 700), device="cuda"), torch.randn(6, 700, 72, device="cuda")
+        want = w.index_add(0, ids.reshape(-1), dy.reshape(-1, 72))
+        assert torch.allclose(made(dy, w, ids, target=target), want, atol=1e-4)
+        turned = made(dy.transpose(0, 1), w, ids.transpose(0, 1), target=target)
+        assert torch.allclose(turned, want, atol=1e-4)
+
+
 def test_it_is_captured_into_a_graph() -> None:
     made = kgen.loads(CASES["by_index"].text)
     x, ids = torch.randn(3000, 24, device="cuda"), torch.randint(0, 9, (3000,), device="cuda")

@@ -82,6 +82,22 @@ y = sum[S](x * weight if ids == index[V] and keep else 0)
 z = x - y[V = ids]
 """
 
+#: Keys of several dims: leading ones among them, turned round, beside weights of one of them alone, and counted.
+SEVERAL = """
+several(x: T[S, D, R], ids: i64[R, S], weight: T[S], like: i8[V]) -> (y: T[V, D], n: i64[V], top: T[V, D])
+
+here = ids == index[V]
+y    = sum[R, S](x * weight if here else 0)
+n    = sum[R, S](here)
+top  = max[S, R](x if here and index[R] < S else -inf)
+"""
+
+LEADING = """
+leading(dy: T[..., D], w: T[V, D], ids: i64[...]) -> dw: T[V, D]
+
+dw = sum[...](dy if index[V] == ids else 0)
+"""
+
 
 def _lowest(x: torch.Tensor, where: torch.Tensor, greatest: bool) -> torch.Tensor:
     empty = -torch.inf if greatest else torch.inf
@@ -107,6 +123,13 @@ def _ranges(x: torch.Tensor, edges: torch.Tensor, like: torch.Tensor) -> tuple[t
     return added(x, where), _lowest(x, where, False), where.sum(1)
 
 
+def _several(x: torch.Tensor, keys: torch.Tensor, weight: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    s, d, r = x.shape
+    rows, where = x.permute(2, 0, 1).reshape(r * s, d), mask(keys.reshape(-1), len(like))
+    fits = where & (torch.arange(r) < s).repeat_interleave(s)
+    return added(rows.double() * weight.double().repeat(r)[:, None], where), where.sum(1), _lowest(rows, fits, True)
+
+
 def _like(n: int) -> torch.Tensor:
     return torch.zeros(n, dtype=torch.int8)
 
@@ -128,6 +151,16 @@ CASES = {
         TERMS,
         lambda s, d, v, t: (torch.randn(s, d).to(t), torch.randn(s).to(t), ids(s, v), torch.rand(s) < 0.7, _like(v)),
         _terms,
+    ),
+    "several": Case(
+        SEVERAL,
+        lambda s, d, v, t: (torch.randn(s, d, 3).to(t), ids(3 * s, v).view(3, s), torch.randn(s).to(t), _like(v)),
+        _several,
+    ),
+    "leading": Case(
+        LEADING,
+        lambda s, d, v, t: (torch.randn(2, s, 1, d).to(t), torch.randn(v, d).to(t), ids(2 * s, v).view(s, 2, 1).transpose(0, 1)),
+        lambda dy, w, k: (added(dy.reshape(-1, dy.shape[-1]), mask(k.reshape(-1), len(w))),),
     ),
 }
 

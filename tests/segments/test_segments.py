@@ -10,6 +10,8 @@ import torch
 
 import kgen
 from kgen import pipeline
+from kgen.cost import Cost
+from kgen.grad import backward
 from kgen.passes import Sort
 from kgen.runtime.static import source
 from tests.segments.kernels import CASES, close, drawn
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("built_quickly")
 
 
 #: Built in any run; the others are left to `-m slow`.
-BUILT = ("means", "ranges")
+BUILT = ("several", "ranges")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in BUILT else pytest.mark.slow) for name in CASES])
@@ -38,7 +40,7 @@ def kinds(text: str) -> list[str]:
     return found + ["sorts" for p in plan.passes if isinstance(p, Sort)]
 
 
-PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]",
+PARAMETERS = {"x": "T[S, D]", "ids": "i64[S]", "two": "i64[S, D]", "edges": "i64[B]", "keep": "bool[S]", "own": "T[S, V]", "like": "i8[V]",
               "four": "T[4]"}
 
 
@@ -61,6 +63,9 @@ SEGMENT = ["ranged", "ranged", "ranged", "sorts"]
         ("y: i64[V]\n\ny = sum[S](ids == index[V])", ["max", "sorts"]),
         ("y: i64[V]\n\ny = sum[S](ids == index[V] and keep)", SEGMENT),
         ("y: T[B, D]\n\ny = sum[S](x if edges <= index[S] and index[S] < edges + 3 else 0)", ["max", "min", "max", "min", "ranged"]),
+        ("y: T[V]\n\ny = sum[S, D](x if two == index[V] else 0)", SEGMENT),
+        ("y: T[V]\n\ny = sum[S, D](x if two == index[V] and ids < index[S] else 0)", SEGMENT),
+        ("y: T[V]\n\ny = sum[S, D](x if ids == index[V] else 0)", ["sum"]),  # keys of one of the two
         ("y: T[4, D]\n\ny = four + sum[S](x if ids == index[4] else 0)", ["sum"]),  # each of few rows may go through all
         ("y: T[V, D]\n\ny = sum[S](x if ids == index[V] else 1)", ["sum"]),  # what is not selected counts
         ("y: T[V, D]\n\ny = sum[S](x if ids != index[V] else 0)", ["sum"]),
@@ -89,6 +94,7 @@ def test_ranges_outside_hold_what_is_there() -> None:
     assert kgen.loads(text)(x, lo, hi).tolist() == [1, 7, 0, 9, 10]
 
 
+@pytest.mark.slow
 def test_the_length_of_a_range_that_ends_before_it_begins_does_not_wrap() -> None:
     """`kgen check` found it: of begin = 2.3e17 and end = -9e18 there was one term."""
     lo, hi = torch.tensor([230000000000000000]), torch.tensor([-9000000000000000000])
@@ -103,6 +109,7 @@ def test_a_segment_has_the_same_bits_beside_any_others() -> None:
     assert torch.equal(one, among)
 
 
+@pytest.mark.slow  # the predicted cost is held in any run
 def test_the_work_grows_with_the_input() -> None:
     """V times S of this would be 10^11 terms."""
     made = kgen.loads(CASES["lookup"].text)
@@ -114,6 +121,7 @@ def test_the_work_grows_with_the_input() -> None:
     assert torch.allclose(got, torch.zeros_like(w).index_add_(0, keys, dy), atol=1e-4)
 
 
+@pytest.mark.slow  # as of numbers in several dims below
 def test_a_table_and_its_gradient_are_those_of_torch() -> None:
     made = kgen.load("embedding")
     w, ids = torch.randn(9, 4, requires_grad=True), torch.randint(0, 9, (30,))
@@ -122,6 +130,36 @@ def test_a_table_and_its_gradient_are_those_of_torch() -> None:
     made(w, ids).backward(dy)
     torch.nn.functional.embedding(ids, theirs).backward(dy)
     assert w.grad is not None and theirs.grad is not None and torch.allclose(w.grad, theirs.grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", ["...", pytest.param("B, S", marks=pytest.mark.slow)])
+def test_a_table_of_numbers_in_several_dims_has_the_gradient_of_torch(dims: str) -> None:
+    """One row for each number, whatever dims the numbers have: a view where these merge, a copy where not."""
+    made = kgen.loads(f"embedding(w: T[V, D], ids: i64[{dims}]) -> y: T[{dims}, D]\n\ny = w[V = ids]\n")
+    w, dy = torch.randn(9, 4, requires_grad=True), torch.randn(3, 5, 4)
+    theirs = w.detach().clone().requires_grad_()
+    for ids, own in ((torch.randint(0, 9, (3, 5)), dy), (torch.randint(0, 9, (5, 3)).t(), dy.transpose(0, 1).contiguous().transpose(0, 1))):
+        for t in (w, theirs):
+            t.grad = None
+        made(w, ids).backward(own)
+        torch.nn.functional.embedding(ids, theirs).backward(own)
+        assert w.grad is not None and theirs.grad is not None and torch.allclose(w.grad, theirs.grad, atol=1e-6)
+
+
+def test_positions_of_several_dims_cost_what_those_of_one_do() -> None:
+    def cost(dims: str) -> Cost:
+        kernel = kgen.loads(f"embedding(w: T[V, D], ids: i64[{dims}]) -> y: T[{dims}, D]\n\ny = w[V = ids]\n").kernel
+        return pipeline.cost(made := backward(kernel).kernel, pipeline.usual(made))
+
+    assert cost("B, S") == cost("...") == cost("S") and cost("S").read == 12
+
+
+@pytest.mark.parametrize("name", ["bert_embedding", "position_embedding"])
+def test_what_is_known_of_one_of_several_dims_is_looked_up(name: str) -> None:
+    """`positions: T[S, N]` beside `ids: i64[B, S]`."""
+    kernel = backward(kgen.load(f"embeddings/{name}").kernel).kernel
+    assert not pipeline.warnings(kernel)
+    assert any(isinstance(p, Sort) for p in pipeline.plan(kernel, pipeline.usual(kernel)).passes)
 
 
 def test_no_static_file_is_written() -> None:
