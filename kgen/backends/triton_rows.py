@@ -514,9 +514,9 @@ class RowPrinter:
 
     def heads(self, passed: list[str], parts: list[str] | None) -> dict[str, list[str]]:
         """Each kernel's parameters, in lines; without `parts` (which may be no name) there is one kernel."""
-        operands = list(self.operands.values())
+        operands, kinds = list(self.operands.values()), self.kinds()
         constants = ["KINDS", "VECTORS", "EVEN", *(["ROW_RANK"] if self.row_sizes else []), *(["RANK"] if self.sizes else [])]
-        constants += ["INDEX", "ROWS", *(["BLOCK"] if parts is not None else [])]
+        constants += ["INDEX", "ROWS", *(["BLOCK"] if parts is not None or kinds.get("scan") else [])]
         middle = [*chunks(self.numbers(), 6), ", ".join(f"{n}: tl.int64" for n in self.extents())]
         middle += [line for o in operands for line in chunks([f"{n}: tl.int64" for n in (*o.rows, *o.inner)], 8)]
         middle += [", ".join(f"{n}: tl.int64" for n in self.starts.values())] if self.starts else []
@@ -525,7 +525,6 @@ class RowPrinter:
             tail = chunks([f"{n}: {CONSTEXPR}" for n in [*constants, *more, *passed]], 5)
             return [", ".join(o.pointer for o in operands if o.pointer), *([", ".join(parts)] if parts else []), *middle, *tail]
 
-        kinds = self.kinds()
         heads = {"row": signature(["HOLD"] * kinds.get("hold", False) + ["FULL"] * kinds.get("finds", False), [])}
         if parts is not None:
             heads |= {"loop": signature(["SEGMENT"], [])}

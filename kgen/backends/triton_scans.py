@@ -121,7 +121,6 @@ class ScanPrinter(RowPrinter):
         variables, aliases, types = self.types(frozenset[str]().union(*(text.uses for text in values)))
         passed = [v for v in variables if v not in types]
         head = self.heads(passed, None)["row"]
-        head[-1] = head[-1].replace("ROWS: tl.constexpr", "ROWS: tl.constexpr, BLOCK: tl.constexpr") if "ROWS:" in head[-1] else head[-1]
         name = f"{u.name}_kernel"
         pointers = [o.pointer for o in self.operands.values() if o.pointer]
         return RowsView(

@@ -12,7 +12,7 @@ At each place the bound holds for every order of the elements up to there in whi
                   units of exp and log1p, both of at most 1
     recur         with S = |a| S' + |b| (S' that of the place before): S(|a| + e, |b| + e) - S(|a|, |b|), and each b is multiplied by all a
                   behind it: u * (T + (depth + 3) * S) / (1 - n u) with T = |a| (T' + S'), the sum over all b of how many those are; none
-                  where the product of neighbouring a overflows, or vanishes beside what is infinite
+                  where the product of neighbouring a overflows, or vanishes beside what is infinite, and none behind an S that overflows
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def _recurrence(torch: Any, v: Value, own: list, errors: list, at: int, unit: fl
     found = size - exact + unit * (steps + (depth(n) + 3) * size) / max(1e-3, 1 - n * unit)
     found = found + count * 2.0 ** (least - digits) * (1 + size.cummax(at).values)
     high, _ = _neighbours(torch, a + da, at)
-    return torch.where((high >= math.log2(largest) - 1) | (size > largest), torch.inf, found)
+    endless = (size > largest).cumsum(at) > 0  # 0 times what has overflowed is NaN
+    return torch.where((high >= math.log2(largest) - 1) | endless, torch.inf, found)
 
 
 BOUNDS = {"cumsum": _sum, "cumprod": _product, "cummax": _extreme, "cummin": _extreme, "logcumsumexp": _log, "recur": _recurrence}

@@ -90,6 +90,14 @@ def test_drawn_calls_stay_within_the_bound(target: str) -> None:
         assert not report.failures, (name, report.failures[0])
 
 
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+def test_a_scan_of_what_lies_in_another_dtype(target: str) -> None:
+    """No pointer of the pass that scans tells T."""
+    kernel = kgen.loads("grouped(x: T[3 * N, M]) -> y: T32[N, M]\n\ny = cumsum[N, exclusive](max[3](x))\n")
+    for dtype in DTYPES:
+        check_call(kernel, {"x": random(dtype, 0)(3 * 700, 5)}, target)
+
+
 def test_more_elements_than_32_bits_count_to() -> None:
     if torch.cuda.mem_get_info()[0] < 20 * 2**30:
         pytest.skip("there is too little memory")

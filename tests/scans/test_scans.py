@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -12,6 +14,7 @@ from kgen.errors import KgenError  # noqa: E402
 from kgen.ops.scans import SCANS, attrs  # noqa: E402
 from kgen.passes import Scan  # noqa: E402
 from kgen.runtime.evaluate import Evaluator  # noqa: E402
+from kgen.testing import checks  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from kgen.types import f32  # noqa: E402
 
@@ -96,6 +99,29 @@ def test_bounds_hold_eager_float32(op: str) -> None:
         assert bool((off <= found.bound).all()) and bool((found.bound[torch.isfinite(found.bound)] < 1e-2 * (1 + found.exact.abs().max())).all())
 
 
+#: A formula, its operands, and the places at which a target may find a NaN where float64 finds a number.
+OVERFLOWS = {
+    "clamp(cumprod[N](x), -1, 1)": ((2, 3), [1e30, 1e30, 0.0, 1.0]),
+    "atan2(cumprod[N, reversed](x), 1)": ((0, 1), [1.0, 0.0, 1e30, 1e30]),
+    "clamp(cumsum[N](x), -1, 1)": ((2, 3), [3e38, 3e38, -3e38, -3e38]),
+    "recur[N](a, x)": ((2, 3), [3e38, 3e38, 1.0, 1.0], [1.0, 1.0, 0.0, 1.0]),  # the gradient of a running maximum is one such
+    "clamp(recur[N, reversed](a, x), -1, 1)": ((0, 1), [1.0, 1.0, 3e38, 3e38], [1.0, 0.0, 1.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("value", OVERFLOWS)
+def test_where_parts_overflow_there_is_no_bound(value: str) -> None:
+    """Infinity times 0, or less itself, is NaN, and no function behind makes a bound of it."""
+    places, *operands = OVERFLOWS[value]
+    given = dict(zip(("x", "a"), map(torch.tensor, operands), strict=False))
+    made = check.check(syntax.parse(f"f({', '.join(f'{name}: T[N]' for name in given)}) -> y: T[N]\n\ny = {value}\n", "f.k"))
+    (found,), (got,) = Analysis(made, given, "cpp").results(), Evaluator(made, given, "kernel").run()
+    assert not checks.compare(got, found, got, checks.Report("f", "cpp"))
+    got[list(places)] = torch.nan
+    assert not checks.compare(got, found, got, checks.Report("f", "cpp"))
+    assert checks.compare(torch.full_like(got, torch.nan), found, got, checks.Report("f", "cpp"))  # elsewhere there is one
+
+
 def test_integers_and_bools_are_added_in_64_bits() -> None:
     made = check.check(syntax.parse("f(k: i8[N], b: bool[N]) -> (y: i64[N], z: i64[N], m: i8[N])\n"
                                     "y = cumsum[N](k)\nz = cumprod[N, exclusive](b)\nm = cummin[N](k)\n", "f.k"))  # fmt: skip
@@ -143,6 +169,21 @@ def test_scan_is_written_as_it_is_read() -> None:
     text = "f(x: T[..., N]) -> y: T[..., N]\n\ny = cumsum[N, reversed, exclusive](x) + recur[N](0.5, x)\n"
     assert kgen.loads(text).source("cpp")
     assert "cumsum[N, reversed, exclusive](x)" in "\n".join(t for _, _, t in check.check(syntax.parse(text, "f.k")).equations)
+
+
+@pytest.mark.parametrize("text", [
+    "f(x: T[..., N]) -> y: T[..., N]\n\ny = cumsum[N](x)\n",
+    "f(x: T[3 * N, M]) -> y: T32[N, M]\n\ny = cumsum[N, exclusive](max[3](x))\n",  # T is told by no pointer: more constants than a line holds
+    "f(x: f16[N]) -> y: f64[]\n\ny = max[N](cumprod[N](x * .5))\n",
+])  # fmt: skip
+def test_triton_kernels_are_given_what_they_read(text: str) -> None:
+    """Each name in capitals that a jit function reads is its parameter, or stands in the module."""
+    tree = ast.parse(kgen.loads(text).source("triton"))
+    known = {n.id for node in tree.body if not isinstance(node, ast.FunctionDef) for n in ast.walk(node) if isinstance(n, ast.Name)}
+    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list):
+        names = [n for node in function.body for n in ast.walk(node) if isinstance(n, ast.Name)]
+        own = {a.arg for a in function.args.args} | {n.id for n in names if isinstance(n.ctx, ast.Store)} | known
+        assert not {n.id for n in names if n.id.isupper()} - own, function.name
 
 
 @pytest.mark.slow  # the bundled specs run there by default

@@ -285,14 +285,16 @@ def check_call(kernel: kgen.Kernel, arguments: Arguments, target: str) -> checks
 
     `arguments` may lie on the CPU or on the target's device, with any strides.  The report says how many elements had no bound, and
     the largest fraction of its bound that an error took."""
-    device = "cuda" if target in ("triton", "cuda") else "cpu"
-    moved = {k: a.to(device) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
+    device, written = "cuda" if target in ("triton", "cuda") else "cpu", {r.state for r in kernel.kernel.results}
+    moved = {k: a.to(device, copy=k in written) if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
     here = {k: a.cpu() if isinstance(a, torch.Tensor) else a for k, a in arguments.items()}
-    got = kernel(**moved, target=target)
+    returned = kernel(**moved, target=target)
+    fresh = list(returned) if isinstance(returned, tuple) else [returned]
+    got = [moved[r.state] if r.state else fresh.pop(0) for r in kernel.kernel.results]
     report = checks.Report(kernel.name, target)
     wanted = Analysis(kernel.kernel, here, "cpp" if target == "torch" else target).results()
     eager = Evaluator(kernel.kernel, here, "eager").run()
-    for r, y, want, other in zip(kernel.kernel.results, got if isinstance(got, tuple) else (got,), wanted, eager, strict=True):
+    for r, y, want, other in zip(kernel.kernel.results, got, wanted, eager, strict=True):
         message = checks.compare(y.cpu(), want, other, report)
         shapes = {k: list(a.shape) for k, a in arguments.items() if isinstance(a, torch.Tensor)}
         assert not message, f"{kernel.name}.{r.name} on {target} of {shapes}: {message}"
