@@ -25,8 +25,8 @@ from kgen.passes import Map, Pass, Plan, Reduce, Scalar, Scan, Sort, Workspace, 
 from kgen.phases import Phase, phases_of
 from kgen.scanned import is_scan
 from kgen.segments import segmented
-from kgen.taps import is_tap, taps_of
 from kgen.selection import is_probe
+from kgen.taps import is_tap, taps_of
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
