@@ -35,6 +35,8 @@ def families() -> dict[str, list[Path]]:
 def bundled(name: str) -> Path | None:
     """The file of a bundled spec by its name, with its folder or without (`gelu`, `norms/polynorm`, `polynorm`); None where there is
     none."""
+    if len(name) > 250:  # no file system has such a name, and some say so by an error
+        return None
     folder = resource("specs")
     places = (folder, *(folder / family for family in _named())) if "/" not in name else (folder,)
     return next((path for place in places if (path := place / f"{name}.k").is_file()), None)

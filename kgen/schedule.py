@@ -25,6 +25,7 @@ from kgen.passes import Map, Pass, Plan, Reduce, Scalar, Scan, Sort, Workspace, 
 from kgen.phases import Phase, phases_of
 from kgen.scanned import is_scan
 from kgen.segments import segmented
+from kgen.selection import is_probe
 from kgen.taps import is_tap, taps_of
 from kgen.types import Dims
 
@@ -110,6 +111,7 @@ class _Scheduler:
         self.cones: list[_Cone] = []  # of the first lets, as far as they are known
         self.loads = self.where(lambda let: let.expr.name == "load")
         self.gathers = self.where(_is_gathered)
+        self.probes = self.where(is_probe)
         self.last_dims = {d for t in program.tensors for d in t.dims[-1:]}
         self.wide: dict[frozenset[str], int] = {}  # the lets with any of some dims
         self.spent = 0  # operations in the passes built so far
@@ -206,7 +208,9 @@ class _Scheduler:
                 todo += [self.defs[o.name] for o in let.expr.operands]
 
     def computes(self, stage: _Stage, cone: _Cone) -> bool:
-        """Whether a stage can go on to a value a row from what it, and stages before it, have."""
+        """Whether a stage can go on to a value a row from what it, and stages before it, have; what a search tries its loop alone has."""
+        if cone.lets & self.probes:
+            return False
         homes = [(k, self.home[self.program.lets[k].name]) for k in _bits(cone.nodes)]
         here = [home is stage and not cone.stored >> k & 1 for k, home in homes]
         before = all(mine or home.rank < stage.rank for mine, (_, home) in zip(here, homes, strict=True))

@@ -51,7 +51,8 @@ class Names:
         return self.given[name]
 
     def fresh(self, wanted: str) -> str:
-        """A name of the generator's, made of the writer's or counted."""
+        """A name of the generator's, made of the writer's or counted; the dims `...` are "all" in it."""
+        wanted = wanted.replace(ELLIPSIS, "all")
         made = unused(wanted if wanted.startswith(OPEN * 2) else OPEN + wanted, self.taken, self.counts)
         while bare(made) in self.taken:
             made = unused(f"{made}_", self.taken, self.counts)

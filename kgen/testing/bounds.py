@@ -91,7 +91,11 @@ class Bounded:
 
 def _fitted(error: Any, x: Any) -> Any:
     """An error no larger than its value: one element of that may stand for many of leading dims, over which the greatest is taken."""
-    if not hasattr(error, "shape") or not hasattr(x, "shape") or error.dim() != x.dim():
+    if not hasattr(error, "shape") or not hasattr(x, "shape") or error.dim() < x.dim():
+        return error
+    if (lead := error.dim() - x.dim()) and 0 not in error.shape[:lead]:
+        error = error.amax(tuple(range(lead)))
+    if error.dim() != x.dim():
         return error
     wide = [d for d, (own, size) in enumerate(zip(x.shape, error.shape, strict=True)) if own == 1 < size]
     return error.amax(wide, keepdim=True) if wide else error

@@ -19,6 +19,10 @@ INF, NAN = float("inf"), float("nan")
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 
+#: The shorter of the two by `-m slow` alone.
+LENGTHS = [pytest.param(SEGMENT + 1, marks=pytest.mark.slow), 3 * SEGMENT + 777]
+
+
 @pytest.mark.parametrize("text, reductions", [(WEIGHTED, 1), (SPREAD, 1)])
 def test_a_long_row_is_read_once_for_its_peak_and_the_sums_about_it(text, reductions):
     """One reading that reduces and one that stores; a row that a cache holds keeps its readings, and values for the next one."""
@@ -34,7 +38,7 @@ def test_a_long_row_is_read_once_for_its_peak_and_the_sums_about_it(text, reduct
 
 @NEEDS_COMPILER
 @pytest.mark.parametrize("name, text", [("weighted", WEIGHTED), ("spread", SPREAD)])
-@pytest.mark.parametrize("length", [pytest.param(SEGMENT + 1, marks=pytest.mark.slow), 3 * SEGMENT + 777])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_the_sums_of_a_long_row_stay_within_their_bounds(name, text, length):
     """Rows that rise, fall, are offset, of weights of all sizes, of one value, with infinities or NaN; again, and each row alone, to the bit."""
     f, generator = kgen.loads(text), torch.Generator().manual_seed(length)

@@ -30,7 +30,8 @@ def amounts(n: int) -> Iterator[int]:
 
 def in_order(x: torch.Tensor) -> torch.Tensor:
     """The places of each row's elements, the greatest first, NaN before all and ties by place."""
-    return x.double().argsort(dim=-1, descending=True, stable=True)
+    keys = torch.where(x.isnan(), NAN, x.double())  # torch's CUDA sort goes by bits, and a NaN of bf16 may have a sign
+    return keys.argsort(dim=-1, descending=True, stable=True)
 
 
 def mask(x: torch.Tensor, k: int) -> torch.Tensor:

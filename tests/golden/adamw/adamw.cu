@@ -107,8 +107,8 @@ cudaError_t adamw_run(
         {v, v_stride, int(sizeof(F)), true},
     };
     const auto kernel = [](auto variant) {
-        using V = decltype(variant);
-        return adamw_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
+        using Variant = decltype(variant);
+        return adamw_kernel<T, Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT>;
     };
     return run_map<16 / wider(int(sizeof(T)), int(sizeof(F))), 16 / wider(int(sizeof(T)), int(sizeof(F))), 0>(
         rank, size, operands, stream, kernel, g, p, m, v, F(b1), s0, F(b2), s1, s2, s3, F(eps), F(wd), F(lr));

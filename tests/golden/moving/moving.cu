@@ -187,8 +187,8 @@ cudaError_t moving_place_run(
         {place, place_stride, int(sizeof(i64)), true},
     };
     const auto kernel = [](auto variant) {
-        using V = decltype(variant);
-        return moving_place_kernel<V::RANK, V::VEC, typename V::Index, V::SPLAT>;
+        using Variant = decltype(variant);
+        return moving_place_kernel<Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT>;
     };
     return run_map<16 / 8, 16 / 8, 1>(rank, size, operands, stream, kernel, place, i64(B));
 }

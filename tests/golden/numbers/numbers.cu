@@ -263,8 +263,8 @@ cudaError_t numbers_y_run(
         {mask, mask_stride, int(sizeof(bool)), true},
     };
     const auto kernel = [](auto variant) {
-        using V = decltype(variant);
-        return numbers_y_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT, rows_of(V())>;
+        using Variant = decltype(variant);
+        return numbers_y_kernel<T, Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT, rows_of(Variant())>;
     };
     return run_map<16 / 8, 16 / 8, 0, 60>(
         rank, size, operands, stream, kernel, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, F(N),
@@ -284,8 +284,8 @@ cudaError_t numbers_v_run(
         {fixed, fixed_stride, int(sizeof(float)), true},
     };
     const auto kernel = [](auto variant) {
-        using V = decltype(variant);
-        return numbers_v_kernel<V::RANK, V::VEC, typename V::Index, V::SPLAT>;
+        using Variant = decltype(variant);
+        return numbers_v_kernel<Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT>;
     };
     return run_map<16 / 8, 16 / 4, 0>(rank, size, operands, stream, kernel, s, x_stride, double_, v, brain, fixed, u8(n));
 }

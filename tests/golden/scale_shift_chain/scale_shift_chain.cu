@@ -93,8 +93,8 @@ cudaError_t scale_shift_chain_run(
         {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto variant) {
-        using V = decltype(variant);
-        return scale_shift_chain_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT, rows_of(V())>;
+        using Variant = decltype(variant);
+        return scale_shift_chain_kernel<T, Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT, rows_of(Variant())>;
     };
     return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0, 30>(
         rank, size, operands, stream, kernel, x, s1, b1, s2, b2, y);

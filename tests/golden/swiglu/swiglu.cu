@@ -62,8 +62,8 @@ cudaError_t swiglu_run(
         {y, y_stride, int(sizeof(T)), true},
     };
     const auto kernel = [](auto variant) {
-        using V = decltype(variant);
-        return swiglu_kernel<T, V::RANK, V::VEC, typename V::Index, V::SPLAT>;
+        using Variant = decltype(variant);
+        return swiglu_kernel<T, Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT>;
     };
     return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0>(rank, size, operands, stream, kernel, g, u, y);
 }
