@@ -334,7 +334,7 @@ class Render:
     def row_name(let: Let) -> str:
         """A name for a row's value: the writer's own, else its reduction's with its dims, else its operator's."""
         if let.expr.name == "sorted":
-            return "_".join((let.expr.attrs[0], *let.dims))
+            return "_".join((let.expr.attrs[0], *("all" if d == ELLIPSIS else d for d in let.dims)))
         along = "_".join("all" if d == ELLIPSIS else d for d in let.expr.attrs) if is_reduction(let) or is_scan(let) else "row"
         return let.label.rstrip("'") or f"{let.expr.name}_{along}"
 

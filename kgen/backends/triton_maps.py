@@ -151,9 +151,9 @@ class MapPrinter:
         """What taps need: of each dim its size, of each tensor along a dim its stride, and a constant that divides it."""
         near, fresh = Near(), self.names.fresh
         for t in self.unit.taps:
-            stem = self.pointers[t.tensor.spec_name][:-4]
+            stem = self.pointers[self.hosts(t.tensor).spec_name][:-4]
             for m in t.by:
-                key = t.tensor.spec_name, m.dim
+                key = self.hosts(t.tensor).spec_name, m.dim
                 if m.dim not in near.sizes:
                     near.sizes[m.dim] = fresh(f"size_{m.dim}")
                 if key not in near.strides:
@@ -188,7 +188,7 @@ class MapPrinter:
         made, indices = list[Statement](), {i.spec_name: i.name for i in self.unit.indices}
         moves: dict[tuple[str, Move], tuple[str, str]] = {}
         for t in self.unit.taps:
-            pairs, key = [], t.tensor.spec_name
+            pairs, key = [], self.hosts(t.tensor).spec_name
             for m in t.by:
                 if (key, m) not in moves:
                     stem = f"{self.near.strides[key, m.dim][:-7]}_{'moved' if not m.fixed else 'back' if m.by < 0 else 'on'}"
