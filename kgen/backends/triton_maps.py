@@ -128,6 +128,7 @@ class MapPrinter:
         self.types = {t.type: self.pointers[t.spec_name] for t in tensors if t.type in names}
         body = frozenset[str]().union(*(s.uses for s in self.unit.lines), *(o.value.uses for o in self.outputs))
         computes = {*(t.compute for t in self.inputs if t.type != t.compute), *(s.type for s in self.unit.scalars)}
+        computes |= {t.compute for t in self.unit.taps}
         self.aliases = {a: of for a, of in computed_of.items() if a in body | computes}
         uses = body.union(*(s.uses for s in self.storage), *self.aliases.values())
         self.variables = [v for v in names if v in uses]

@@ -17,13 +17,13 @@ from tests.cuda.test_cuda_taps import DERIVED
 #: A dear value at several places, one along two dims, one of them by a number of the call.
 AROUND = """around(x: T[..., M, N], s: int) -> y: T[..., M, N]
 
-h = tanh(x) * exp(sin(x)) + log(1 + x^2)
+h = x / (1 + x^2) / (2 + x^2) / (3 + x^2) / (4 + x^2) / (5 + x^2) / (6 + x^2)
 y = h[N = index[N] - 1 else 0] + h[M = index[M] + 1, N = index[N] + 2 else 3] - h[N = (index[N] + s) % N] * h
 """
 #: The same of a place of a place: the second has two where they meet.
 AGAIN = """again(x: T[..., N]) -> y: T[..., N]
 
-h = tanh(x) * exp(sin(x)) + log(1 + x^2)
+h = x / (1 + x^2) / (2 + x^2) / (3 + x^2) / (4 + x^2) / (5 + x^2) / (6 + x^2)
 d = h[N = index[N] + 1 else 0] - h
 y = d[N = index[N] - 1 else 0] - 2 * d
 """
@@ -59,7 +59,7 @@ def test_a_value_at_several_places_is_computed_once(text: str) -> None:
     k = checked(text)
     plan = pipeline.scheduled(k, k.bindings()[0], backend("cpp").rides, False, True)
     assert [w.let.label for w in plan.workspaces] == ["h"] and {type(p) for p in plan.passes} == {Map}
-    assert sum(let.expr.name == "sin" for p in plan.passes for let in p.lets) == 1
+    assert sum(let.expr.name == "div" for p in plan.passes for let in p.lets) == 6
 
 
 @pytest.mark.slow
