@@ -21,7 +21,7 @@ h = x / (1 + x^2) / (2 + x^2) / (3 + x^2) / (4 + x^2) / (5 + x^2) / (6 + x^2)
 y = h[N = index[N] - 1 else 0] + h[M = index[M] + 1, N = index[N] + 2 else 3] - h[N = (index[N] + s) % N] * h
 """
 #: The same of a place of a place: the second has two where they meet.
-AGAIN = """again(x: T[..., N]) -> y: T[..., N]
+AGAIN = """twice(x: T[..., N]) -> y: T[..., N]
 
 h = x / (1 + x^2) / (2 + x^2) / (3 + x^2) / (4 + x^2) / (5 + x^2) / (6 + x^2)
 d = h[N = index[N] + 1 else 0] - h
