@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kgen.dear import OTHER_PER_BYTE, SPECIAL_PER_BYTE
 from kgen.ir import Let, Tensor, held
 from kgen.monoids import MONOIDS
 from kgen.ops import OPS
 from kgen.passes import Pass, Plan, Reduce, elements
-from kgen.precision import OTHER_PER_BYTE, SPECIAL_PER_BYTE
 from kgen.types import NARROW
 
 

@@ -37,13 +37,16 @@ def count(build: Builder, dims: Dims, span: Span) -> Let:
     return total
 
 
-def expand(program: Program) -> Program:
-    """The program without mean, any, all, pick and place.  Raises `KgenError` where its picks compute too much anew."""
+def expand(program: Program, kept: frozenset[str] = frozenset()) -> Program:
+    """The program without mean, any, all, pick and place; values that are `kept` are in memory where they are picked.  Raises `KgenError`
+    where its picks compute too much anew."""
     if not any(is_reduction(let) or let.expr.name in ("pick", "place") for let in program.lets):
         return program
     e = _Expand(program)
     for let in program.lets:
         e.moved[let.name] = e.let(replace(let, expr=let.expr.renamed(e.moved))).name
+        if let.name in kept:
+            e.keeps.add(e.moved[let.name])
     stores = tuple(replace(s, ref=e.moved[s.ref]) for s in program.stores)
     return verify(renumber(replace(program, lets=live(e.build.lets, stores), stores=stores)))
 
@@ -53,6 +56,7 @@ class _Expand:
         self.program = program
         self.build = Builder()
         self.moved: dict[str, str] = {}
+        self.keeps: set[str] = set()
         self.again = 0  # values written once more at a picked place
 
     def let(self, let: Let) -> Let:
@@ -154,12 +158,11 @@ class _Expand:
         if let.expr.name != "gather":
             return None
         of, index = (self.build.defs[o.name] for o in let.expr.operands)
-        return index if of.expr.name == "load" and dim not in self.kept(let) else None
+        return index if (of.expr.name == "load" or of.name in self.keeps) and dim not in self.kept(let) else None
 
-    @staticmethod
-    def stored(let: Let) -> bool:
+    def stored(self, let: Let) -> bool:
         """Whether a value is in memory where it is picked: loaded, or kept by a pass before."""
-        return let.expr.name in ("load", "gather") or is_reduction(let) or is_scan(let)
+        return let.expr.name in ("load", "gather") or is_reduction(let) or is_scan(let) or let.name in self.keeps
 
 
 __all__ = ["count", "expand", "is_reduction"]

@@ -35,6 +35,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kgen.check import Kernel
+from kgen.dear import SPECIAL_PER_BYTE
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program, literal_of, live
 from kgen.monoids import MONOIDS, RIDERS
@@ -42,9 +43,6 @@ from kgen.ops import OPS, REDUCTIONS, Op, Reduction
 from kgen.passes import Plan, elements
 from kgen.types import DTYPES, DType, f64, is_wide
 
-#: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
-#: and written) leaves room for 3 special-function instructions and about 18 others.
-SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
 #: How far the brief and the rough form of an operator may lie from the exact value, relatively.
 BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
 #: How far the near form may lie from the exact value of an argument that is itself off by SHIFT, both relatively.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from kgen.dear import dear
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import GATHERS, MAX_OPERATIONS, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
@@ -36,7 +37,7 @@ MAX_NUMBER = 100
 def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
     """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
     about a maximum that are made with it (`online.py`)."""
-    made = segmented(expand(program))
+    made = segmented(expand(program, dear(program)))
     return online(made) if rides == Rides.EVERY else made
 
 
@@ -405,7 +406,7 @@ class _Scheduler:
             rows, inner = node.dims, self.along(stage)
         else:
             rows, inner = stores[0].dims if stage is None or stores else stage.nodes[0].dims, ()
-        if not inner and any(map(is_tap, values)) and not any(let.expr.name == "gather" for let in values):
+        if not inner and not any(let.expr.name in GATHERS for let in values):
             self.spend(values)
             return Map(rows, *common)
         phases = phases_of(frozenset(inner), values, tuple(writes), defs, self.spend)

@@ -10,6 +10,7 @@ begins and ends.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -67,6 +68,11 @@ def tapped(program: Program) -> Program:
     stores = tuple(replace(s, ref=found.own.get(s.ref, s.ref)) for s in program.stores)
     made = live([*found.zeros, *lets], stores)
     return replace(program, lets=made, stores=stores) if 0 < sum(map(is_tap, made)) <= MOST_TAPS else program
+
+
+def moves(program: Program) -> Callable[[str, Let], Move | None]:
+    """What says of a dim and a place of a program how far along it lies from its element; None where it does not run as the elements do."""
+    return _Taps(program).move
 
 
 class _Taps:
@@ -133,7 +139,7 @@ class _Taps:
             dim, (of, at) = value.expr.attrs[0], value.expr.operands
             found.append((dim, self.defs[at.name]))
             value = self.defs[of.name]
-        stays = value.expr.name == "load" and value.expr.attrs[0] not in self.states
+        stays = value.expr.name != "load" or value.expr.attrs[0] not in self.states  # other values are kept by a pass before
         return found if stays and len({d for d, _ in found}) == len(found) else []
 
     def guards(self, condition: Let, places: list[tuple[str, Let]]) -> bool:
@@ -197,4 +203,4 @@ class _Taps:
         return None
 
 
-__all__ = ["Move", "is_tap", "tapped", "taps_of"]
+__all__ = ["Move", "is_tap", "moves", "tapped", "taps_of"]

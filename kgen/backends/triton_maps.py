@@ -128,6 +128,7 @@ class MapPrinter:
         self.types = {t.type: self.pointers[t.spec_name] for t in tensors if t.type in names}
         body = frozenset[str]().union(*(s.uses for s in self.unit.lines), *(o.value.uses for o in self.outputs))
         computes = {*(t.compute for t in self.inputs if t.type != t.compute), *(s.type for s in self.unit.scalars)}
+        computes |= {t.compute for t in self.unit.taps}
         self.aliases = {a: of for a, of in computed_of.items() if a in body | computes}
         uses = body.union(*(s.uses for s in self.storage), *self.aliases.values())
         self.variables = [v for v in names if v in uses]
@@ -151,9 +152,9 @@ class MapPrinter:
         """What taps need: of each dim its size, of each tensor along a dim its stride, and a constant that divides it."""
         near, fresh = Near(), self.names.fresh
         for t in self.unit.taps:
-            stem = self.pointers[t.tensor.spec_name][:-4]
+            stem = self.pointers[self.hosts(t.tensor).spec_name][:-4]
             for m in t.by:
-                key = t.tensor.spec_name, m.dim
+                key = self.hosts(t.tensor).spec_name, m.dim
                 if m.dim not in near.sizes:
                     near.sizes[m.dim] = fresh(f"size_{m.dim}")
                 if key not in near.strides:
@@ -188,7 +189,7 @@ class MapPrinter:
         made, indices = list[Statement](), {i.spec_name: i.name for i in self.unit.indices}
         moves: dict[tuple[str, Move], tuple[str, str]] = {}
         for t in self.unit.taps:
-            pairs, key = [], t.tensor.spec_name
+            pairs, key = [], self.hosts(t.tensor).spec_name
             for m in t.by:
                 if (key, m) not in moves:
                     stem = f"{self.near.strides[key, m.dim][:-7]}_{'moved' if not m.fixed else 'back' if m.by < 0 else 'on'}"

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from kgen.runtime.kernel import Kernel
+from tests.backends.test_dear import AGAIN, AROUND, checked
 from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane
 
 warnings.simplefilter("ignore")
@@ -57,6 +59,10 @@ for dtype in (torch.float32, torch.bfloat16, torch.float64):
     hold("moved", moved, *((x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, 4)))
 hold("plane", plane, (deep[:, :, ::2, :, ::2],), (torch.randint(-8, 8, (9, 32)).float(),), (torch.randint(-8, 8, (3, 9, 64)).bfloat16(),))
 hold("derived", derived, *(tuple(laid(shape, torch.float32, chance) for shape in ((3, n), (n,), (2, n))) for n in (1, 8, 24, 41)))
+for k, numbers in ((checked(AROUND), (3,)), (checked(AGAIN), ())):  # with what is kept for taps
+    for x in (torch.randn(2, 3, 32, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64).mT):
+        want = Kernel(k)(x, *numbers, target="torch")
+        torch.testing.assert_close(getattr(load(k.name), k.name)(x, *numbers), want, rtol=1e-10, atol=1e-10)
 x = torch.randn(2, 3, 8)
 refused(lambda: load("moved").moved(x, 1, out=x), "y overlaps x")
 print("held")

@@ -11,7 +11,8 @@ import pytest
 
 from kgen import check, pipeline, syntax
 from kgen.backends import backend
-from kgen.schedule import Map
+from kgen.passes import Map
+from tests.backends.test_dear import AGAIN, AROUND
 from tests.conftest import ROOT
 from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE
 
@@ -30,7 +31,7 @@ def test_neighbours_are_taps_of_a_map(name: str, target: str) -> None:
 @pytest.mark.slow
 def test_shifts_of_any_layout(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    for text in TEXTS.values():
+    for text in (*TEXTS.values(), AROUND, AGAIN):
         for file, made in backend("triton").written(check.check(syntax.parse(text, "taps.k"))).items():
             (tmp_path / file).write_text(made)
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}

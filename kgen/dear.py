@@ -1,0 +1,95 @@
+"""Values that are read at several places and dear to compute: they are kept in memory, not computed anew at each.
+
+In: a program with places.  Out: the names of such values.  A gradient of a convolution is one: each of its taps would compute the
+activation's derivative again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from kgen.expand import is_reduction
+from kgen.ir import Let, Program
+from kgen.ops import OPS
+from kgen.scanned import is_scan
+from kgen.taps import Move, moves
+
+#: What fits under the time that an element's bytes take on an H100 or H200, for each byte moved: a bf16 element (4 bytes read
+#: and written) leaves room for 3 special-function instructions and about 18 others.
+SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
+#: Where a value is read: how far from the element along some dims; a move that is known at the call alone stands as it is.
+Place = tuple[tuple[str, int | Move], ...]
+#: How often values are looked for: what is kept makes what follows from it cheaper.
+ROUNDS = 4
+#: More places than these are not told apart.
+MOST = 64
+
+
+def dear(program: Program) -> frozenset[str]:
+    """The values of a program that are cheaper kept, where elements are moved by shifts alone: of those that are made of one another the
+    last."""
+    if not any(let.expr.name == "place" for let in program.lets):
+        return frozenset()
+    move, before = moves(program), frozenset[str]()
+    for _ in range(ROUNDS):
+        found = _dear(program, move, before)
+        if found == before:
+            break
+        before = found
+    return found
+
+
+def _dear(program: Program, move: Callable[[str, Let], Move | None], known: frozenset[str]) -> frozenset[str]:
+    """The same, where those that are `known` lie in memory already."""
+    defs, found = program.by_name, set[str]()
+    at: dict[str, set[Place | None]] = defaultdict(set)  # None: at places that are no shifts
+    for s in program.stores:
+        at[s.ref].add(())
+    for let in reversed(program.lets):
+        here = {None if p is None else tuple((d, by) for d, by in p if d in let.dims) for p in at[let.name]}
+        if is_reduction(let) or is_scan(let) or len(here) > MOST:
+            here = {()}
+        elif None not in here and len(here) > 1 and _saves(let, len(here), defs, known):
+            found.add(let.name)
+            here = {()}
+        value, *rest = let.expr.operands or (None,)
+        if let.expr.name == "place" and value is not None:
+            dim = let.expr.attrs[0]
+            by = move(dim, defs[rest[0].name])
+            at[value.name] |= {None if p is None or by is None else _moved(p, dim, by) for p in here}
+            value = None
+        for o in (*([value] if value is not None else []), *rest):
+            at[o.name] |= here
+    return frozenset(found)
+
+
+def _moved(place: Place, dim: str, by: Move) -> Place:
+    """A place, moved along a dim."""
+    if not by.fixed:
+        return (*place, (dim, by))
+    away = by.by + sum(n for d, n in place if d == dim and isinstance(n, int))
+    others = tuple((d, n) for d, n in place if d != dim or not isinstance(n, int))
+    return tuple(sorted((*others, (dim, away)), key=str)) if away else others
+
+
+def _saves(let: Let, places: int, defs: dict[str, Let], known: frozenset[str]) -> bool:
+    """Whether computing a value at so many places takes longer than moving what it is made of, itself twice, and a result."""
+    todo, seen, instructions, special, read = [let], {let.name}, 0, 0, 0
+    while todo:
+        one = todo.pop()
+        stored = one is not let and (is_reduction(one) or is_scan(one) or one.name in known) or one.expr.name == "load"
+        if one.expr.name in OPS and one.dims and not stored:
+            cost = OPS[one.expr.name].cost_of("")
+            instructions, special = instructions + cost[0], special + cost[1]
+        if stored and set(one.dims) == set(let.dims):
+            read += one.tensor_dtype.bytes
+        if not stored:
+            new = [defs[o.name] for o in one.expr.operands if o.name not in seen and not defs[o.name].is_number]
+            seen |= {n.name for n in new}
+            todo += new
+    work = max(special / SPECIAL_PER_BYTE, instructions / OTHER_PER_BYTE)
+    return places * work > read + 3 * let.tensor_dtype.bytes
+
+
+__all__ = ["dear"]
