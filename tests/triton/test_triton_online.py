@@ -43,6 +43,9 @@ q = f32(sum[N](c^2))
 y = T((x - mu) / sqrt(mean[N]((x - mu)^2) + 1e-5) * v)
 """
 
+#: By loops and in several launches, two of each; and all.
+FORMS = ["few", pytest.param("every", marks=pytest.mark.slow)]
+
 
 def readings(source: str) -> list[str]:
     """What the functions of the readings of long rows say of themselves."""
@@ -72,15 +75,15 @@ def test_a_row_of_one_reading_has_the_bounds_of_a_long_one(name, stays):
     assert all_stay(kernel, {"x": x}, "triton", lambda _: 64) is stays
 
 
-@pytest.mark.slow
-def test_the_sums_of_a_long_row_stay_within_their_bounds(tmp_path: Path):
+@pytest.mark.parametrize("forms", FORMS)
+def test_the_sums_of_a_long_row_stay_within_their_bounds(forms: str, tmp_path: Path):
     """By loops, in several launches and in a tile; rows that rise, fall, are offset, have infinities or NaN.  By Triton's interpreter."""
     for name, text in (("weighted", WEIGHTED), ("spread", SPREAD), ("peaks", PEAKS)):
         (tmp_path / f"{name}.k").write_text(text)
         (tmp_path / f"{name}.py").write_text(backend("triton").render(kgen.loads(text).kernel))
     script = Path(__file__).with_name("interpreted_online.py")
     done = subprocess.run(
-        [sys.executable, script, tmp_path], capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"}, check=False
+        [sys.executable, script, tmp_path, forms], capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"}, check=False
     )
     assert done.stdout == "ok\n", done.stderr[-3000:]
 

@@ -228,7 +228,6 @@ def test_every_form_compiles_everywhere(name, target, tmp_path):
                 build(entry, target)
 
 
-@pytest.mark.slow  # on a GPU they run as they are
 def test_host_functions_and_rows_under_the_interpreter(tmp_path):
     """In one process: it imports torch and Triton for as long as either takes."""
     for name in ("affine", "scaled", "adamish", "middle", "turned", "passes", "position", "bools", "into", "forget", "nasty", "wide"):
