@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import GATHERS, MAX_OPERATIONS, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
+from kgen.lookups import looked_up
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
@@ -35,7 +36,7 @@ MAX_NUMBER = 100
 def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
     """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
     about a maximum that are made with it (`online.py`)."""
-    made = segmented(expand(program))
+    made = segmented(expand(looked_up(program)))
     return online(made) if rides == Rides.EVERY else made
 
 
