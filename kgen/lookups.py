@@ -7,6 +7,9 @@ along that dim, takes the term at the key's place:
 
 The gradient of a sum by index has this form.  The work is that of the result, not V times it, and nothing else is read, so a NaN stays
 at its place.  The rest of the condition is asked at the place too.  A place outside gives what is reduced of nothing.
+
+Where an operand has all the dims itself, as x: T[M, V] in `sum[V](x if t == index[V] else 0)` for t: i64[M], a row is read once, as
+written: no work is saved, and a row that is read at its own places alone may be overwritten (`out=x`).
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kgen.expand import size
+from kgen.expand import is_reduction, size
 from kgen.ir import Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
+from kgen.scanned import is_scan
 from kgen.segments import FILLS, few
 from kgen.types import INT, DType, boolean, i64, union
 
@@ -50,7 +54,7 @@ class _Lookups:
         if let.expr.name in NOTHING and let.expr.attrs and isinstance(let.dtype, DType):
             for dim in let.expr.attrs:
                 path = None if few(dim) else self.path(let, dim)
-                if path:
+                if path and not self.is_read(path[-1]):
                     self.found = True
                     return self.taken(let, dim, path)
         return self.build.like(let.expr, let, let.label)
@@ -104,6 +108,20 @@ class _Lookups:
             return literal_of(let, self.build.defs) == 0
         number = self.operands(let)[0] if let.expr.name == "cast" else let
         return _is_float(of) and number.expr == leaf("lit", wanted)
+
+    def is_read(self, operand: Let) -> bool:
+        """Whether something in memory that an operand is made of has all of its dims, but for those of few elements."""
+        dims = {d for d in operand.dims if not few(d)}
+        seen, todo = {operand.name}, [operand]
+        while todo:
+            let = todo.pop()
+            stored = let.expr.name in ("load", "pick", "place") or is_reduction(let) or is_scan(let)
+            if stored and dims <= {*let.dims}:
+                return True
+            below = [o for o in ([] if stored else self.operands(let)) if o.name not in seen]
+            seen.update(o.name for o in below)
+            todo += below
+        return False
 
     # ------------------------------------------------------------------ what is taken
 

@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import kgen  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from tests.segments.kernels import CASES, SIZES, close, drawn  # noqa: E402
+from tests.segments.test_lookups import TAKEN, text, used  # noqa: E402
+from tests.segments.test_lookups import drawn as draw  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
 LARGE = ((70_000, 40, 300), (200_000, 3, 4), (300, 64, 50_000))
@@ -59,6 +61,20 @@ def test_a_tables_gradient_is_that_of_torch() -> None:
     made(w, ids).backward(dy)
     torch.nn.functional.embedding(ids, theirs).backward(dy)
     assert w.grad is not None and theirs.grad is not None and torch.allclose(w.grad, theirs.grad, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda"])
+@pytest.mark.parametrize("written", TAKEN)
+def test_lookups_of_what_one_key_selects(written: str, target: str) -> None:
+    made = kgen.loads(text(written))
+    for seed, sizes in enumerate(((6, 4, 3), (5, 1, 2), (3000, 70, 40))):
+        torch.manual_seed(seed)
+        every = draw(*sizes)
+        arguments = [every[name] for name in used(written)]
+        want = made(*arguments, target="torch")
+        got = made(*(a.cuda() if torch.is_tensor(a) else a for a in arguments), target=target).cpu()
+        same = torch.allclose(got, want, rtol=1e-4, atol=1e-4, equal_nan=True) if got.is_floating_point() else torch.equal(got, want)
+        assert same
 
 
 def test_it_is_captured_into_a_graph() -> None:

@@ -25,14 +25,13 @@ TAKEN = {
     "y: T[S, D] = sum[V](0 if keep else x if ids == index[V] else 0)": [],
     "y: T[S, D] = max[V](exp(x) + w if ids == index[V] else -inf)": [],
     "y: T[S, D] = min[V](x if ids == index[V] else inf)": [],
-    "y: T[D] = sum[V](x if n == index[V] else 0)": [],
     "y: i64[S] = sum[V](ids == index[V])": [],
     "y: i64[S] = sum[V](keep and ids == index[V])": [],
     "y: bool[S] = any[V](ids == index[V])": [],
     "y: bool[S, D] = any[V](x > 0 and ids == index[V])": [],
+    "y: f32[S] = sum[V](exp(index[V]) if n == index[V] and ids == index[V] else 0)": [],
     "y: T[S] = sum[V, D](x if ids == index[V] else 0)": ["sum"],
     "y: T[D] = sum[V, S](x * w if ids == index[V] else 0)": ["sum"],
-    "y: T[S] = sum[D, V](x if to == index[V] else 0) + 0 * ids": ["sum"],
     "y: T[S, D] = sum[V](sum[V](w) if ids == index[V] else 0) + to": ["sum"],
 }
 #: What goes through all of V.
@@ -42,6 +41,9 @@ KEPT = {
     "y: T[S, D] = sum[V](x if ids <= index[V] else 0)": ["sum"],
     "y: T[S, D] = sum[V](x if ids == index[V] or keep else 0)": ["sum"],
     "y: T[S, D] = sum[V]((x if ids == index[V] else 0) * w)": ["sum"],  # another's NaN is in the sum
+    "y: T[D] = sum[V](x if n == index[V] else 0)": ["sum"],  # x is read once, as written
+    "y: T[S] = sum[V](w if ids == index[V] else 0)": ["sum"],
+    "y: T[S] = sum[D, V](x if to == index[V] else 0) + 0 * ids": ["sum"],
     "y: i64[S, D] = max[V](i64(ids == index[V])) + to": ["max"],
 }
 
@@ -117,3 +119,13 @@ def test_the_gradient_of_a_sum_by_number_and_its_own() -> None:
     ddx = torch.randn_like(x)
     (again,) = torch.autograd.grad(dx, dy, ddx)
     assert torch.allclose(again, torch.zeros_like(dy).index_add_(0, keys, ddx), atol=1e-4)
+
+
+def test_a_row_that_is_read_whole_may_be_overwritten() -> None:
+    """A lookup of its own class would read x where it is written already."""
+    x, t = torch.randn(5, 9), torch.tensor([0, 8, 3, 3, -100])
+    out = (torch.empty(5), x.clone())
+    made = kgen.load("cross_entropy_dx")
+    loss, dx = made(x, t, target="cpp")
+    made(out[1], t, out=out, target="cpp")
+    assert torch.equal(out[0], loss) and torch.equal(out[1], dx)
