@@ -93,9 +93,9 @@ def test_cpp_agrees_with_what_is_written(written: str) -> None:
         assert torch.allclose(got, want, rtol=1e-5, atol=1e-6, equal_nan=True) if got.is_floating_point() else torch.equal(got, want)
 
 
-def test_a_sum_of_minus_zero_and_zeros_is_zero() -> None:
+def test_a_sum_of_minus_zero_and_zeros_is_zero_and_so_is_one_of_nothing() -> None:
     made = kgen.loads("k(x: T[V], ids: i64[S]) -> y: T[S]\n\ny = 1 / sum[V](x if ids == index[V] else 0)\n")
-    assert made(torch.tensor([-0.0, 2.0, torch.nan]), torch.tensor([0, 1, 5, -1]), target="cpp").tolist() == [torch.inf, 0.5, torch.inf, torch.inf]
+    assert made(torch.tensor([-0.0, 2.0, torch.nan]), torch.tensor([0, 1, 3, -1]), target="cpp").tolist() == [torch.inf, 0.5, torch.inf, torch.inf]
 
 
 @pytest.mark.parametrize("name", ["segment_sum", "segment_mean", "scatter_add"])
