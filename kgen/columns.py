@@ -18,6 +18,7 @@ from kgen.ir import Let, Op, Program, Store, Tensor, live, ref
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort, verified
 from kgen.phases import Phase, phases_of
 from kgen.searches import SEARCHES
+from kgen.taps import is_tap
 
 #: Reductions over rows that go with them; the others, whose partials do not begin with 0 (kgen_rounds.cuh), stay in passes of their own.
 MERGED = frozenset(("sum",))
@@ -96,7 +97,8 @@ def _takes(passes: list[Pass], j: int, k: int) -> bool:
     """Whether pass number j can accumulate the columns of number k, at the place of the later of both."""
     host, column = passes[j], passes[k]
     assert isinstance(column, Reduce)
-    if isinstance(host, Scan | Sort) or any(let.expr.name in SEARCHES for let in host.lets):  # whose rows are gone through many times
+    if isinstance(host, Scan | Sort) or any(let.expr.name in SEARCHES or is_tap(let) for let in host.lets):
+        # the rows of a search are gone through many times; neighbours are read by maps alone
         return False
     if isinstance(host, Map):
         fits = set(host.dims) == set(column.dims)

@@ -18,6 +18,7 @@ from kgen.dear import dear
 from kgen.errors import Diagnostic, TooLong
 from kgen.expand import expand, is_reduction
 from kgen.ir import GATHERS, MAX_OPERATIONS, Let, Program, Store, Tensor, held, leaf, live, taken, too_long
+from kgen.lookups import looked_up
 from kgen.monoids import Rides
 from kgen.online import at_once, online
 from kgen.ops import OPS
@@ -37,7 +38,8 @@ MAX_NUMBER = 100
 def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
     """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
     about a maximum that are made with it (`online.py`)."""
-    made = segmented(expand(program, dear(program)))
+    found = looked_up(program)
+    made = segmented(expand(found, dear(found)))
     return online(made) if rides == Rides.EVERY else made
 
 

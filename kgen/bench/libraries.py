@@ -61,11 +61,14 @@ def _histogram(x: Any, counts: Any, low: float, width: float) -> Any:
 
 
 def _segment_mean(x: Any, ids: Any, default: Any) -> Any:
-    y = torch.zeros_like(default).index_reduce(0, ids, x, "mean", include_self=False)
-    return y.where((torch.bincount(ids, minlength=len(default)) > 0)[:, None], default)
+    n = torch.bincount(ids, minlength=len(default))[:, None]
+    return torch.zeros_like(default).index_add(0, ids, x).div(n).where(n > 0, default)
 
 
 def _ragged_mean(x: Any, begin: Any, end: Any) -> Any:
+    if begin.numel() and bool((begin[0] != 0) | (end[-1] != len(x)) | (begin[1:] != end[:-1]).any()):  # torch's are one after the other
+        ends = zip(begin.tolist(), end.tolist(), strict=True)
+        return torch.stack([x[a:b].mean(0) if a < b else x.new_zeros(x.shape[1:]) for a, b in ends])
     return torch.segment_reduce(x, "mean", lengths=end - begin, initial=0)
 
 

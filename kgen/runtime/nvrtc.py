@@ -117,8 +117,8 @@ def in_turns(
     if max(sized) > 16:
         return None
     made = cached_plan(sizes, tuple(turned), tuple(sized), tuple(addresses[first.get(k, k)] for k in range(len(strides))), held)
-    if made is None or made.variant.vec == 1 or made.variant.wide:
-        return None
+    if made is None or made.variant.vec == 1 or made.variant.wide or any(made.strides[k][-1] != 1 for k in first):
+        return None  # a group may stand still, too
     rows_of = tuple(tuple(s * count for s in row) if k in first else row for k, row in enumerate(made.strides))
     if max(sum((size - 1) * s for size, s in zip(made.sizes, row, strict=True)) for row in rows_of) > UINT_MAX:
         return None

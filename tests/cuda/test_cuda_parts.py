@@ -145,6 +145,13 @@ def test_several_rows_of_a_thread(tmp_path: Path) -> None:
     assert many is not None and many.turns and many.variant == nvrtc.Variant(2, 4, False, 0, 4) and launch is not None
 
 
+def test_parts_that_stand_still_along_a_row_are_not_in_turns() -> None:
+    """x expanded along the innermost dim: two neighbours for all of a row's elements."""
+    still, moving = ((16, 2, 0),) * 2, ((16, 2, 0), (16, 2, 1))
+    assert nvrtc.in_turns(((0, 1),), (15, 8, 8), (*still, (64, 8, 1)), (2, 2, 2), (0, 2, 0), 0) is None
+    assert nvrtc.in_turns(((0, 1),), (15, 8, 8), (*moving, (64, 8, 1)), (2, 2, 2), (0, 2, 0), 0) is None
+
+
 @pytest.mark.slow
 def test_a_written_files_host_part_moves_parts_in_turns(tmp_path: Path) -> None:
     made = parted(check.check(syntax.parse(TURNED, "parts.k")))

@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import kgen  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from tests.segments.kernels import CASES, SIZES, close, drawn  # noqa: E402
+from tests.segments.test_lookups import TAKEN, text, used  # noqa: E402
+from tests.segments.test_lookups import drawn as draw  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
 LARGE = ((70_000, 40, 300), (200_000, 3, 4), (300, 64, 50_000))
@@ -72,6 +74,20 @@ def test_the_gradient_of_numbers_in_several_dims_is_that_of_torch(target: str) -
         assert torch.allclose(made(dy, w, ids, target=target), want, atol=1e-4)
         turned = made(dy.transpose(0, 1), w, ids.transpose(0, 1), target=target)
         assert torch.allclose(turned, want, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda"])
+@pytest.mark.parametrize("written", TAKEN)
+def test_lookups_of_what_one_key_selects(written: str, target: str) -> None:
+    made = kgen.loads(text(written))
+    for seed, sizes in enumerate(((6, 4, 3), (5, 1, 2), (3000, 70, 40))):
+        torch.manual_seed(seed)
+        every = draw(*sizes)
+        arguments = [every[name] for name in used(written)]
+        want = made(*arguments, target="torch")
+        got = made(*(a.cuda() if torch.is_tensor(a) else a for a in arguments), target=target).cpu()
+        same = torch.allclose(got, want, rtol=1e-4, atol=1e-4, equal_nan=True) if got.is_floating_point() else torch.equal(got, want)
+        assert same
 
 
 def test_it_is_captured_into_a_graph() -> None:

@@ -76,6 +76,7 @@ cudaError_t run_parts(const int (&groups)[GROUPS][COUNT], int rank, const i64* s
     if (plan.count == 0) return cudaSuccess;
     if (plan.vec < 2 || plan.rank > 4 || plan.wide) return plain();
     for (int g = 0; g < GROUPS; g++) {
+        if (plan.stride[groups[g][0]][plan.rank - 1] != 1) return plain();  // it stands still
         for (int p = 0; p < COUNT; p++) {
             for (int d = 0; d < plan.rank; d++) plan.stride[groups[g][p]][d] *= COUNT;
             if (plan.last(groups[g][p]) > UINT_MAX) return plain();
