@@ -162,6 +162,11 @@ class Tape(Expressions):
             raw = self.build("x if c else 0" if holds else "0 if c else x", c=guard, x=raw)
         return raw
 
+    def settled(self, part: Part, dims: Dims) -> Part:
+        """The same contribution with those of its conditions selected that differ along dims."""
+        inside = tuple(g for g in part.guards if set(self.values[g[0]].dims) & set(dims))
+        return Part(self.selected(Part(part.raw, inside)), tuple(g for g in part.guards if g not in inside))
+
     def joined(self, parts: list[Part]) -> Part:
         """The sum of contributions: those under the same guards are added under them, and of two under a condition and its
         contrary one or the other is taken; guards that all have stay outside."""
@@ -194,8 +199,7 @@ class Tape(Expressions):
                 part, over = self.at_part(part, dim, k), tuple(d for d in over if d != dim)
         if not over:
             return part
-        inside = tuple(g for g in part.guards if set(self.values[g[0]].dims) & set(over))
-        part = Part(self.selected(Part(part.raw, inside)), tuple(g for g in part.guards if g not in inside))
+        part = self.settled(part, over)
         raw = part.raw
         here = {d for d in over if d in self.values[raw].dims}
         terms = self.terms(raw, here) if here else [Term(raw)]
@@ -223,13 +227,12 @@ class Tape(Expressions):
 
     def at_part(self, part: Part, dim: str, k: int) -> Part:
         """A contribution at its only place along a dim."""
-        guards = tuple(g for g in part.guards if self.part_of(g[0], dim) is None)
-        inside = tuple(g for g in guards if dim in self.values[g[0]].dims)
-        raw = self.selected(Part(part.raw, inside))
+        part = self.settled(Part(part.raw, tuple(g for g in part.guards if self.part_of(g[0], dim) is None)), (dim,))
+        raw = part.raw
         if dim in (dims := self.values[raw].dims):
             at = self.make("lit", (), str(k), INT, (), Span(0, 0))
             raw = self.make("place", (raw, at), (dim,), self.values[raw].type, tuple(d for d in dims if d != dim), Span(0, 0))
-        return Part(raw, tuple(g for g in guards if g not in inside))
+        return Part(raw, part.guards)
 
     def covered(self, parts: list[Part]) -> list[Part]:
         """Contributions to each place along a literal dim, as one that chooses among them."""
@@ -339,6 +342,8 @@ class Tape(Expressions):
     def share(self, k: int, rule: str, dy: Part) -> Part | None:
         """What a rule of value `k` makes of a cotangent or tangent `dy`; None where that is 0."""
         v = self.values[k]
+        if v.op in SCANS:
+            dy = self.settled(dy, tuple(v.attr[:1]))  # it mixes elements where a condition holds and where it fails
         if rule == UNKNOWN:
             raise KgenError(f"{self.kernel.name}: the derivative of `{v.op}` is not known", help=f"cut it: stop({v.op}(x))")
         if v.op == "place":

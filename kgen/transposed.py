@@ -129,9 +129,8 @@ class Transposed:
         """The contribution of a cotangent; the place's own condition is dropped, since what is turned round lies inside."""
         tape = self.tape
         guards = tuple((g, holds) for g, holds in dy.guards if not (holds and self.read.guards(g, self.k)))
-        inside = tuple(g for g in guards if set(tape.values[g[0]].dims) & self.pivots.keys())
-        kept = tuple(g for g in guards if g not in inside)
-        raw = tape.selected(type(dy)(dy.raw, inside))
+        dy = tape.settled(type(dy)(dy.raw, guards), tuple(self.pivots))
+        raw = dy.raw
         for p in self.pivots:
             if p not in tape.values[raw].dims:  # the same all along it: but not beyond its ends
                 index = tape.make("index", (), p, i64, (p,), self.value.span)
@@ -144,7 +143,7 @@ class Transposed:
                 total = one if total is None else tape.build("a + b", a=total, b=one)
             assert total is not None
             raw = total
-        return type(dy)(raw, (*kept, *((c, True) for c in self.conditions)))
+        return type(dy)(raw, (*dy.guards, *((c, True) for c in self.conditions)))
 
     def at(self, raw: int, places: list[int]) -> int:
         """A cotangent at places along the pivots; 0 where they lie outside."""
