@@ -60,9 +60,11 @@ At = tuple[int, ...]
 
 def parted(kernel: Kernel) -> Parted | None:
     """The kernel over parts; None where it has no dim to take apart, where the parts of a value have other dims than it is reduced over,
-    or where the kernel would be too long."""
+    where a part would be a 0-d tensor beside others of another dtype, which it would not promote, or where the kernel would be too long."""
     dims = taken_apart(kernel)
-    if not dims:
+    tensors = [p for p in kernel.params if p.dims is not None]
+    alone = any(p.dims and set(p.dims) <= set(dims) for p in tensors)
+    if not dims or alone and len({p.dtype for p in tensors}) > 1:
         return None
     try:
         return _Parts(kernel, dims).made()
