@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgen.check import Value
 from kgen.searches import SEARCHES, compared_type
-from kgen.types import Float
+from kgen.types import ELLIPSIS, Float
 
 if TYPE_CHECKING:
     from kgen.runtime.evaluate import Evaluator
@@ -48,7 +48,8 @@ def operands(e: Evaluator, v: Value, args: list) -> tuple[Any, Any, Any, list[in
     given = [a if isinstance(a, torch.Tensor) else torch.tensor(a, device=e.device) for a in args]
     weights, amount = (given[k].to(dtype) for k in SEARCHES[v.op])
     every = [given[0] if v.op == "cutoff" else weights, weights, amount]
-    rank = max(len(e.order), *(t.dim() for t in every))
+    lead = len(e.batch) if ELLIPSIS in over else 0  # those of another parameter may be more than the operands'
+    rank = max(lead + len(e.order), *(t.dim() for t in every))
     every = [t.reshape([1] * (rank - t.dim()) + list(t.shape)) for t in every]
     dims = e.places(every[0], over)
     shape = list(torch.broadcast_shapes(*(e.whole(t, over).shape for t in every[:2])))

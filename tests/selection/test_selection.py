@@ -160,3 +160,11 @@ def test_nothing_reaches_infinity_but_infinity():
     x = torch.tensor([[INF, 1.0, -INF], [-INF, -INF, -INF]])
     kernel = kgen.loads(KTH).kernel
     assert Evaluator(kernel, {"x": x, "k": 3}).run()[0].tolist() == [-INF, -INF]
+
+
+def test_a_search_over_leading_dims_counts_those_that_another_parameter_has() -> None:
+    """As a sum does: each element of x counts once for each of its places in z."""
+    made = kgen.loads("f(x: T[..., N], z: T[..., N]) -> (m: T[], y: T[..., N])\n\nm = cutoff[N, ...](x, 1, 7)\ny = x + z\n")
+    x, z = torch.arange(40.0).reshape(8, 5), torch.zeros(2, 8, 5)
+    m, _ = Evaluator(made.kernel, {"x": x, "z": z}).run()
+    assert m.item() == 36  # 39, 38 and 37, each twice, are six
