@@ -439,8 +439,8 @@ class _Scheduler:
     def long(self, p: Reduce, lets: Sequence[Let]) -> Reduce:
         """A pass with phases of their own for rows that do not stay on the chip, where sums made in the reading of their peak save one:
         each byte is read once less, and about as much is computed.  `lets` are the pass's, numbers among them."""
-        known = (*self.program.lets, *self.more)  # taps leave gaps in their numbers
-        every, new = at_once(lets, self.rides, 1 + max(int(let.name[1:]) for let in known))
+        numbered = (*self.program.lets, *self.more)  # taps leave gaps in their numbers
+        every, new = at_once(lets, self.rides, 1 + max(int(let.name[1:]) for let in numbered))
         every = list(live(every, p.stores))
         values = tuple(let for let in every if not let.is_number)
         defs = {let.name: let for let in every}
