@@ -82,7 +82,11 @@ def drawn(s: int, v: int, d: int) -> dict[str, Any]:
 BUILT = ("y: T[S, D] = sum[V]((x / n if ids == index[V] else 0) if keep else 0)", "y: i64[S] = sum[V](ids == index[V])")
 
 
-@pytest.mark.parametrize("written", [pytest.param(t, marks=() if t in BUILT else pytest.mark.slow) for t in TAKEN])
+#: Built by default: one of each kind.
+WRITTEN = [pytest.param(t, marks=() if t in BUILT else pytest.mark.slow) for t in TAKEN]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
 def test_cpp_agrees_with_what_is_written(written: str) -> None:
     made = kgen.loads(text(written))
     for seed, sizes in enumerate(((6, 4, 3), (5, 1, 2), (3, 9, 7), (4, 0, 2) if "max" not in written and "min" not in written else (1, 1, 1))):
