@@ -232,9 +232,9 @@ class _Scheduler:
         gathered = {o.name for x in lets for o in held(x.expr)} - read
         return any(self.program.lets[k].name not in gathered for k in _bits(differ))
 
-    def keep_gathers(self, roots: list[str], inner: frozenset[str], dims: Dims = ()) -> None:
+    def keep_gathers(self, roots: list[str], inner: frozenset[str], dims: Dims = (), every: bool = False) -> None:
         """Gathers that differ along a row get a pass of their own (one element a row), as those of what is written in place, and ranges
-        of other dims than `dims`, those of the elements that are computed."""
+        of other dims than `dims`, those of the elements that are computed; `every` one, for a pass that goes along rows."""
         for root in roots:
             for k in _bits(self.cone(root).lets & self.gathers):
                 let = self.program.lets[k]
@@ -242,7 +242,7 @@ class _Scheduler:
                     ofs = [self.defs[o.name] for o in held(let.expr)]
                     written = any(of.expr.name == "load" and of.expr.attrs[0] in self.states for of in ofs)
                     apart = let.expr.name == "ranged" and set(let.dims) != set(dims)
-                    if set(let.dims) & inner or written or apart:
+                    if set(let.dims) & inner or written or apart or every:
                         self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
 
     # ------------------------------------------------------------------ stages
@@ -261,7 +261,7 @@ class _Scheduler:
             elif is_scan(let):
                 along = frozenset(let.expr.attrs[:1])
                 self.cut(roots)
-                self.keep_gathers(roots, frozenset(let.dims))
+                self.keep_gathers(roots, frozenset(let.dims), every=True)
                 self.place(let, frozenset(let.dims) - along, along, roots, "backward" if REVERSED in let.expr.attrs else "forward")
             elif let.expr.name == "sorted":
                 self.place(let, frozenset(let.expr.attrs[2:]), frozenset(), roots)
