@@ -29,6 +29,7 @@ def shifts(count: int, dtype: torch.dtype, seed: int) -> list[tuple[Any, ...]]:
     return [(x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, seed)]
 
 
+@pytest.mark.slow
 def test_shifts_in_a_plane_and_by_numbers() -> None:
     hold(PLANE, plane, [*cases(2, torch.bfloat16, 40, 1), *cases(3, torch.float32, 40, 2)])
     hold(MOVED, moved, shifts(60, torch.float32, 3))

@@ -58,6 +58,7 @@ def maps() -> dict[str, check.Kernel]:
     return {name: kernel for name, kernel in found.items() if len(layouts[name]) == 1 and isinstance(layouts[name][0], Layout)}
 
 
+@pytest.mark.slow
 @compiles
 def test_nvrtc_compiles_every_map_over_lists() -> None:
     kernels = maps()

@@ -72,6 +72,7 @@ def test_every_pass_has_the_room_for_results_that_the_walk_uses():
             assert [tuple(map(int, m.groups())) for m in own if m] == [(unit.reductions, unit.long, unit.words) for unit in units]
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_kernels_compile(tmp_path):
     """For sm_90 NVRTC does, in tests/backends/test_compiled.py, in every dtype."""

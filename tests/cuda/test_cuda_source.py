@@ -142,6 +142,7 @@ TO_PTX = ("-gencode", "arch=compute_90,code=compute_90")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_tricky_specs_compile(tmp_path):
     """With the host's part; that of the packaged specs takes `-m slow`, and their kernels are in tests/backends/test_compiled.py."""
@@ -193,6 +194,7 @@ def sass(path: Path) -> dict[str, str]:
     return {part.split()[0]: part for part in text.split("Function : ")[1:]}
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_machine_code(tmp_path):
     path = tmp_path / "row_scale.cu"

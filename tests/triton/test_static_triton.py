@@ -42,6 +42,7 @@ for path, name, signature in eval(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_triton_compiles_the_kernels(tmp_path: Path) -> None:
     """For sm_90, in a process that imports nothing but the files."""
     asked = []
