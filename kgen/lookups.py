@@ -18,13 +18,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kgen.expand import is_reduction, size
-from kgen.ir import Builder, Let, Op, Program, leaf, literal_of, live, ref, renumber, verify
+from kgen.ir import Builder, Let, Op, Program, leaf, live, ref, renumber, verify
 from kgen.scanned import is_scan
-from kgen.segments import FILLS, few
+from kgen.segments import NOTHING, few, is_nothing
 from kgen.types import INT, DType, boolean, i64, union
-
-#: The reductions that are taken so, each with the literal of an operand that changes none.
-NOTHING = {**FILLS, "any": "0"}
 
 
 def looked_up(program: Program) -> Program:
@@ -96,18 +93,10 @@ class _Lookups:
             yield from operands
         elif name == "where":
             condition, chosen, other = operands
-            if self.is_nothing(other, of):
+            if is_nothing(other, of, self.build.defs):
                 yield from (condition, chosen)
-            elif self.is_nothing(chosen, of):
+            elif is_nothing(chosen, of, self.build.defs):
                 yield other
-
-    def is_nothing(self, let: Let, of: Let) -> bool:
-        """Whether a value is the literal that changes nothing of a reduction."""
-        wanted = NOTHING[of.expr.name]
-        if wanted == "0":
-            return literal_of(let, self.build.defs) == 0
-        number = self.operands(let)[0] if let.expr.name == "cast" else let
-        return _is_float(of) and number.expr == leaf("lit", wanted)
 
     def is_read(self, operand: Let) -> bool:
         """Whether something in memory that an operand is made of has all of its dims, but for those of few elements."""

@@ -31,6 +31,8 @@ from kgen.types import ELLIPSIS, FEW, INT, Dims, DType, boolean, i64, is_literal
 
 #: The reductions that are made so, each with the literal that its operand has where nothing is selected.
 FILLS = {"sum": "0", "max": "-inf", "min": "inf"}
+#: The same of all that a lookup may stand for (`lookups.py`).
+NOTHING = {**FILLS, "any": "0"}
 #: The binary digits of the number of terms in a piece, and that number.
 DIGITS = 7
 PIECE = 1 << DIGITS
@@ -132,20 +134,12 @@ class _Segments:
         if value.expr.name != "where":
             return None
         condition, chosen, other = self.operands(value)
-        if not self.is_fill(other, of) or not condition.dims:
+        if not is_nothing(other, of, self.build.defs) or not condition.dims:
             return None
         for cast in reversed(casts):
             chosen = self.build.add(cast.expr.renamed({cast.expr.operands[0].name: chosen.name}), cast.dtype, chosen.dims, cast.span, "",
                                     cast.generic)  # fmt: skip
         return Selected(chosen, self.conditions(condition))
-
-    def is_fill(self, let: Let, of: Let) -> bool:
-        """Whether a value changes no reduction of a kind."""
-        if of.expr.name == "sum":
-            return literal_of(let, self.build.defs) == 0
-        number = self.operands(let)[0] if let.expr.name == "cast" else let
-        literal = number.expr.attrs[0] if number.expr.name == "lit" else ""
-        return isinstance(of.dtype, DType) and of.dtype.is_float and literal == FILLS[of.expr.name]
 
     def conditions(self, condition: Let) -> tuple[Let, ...]:
         """What all has to hold."""
@@ -308,6 +302,15 @@ class _Segments:
         return self.build.like(Op("where", *map(_ref, (some, value, fill))), let, let.label)
 
 
+def is_nothing(let: Let, of: Let, defs: dict[str, Let]) -> bool:
+    """Whether a value is the literal that changes nothing of a reduction; `defs` are the lets by name."""
+    wanted = NOTHING[of.expr.name]
+    if wanted == "0":
+        return literal_of(let, defs) == 0
+    number = defs[let.expr.operands[0].name] if let.expr.name == "cast" else let
+    return isinstance(of.dtype, DType) and of.dtype.is_float and number.expr == leaf("lit", wanted)
+
+
 def few(dim: str) -> bool:
     """Whether a dim is known to have few elements: then all of them may be gone through."""
     return is_literal(dim) and int(dim) <= FEW
@@ -317,4 +320,4 @@ def _ref(let: Let):
     return ref(let.name)
 
 
-__all__ = ["FILLS", "segmented"]
+__all__ = ["NOTHING", "few", "is_nothing", "segmented"]
