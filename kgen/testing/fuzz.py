@@ -255,10 +255,11 @@ def again(failure: Failure, cases: int = 8) -> str:
 
 
 def replay(
-    paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O3", alone: Iterable[str] = tuple(ALONE)
+    paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O3",
+    alone: Iterable[str] = tuple(ALONE), held: Iterable[str] = tuple(ON_TARGET),
 ) -> list[Failure]:  # fmt: skip
-    """The properties of kept files on targets, and those that run nothing (`alone`); the failures.  Their kernels share C++ builds,
-    those of gradients are built where a gradient failed."""
+    """The properties of kept files on targets (`held`), and those that run nothing (`alone`); the failures.  Their kernels share C++
+    builds, those of gradients are built where a gradient failed."""
     found: list[Failure] = []
     paths = list(paths)
     for k in range(0, len(paths), 16):
@@ -268,7 +269,7 @@ def replay(
             seed = re.search(r"^# seed: (-?\d+)$", text, re.M)
             gradients = not text.startswith("# property: ") or text.startswith(("# property: gradients_agree", "# property: compiles"))
             subjects.append(Subject(text, int(seed[1]) if seed else 0, gradients=gradients))
-        found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level, alone) if what == "failed"]
+        found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level, alone, held) if what == "failed"]
     return found
 
 
