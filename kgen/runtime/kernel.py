@@ -259,7 +259,9 @@ class Kernel:
     @cached_property
     def _alone(self) -> bool:
         """Whether one pass reads, of what a result's element overwrites, that element alone."""
-        if not self._reduces:  # then results of other dims have passes of their own
+        from kgen.ops import SCANS
+
+        if not self._reduces and not any(v.op in SCANS for v in self.kernel.values):  # then results of other dims have passes of their own
             return len({frozenset(r.dims) for r in self.kernel.results}) == 1
         from kgen import pipeline
         from kgen.ir import GATHERS
