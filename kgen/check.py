@@ -25,6 +25,7 @@ from kgen.types import (
     FEW,
     FLOAT,
     INT,
+    PACKING,
     WRITTEN,
     Binding,
     Dims,
@@ -526,7 +527,9 @@ class _Checker(Sizes):
         t = v.type
         if not storable(t, stored_type(stored)):
             was = t if isinstance(t, Number) else describe(v)
-            self.error(f"`{name}` is {stored} but its value is {was}", span, help=f"write `{stored}(...)` around it")
+            element = PACKING.get(stored)
+            help = f"declare `{name}: {element}[...]`: {stored} are bytes of two each" if element else f"write `{stored}(...)` around it"
+            self.error(f"`{name}` is {stored} but its value is {was}", span, help=help)
             return None
         if not self.fits(value, stored_type(stored), defined[name].body):
             return None
