@@ -130,9 +130,10 @@ def describe_type(t: ValueType) -> str:
 
 
 def closest(name: str, known: list[str]) -> str:
+    """The known name that is most like one, or "".  Of very many those are looked at that begin with the same letter."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, known[:200], n=1, cutoff=0.6)
+    found = get_close_matches(name, sorted(known, key=lambda k: k[:1].lower() != name[:1].lower())[:200], n=1, cutoff=0.6)
     return found[0] if found else ""
 
 

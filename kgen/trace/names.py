@@ -271,7 +271,7 @@ ROWS: tuple[Row, ...] = (
     row("torch.randn_like", "input, dtype=None"),
     row("ones_like", "input, dtype=None", "1"),
     row("full_like", "input, fill_value, dtype=None", "fill_value"),
-    row("torch.arange", "end, dtype=None, device=None"),
+    row("torch.arange", "start, end=None, step=1, dtype=None, device=None"),
 )  # fmt: skip
 
 

@@ -74,7 +74,7 @@ x.sum(-1) / x.size(-1); x.sum(-1) / x.shape[-1]; z.sum(0) / z.shape[0]; z * z.nu
 w.unsqueeze(0) * z; w[None, :] * z; z.mean(1)[:, None] * z; z.mean(1, keepdim=True).squeeze(1); x.mean(-1)[..., None] * x; z.transpose(0, 1); z.transpose(-1, -2) * 2
 z.gather(-1, t[:, None]).squeeze(-1); z.log_softmax(-1).gather(1, t.unsqueeze(1)).squeeze(1)
 torch.zeros_like(x) + x; torch.where(mask, x, torch.ones_like(x)); torch.full_like(x, 2.5) * x; torch.ones_like(x, dtype=torch.float32) - x.float()
-z * torch.arange(z.shape[-1]); torch.where(torch.arange(z.size(1))[None, :] <= torch.arange(z.size(0))[:, None], z, -1.0)
+z * torch.arange(z.shape[-1]); z.cumsum(-1) / torch.arange(1, z.shape[-1] + 1); z * torch.arange(-2, z.size(-1) - 2, dtype=torch.float32); torch.where(torch.arange(z.size(1))[None, :] <= torch.arange(z.size(0))[:, None], z, -1.0)
 x * math.sqrt(2 / math.pi); x / math.sqrt(x.shape[-1]); x * (1 + s); -x ** 2; x * torch.pi; x % 0.75; x // 0.5; (x > 0) & mask; x if mask else y
 u.chunk(2, -1)[0]; torch.chunk(u, 3, dim=1)[2]; u.split([3, 3], -1)[1]; torch.split(u, u.shape[-1] // 2, dim=-1)[0]; u.split([2, 4], 1)[0].sum(-1); u.tensor_split(2, -1)[1]
 u[:, : u.shape[1] // 2]; u[:, u.size(1) // 2 :]; u[..., ::2]; u[:, 1::3]; u[:, -1]; u[0]; u[:, 1:] .sum(1); (u[:, 1:] - u[:, :-1]).abs().mean(); (u[:, 2:] * 2).amax(-1); (u[:, None] * 2).squeeze(1); (u[:, :-1] > 0).any(1)
