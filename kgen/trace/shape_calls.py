@@ -196,7 +196,8 @@ class ShapeCalls(Tracer):
         rest = len(x.shape) - sum(taken)
         if rest < 0 or any(a.leading for a in x.shape) and (any(taken[: dots[0]]) or rest < 1 or not x.shape[0].leading):
             what = "this indexes the leading dims `...` of" if rest >= 0 else "there are more indices than axes of"
-            masked = any(self.is_index(i) and (t := self.type_of(i)) is not None and is_bool(t) for i in items)
+            types = [self.type_of(i) for i in items if isinstance(i, Traced) and self.is_tensor(i)]
+            masked = any(t is not None and is_bool(t) for t in types)
             help = "choose by a mask with `torch.where(mask, x, 0.0)`" if masked else "count from the end, as in `x[..., None]`"
             raise self.refuse(f"{what} {show_shape(x.shape)}", node, help)
         if dots[0] and any(a.leading for a in x.shape):

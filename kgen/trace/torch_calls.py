@@ -372,6 +372,15 @@ class TorchCalls(Joining):
         name = self.dtype_of(x, node).name if self.is_none(given["dtype"]) else self.dtype(given["dtype"], node)
         return replace(self.apply(name, [self.lift(value, node)], node), shape=x.shape)
 
+    def call_lerp(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """As torch has it, from the nearer end: the other end itself at a weight of 1, and NaN where the nearer one is infinite."""
+        near, far = "input + weight * (end - input)", "end - (end - input) * (1 - weight)"
+        weight = given["weight"].value if isinstance(given["weight"], Const) else None
+        text = f"{near} if abs(weight) < 0.5 else {far}"
+        if isinstance(weight, (int, float)):
+            text = near if abs(weight) < 0.5 else far
+        return self.by_text(shown, row, given, node, text)
+
     def call_zeros_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         return self.filled(Const(0), given, node)
 

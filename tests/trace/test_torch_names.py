@@ -52,7 +52,7 @@ torch.div(x, p, rounding_mode="floor"); torch.floor_divide(x, p); x.remainder(p)
 torch.maximum(x, y); torch.minimum(x, y); x.maximum(y); torch.max(x, y); torch.min(x, y); x.max(y)
 x.clamp(min=0.25); x.clamp(max=0.5); torch.clamp(x, -0.5, 0.5); x.clamp_min(0); x.clamp_max(s); x.clip(-1, 1); i.clamp(min=2); i.clamp(0, 3)
 torch.where(x > 0, x, y); torch.where(mask, x, 0.0); x.where(mask, y); torch.where(x > y, 1, 0); torch.where(mask, 0.5, -0.5)
-torch.atan2(x, y); x.hypot(y); torch.copysign(x, y); torch.lerp(x, y, 0.25); x.lerp(y, p); torch.addcmul(x, y, p, value=0.5); x.addcdiv(y, p)
+torch.atan2(x, y); x.hypot(y); torch.copysign(x, y); torch.lerp(x, y, 0.25); x.lerp(y, 0.75); x.lerp(y, s); x.lerp(y, p); torch.addcmul(x, y, p, value=0.5); x.addcdiv(y, p)
 torch.xlogy(p, p); x.masked_fill(mask, 0.0); x.masked_fill(mask, float("-inf")); x.masked_fill(~mask, -1.5)
 torch.logical_and(mask, other); mask.logical_or(other); torch.logical_not(mask); ~mask; mask & other; mask | other
 torch.bitwise_and(i, j); i | j; ~i; i.bitwise_not(); torch.bitwise_right_shift(i, 1); i.bitwise_or(j); torch.bitwise_left_shift(i, 2); i >> 1; i << 1
@@ -218,3 +218,12 @@ def test_every_name_in_the_table_is_torchs() -> None:
                 thing = getattr(thing, part, None)
             found.append(thing)
         assert any(thing is not None for thing in found), row.names
+
+
+@pytest.mark.parametrize("weight", [0.25, 0.5, 1.0])
+def test_lerp_goes_from_the_nearer_end(functions: ModuleType, weight: float) -> None:
+    """At a weight of 1 it is the other end itself, and where the nearer end is infinite it is NaN."""
+    function = getattr(functions, f"f{TEXTS.index('x.lerp(y, s)')}")
+    x, y = torch.tensor([[0.0, 1e8, torch.inf]]), torch.tensor([[torch.inf, 0.1, 0.0]])
+    (got,) = Evaluator(trace(function), {"x": x, "y": y, "s": weight}).run()
+    torch.testing.assert_close(got, torch.lerp(x, y, weight), rtol=0, atol=0, equal_nan=True)
