@@ -41,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, no_such_dim, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -217,16 +217,14 @@ class Expressions:
             return casts.cast(self, node, args)
         if op in CODES and node.written == "call" and op not in self.helpers:
             return casts.converted(self, node, args)
+        if node.dims is not None and not node.args and op in self.names:
+            of = self.names[op]
+            along = next((d for d in reversed(self.values[of].dims if of is not None else ()) if d != ELLIPSIS), "N")
+            help = f"a place along a dim is `{op}[{along} = 0]`; all of it is `{op}` alone"
+            self.error(f"`{op}` cannot be indexed", node.span, help=help)
+            return None
         dims = self.dims_of(node, env_dims)
         if node.dims is not None and dims is None:
-            return None
-        if node.dims is not None and not node.args and op in self.names:
-            names = ", ".join(d.name for d in node.dims)
-            self.error(
-                f"`{op}` cannot be indexed",
-                node.span,
-                help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`",
-            )
             return None
         if op == "index":
             self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
@@ -275,14 +273,8 @@ class Expressions:
             elif d.name == ELLIPSIS or d.name in self.dims:
                 names.append(d.name)
             else:
-                same = next((known for known in self.dims if known.lower() == d.name.lower()), "")
-                self.error(
-                    f"there is no dim {d.name}",
-                    d.span,
-                    help=f"{d.name} is a dtype"
-                    if d.name in self.variables
-                    else did_you_mean(same or closest(d.name, list(self.dims))) or "dims are those of the parameters",
-                )
+                help = f"{d.name} is a dtype" if d.name in self.variables else no_such_dim(d.name, self.dims)
+                self.error(f"there is no dim {d.name}", d.span, help=help)
                 return None
         for k, d in enumerate(node.dims):
             if d.name in [other.name for other in node.dims[:k]]:

@@ -118,8 +118,8 @@ def bench(
         lines = Lines(heads, left)
 
         def add(cells: tuple[str, ...], figures: Sequence[dict[str, Any]]) -> None:
-            kept.add(figures)
             lines.add(cells)
+            kept.add(figures)
 
         return command.Out(
             add, lambda text: click.echo(text, err=True), fail, click.echo, lambda label: checks.shown_progress(label, sys.stderr.isatty())

@@ -72,7 +72,7 @@ def compile_(
             return
         folder = Path(out) / kernels[0].name
         files = {(k.name, t): written(k, t, kernels[0]) for k in kernels for t in targets}
-        write_all({folder / name: text for made in files.values() for name, text in made.items()})
+        write_all({folder / name: text for made in files.values() for name, text in made.items()}, "choose another folder with -o")
         for k in kernels:
             for t in targets:
                 name, source = next(iter(files[k.name, t].items()))
