@@ -94,7 +94,7 @@ def storable(t: ValueType, stored: ValueType) -> bool:
 
 
 def made_storable(values: Sequence[Value], v: Value, name: str, stored: str) -> str:
-    """What to write where a value cannot be stored as it is: a cast, `//` for a quotient of whole numbers, or the dtype of what is packed."""
+    """What to write where a value cannot be stored as it is: a cast, `//` for whole numbers, or the dtype of what is packed."""
     if stored in PACKING:
         return f"declare `{name}: {PACKING[stored]}[...]`: {stored} are bytes of two each"
     if v.op == "div" and DTYPES.get(stored) is not None and is_int(DTYPES[stored]) and all(is_int(values[a].type) for a in v.args):
