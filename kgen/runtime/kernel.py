@@ -44,7 +44,8 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
     Raises `KgenError` where the file is missing, unreadable, too long or not UTF-8.
     """
     from kgen import syntax
-    from kgen.resources import bundled
+    from kgen.resources import bundled, families
+    from kgen.values import closest, did_you_mean
 
     path, shown = Path(spec), printed(str(spec), "")
     free = not os.path.exists(path) or os.path.isdir(path)  # a folder is no spec, and may well have a kernel's name
@@ -57,10 +58,11 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
             data = file.read(syntax.MAX_BYTES + 1)
     except OSError as error:
         known = bundled(path.name.removesuffix(".k"))
-        raise KgenError(
-            f"cannot read {shown}: {(error.strerror or 'error').lower()}",
-            help=f"`{known.stem}` is a bundled spec" if known else "",
-        ) from None
+        help = f"`{known.stem}` is a bundled spec" if known else ""
+        if isinstance(error, FileNotFoundError) and not known and not path.suffix:
+            like = did_you_mean(closest(path.name, [file.stem for files in families().values() for file in files]))
+            help = f"no bundled spec has this name either; {like or '`kgen list` has them'}"
+        raise KgenError(f"cannot read {shown}: {(error.strerror or 'error').lower()}", help=help) from None
     except ValueError as error:
         raise KgenError(f"cannot read {str(spec)!r}: {error}") from None
     if len(data) > syntax.MAX_BYTES:

@@ -18,7 +18,6 @@ class Kind(str, enum.Enum):
     STRIDES = "strides"  # elements of a result share memory
     RETURNED = "returned"  # something else than the results: a number of them, a type that is no plain tensor, another device
     RAISES = "raises"  # an error where the call has a meaning
-    NO_ERROR = "no error"  # none where the call has no meaning (a maximum of no elements)
     INPUT = "input"  # wrote to an argument that is not a result
     OUTSIDE = "outside"  # wrote memory beside a tensor's elements
     READ = "read outside"  # read memory beside a tensor, so that the process died of it
@@ -34,7 +33,7 @@ class Kind(str, enum.Enum):
     HANG = "hang"  # no answer within the time limit
     MEMORY = "memory"  # more memory than the limit
     OWN = "own"  # calls one of torch's operators itself (held with `own`)
-    CLOCK = "clock"  # with `bench`: CUDA's events and the synchronised clock tell different times
+    CLOCK = "clock"  # with `bench`: CUDA's events and the synchronised clock tell different times, or a clock was replaced
     LOADS = "loads"  # the candidate cannot be loaded or built
 
 

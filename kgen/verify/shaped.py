@@ -8,6 +8,7 @@ are made.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +67,8 @@ def _drawn(kernel: checker.Kernel, limits: Limits, seed: int, over: list[str], l
     """A case of normal numbers whose rows have a length, and so many of them."""
     dims = [p.dims or () for p in kernel.params]
     free = {d for of in dims for d in of if d != ELLIPSIS} - set(kernel.literals)
-    sizes: dict[str, Any] = {d: (1,) for d in free} | {d: (2,) for d in over} | {over[0]: (length,)}
+    parts = max((math.prod(kernel.literals.get(d, 1) for d in of) for of in dims if over[0] in of), default=1)  # of a row, in G * 128
+    sizes: dict[str, Any] = {d: (1,) for d in free} | {d: (2,) for d in over} | {over[0]: (-(-length // parts),)}
     if any(ELLIPSIS in of for of in dims):
         sizes[ELLIPSIS] = (rows,)
     elif first := next((of[0] for of in dims if len(of) > 1 and of[0] in free and of[0] not in over), None):
@@ -76,7 +78,8 @@ def _drawn(kernel: checker.Kernel, limits: Limits, seed: int, over: list[str], l
 
 
 def _is_rows(x: Any) -> bool:
-    return hasattr(x, "dtype") and x.dtype.is_floating_point and x.dim() > 1 and x.numel() > 0
+    """Whether an argument has rows: a parameter that all rows share has but one."""
+    return hasattr(x, "dtype") and x.dtype.is_floating_point and x.dim() > 1 and x.shape[0] > 1 and x.numel() > 0
 
 
 def _one_value(x: Any, shift: int) -> Any:

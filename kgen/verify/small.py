@@ -16,7 +16,7 @@ from kgen.verify.plan import AS_DRAWN, Case, Setting, contents, described
 from kgen.verify.report import Finding, Kind
 
 #: Findings that a call of its own shows, in any process.
-PLAIN = (Kind.VALUE, Kind.NAN, Kind.SIGN, Kind.SHAPE, Kind.DTYPE, Kind.RAISES, Kind.NO_ERROR, Kind.REMEMBERED, Kind.STRIDES)
+PLAIN = (Kind.VALUE, Kind.NAN, Kind.SIGN, Kind.SHAPE, Kind.DTYPE, Kind.RAISES, Kind.REMEMBERED, Kind.STRIDES)
 
 
 #: Findings that depend on calls before.
@@ -132,8 +132,6 @@ def _asserted(held: Held, finding: Finding, call: str, fresh: list[Any]) -> list
     """The call, and what does not hold of it."""
     if finding.kind is Kind.RAISES:
         return [call, f"# raises {' '.join(finding.message.split())[:120]}"]
-    if finding.kind is Kind.NO_ERROR:
-        return [f"raise AssertionError(f'{{{call}}}, but it is to raise an error')"]
     result = next(r for r in held.kernel.results if r.name == finding.result)
     if result.state:
         lines, name = [call], f"{result.state}_"

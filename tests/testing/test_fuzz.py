@@ -3,6 +3,7 @@ shrunk, kept and replayed; a worker that dies costs one program, a campaign that
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -180,6 +181,20 @@ def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> N
     assert json.loads(campaigns.State.path(plan).read_text())["failures"] == [kept.name]
     (tmp_path / "seed-5-torch.json").write_text("{torn")
     assert campaigns.State.read(plan).programs == 0
+
+
+def test_a_failure_that_finds_no_room_is_told_and_the_longer_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = campaigns.Campaign(campaigns.Plan(5, ("torch",), tmp_path))
+    failure = fuzz.Failure("agrees", "torch", 7, "it is off", "f(x: T[]) -> y: T[]\n\ny = x\n")
+    campaign.keep(failure)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(KgenError, match=r"no space left on device[^$]*f\(\) -> y"):
+        campaign.keep(fuzz.Failure("agrees", "torch", 7, "it is off", "f() -> y: f32[]\n\ny = 2.\n"), instead_of=failure)
+    assert {p.name for p in tmp_path.iterdir()} == {failure.name, "seed-5-torch.json"}
 
 
 def test_kernels_that_are_built_together_are_those_that_are_built_alone() -> None:
