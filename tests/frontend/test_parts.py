@@ -42,3 +42,10 @@ def test_a_choice_among_parts_keeps_its_fill() -> None:
     """A place along a literal dim that an index gives, and that may lie outside, is not the last part there."""
     text = parts_of("x: T[4*N]) -> y: T[N]", "y = x[4 = 2*index[N] + 1 else 1]")
     assert text.startswith("t1 = 2 * index[N] + 1") and text.endswith("else 1")
+
+
+def test_equations_keep_their_names() -> None:
+    """Those of parts, and those that run along no part at all."""
+    angles = "angle = index[S] * 2.0^-index[D]", "c = cos(angle)", "s = sin(angle)"
+    text = parts_of("x: T[S, 2*D]) -> y: T[S, 2*D]", *angles, "y[2 = 0] = x[2 = 0] * c - x[2 = 1] * s", "y[2 = 1] = x[2 = 1] * c + x[2 = 0] * s")
+    assert [line.partition(" =")[0].strip() for line in text.splitlines()] == ["angle", "c", "s", "y_0", "y_1"]
