@@ -162,7 +162,7 @@ class _Parts(Tape):
         labels: dict[int, str] = {}
         for name, v, _ in kernel.equations:
             for at, part in self.found[v].items():
-                if part >= self.count and part in used and self.values[part].op not in ("param", "lit"):
+                if part in used and self.values[part].op not in ("param", "lit"):
                     labels.setdefault(part, self.free.fresh("_".join([name.rstrip("'"), *map(str, at)])) if at else name)
         labels = {v: n for v, n in labels.items() if n not in {o.name for o, _ in outs}}
         shown = [f"{of.name} is {of.of}[{', '.join(f'{d} = {k}' for d, k in of.at)}]" for of in (*params, *results) if of.at]

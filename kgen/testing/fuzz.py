@@ -68,7 +68,7 @@ class Subject:
         from kgen.runtime.kernel import Kernel as Runnable
 
         self.text, self.seed = text, seed
-        self.kernel = checker.plain(checker.check(syntax.parse(text, "<program>")))
+        self.kernel = checker.plain(_some_left_out(checker.check(syntax.parse(text, "<program>")), seed))
         self.runnable = Runnable(self.kernel)
         self.numbers = _numbers(self.kernel, seed, cases)
         self.long = few_long_rows(self.kernel, seed) if seed % 3 else None
@@ -124,6 +124,12 @@ class Subject:
         if name == "rows_alone":
             return properties.rows_alone(self.kernel, target, self.seed, self.numbers[0], None if target == "torch" else self.runnable)
         return ALONE[name](self.kernel) if name in ("prints_and_parses", "renders") else ALONE[name](self.kernel, self.seed)
+
+
+def _some_left_out(kernel: checker.Kernel, seed: int) -> checker.Kernel:
+    """A kernel, or, mostly, that of calls without some of the tensors that they may leave out."""
+    rnd = random.Random(f"left out {seed}")
+    return checker.left_out(kernel, [name for name in kernel.optional if rnd.random() < 0.7])
 
 
 def _numbers(kernel: checker.Kernel, seed: int, cases: int) -> list[int]:

@@ -257,7 +257,9 @@ class Examination:
             all_refused = all_refused and case.probe in self.refusals
             if case.probe and probed == len(dtypes) and not self.taken and all_refused and not self.report.findings:
                 dtype, said = next(iter(self.refusals.items()))
-                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)"))
+                help = "a Triton kernel runs on a GPU, or with TRITON_INTERPRET=1 on the CPU" if "active drivers" in said else ""
+                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)", help=help))
+                self.report.refused.clear()
                 return
 
     def _held(self, case: Any) -> list[Finding]:
@@ -300,7 +302,10 @@ class Examination:
             return found
         trace = raised["trace"].strip().splitlines()
         where = next((line.strip() for line in reversed(trace) if line.strip().startswith("File ") and "kgen/verify" not in line), "")
-        return [Finding(Kind.RAISES, f"{said}{f' ({where})' if where else ''}", refused.condition)]
+        help = ""
+        if not self.wanted.contiguous and any(hasattr(x, "stride") and not x.is_contiguous() for x in case.arguments.values()):
+            help = "a candidate that takes dense tensors alone is held with --contiguous (contiguous=True)"
+        return [Finding(Kind.RAISES, f"{said}{f' ({where})' if where else ''}", refused.condition, help=help)]
 
     def _of_plain_numbers(self, case: Any, said: str) -> list[Finding] | None:
         """What is wrong with a case whose numbers the candidate refused, by an error that `said` so, with those that have defaults at

@@ -268,6 +268,7 @@ class Held:
         for late in said.get("late", []):
             name = self.kernel.results[late].name
             found.append(Finding(Kind.STREAM, "is written after the caller's stream has read it", condition, result=name))
+        found = [replace(f, help=judge.advice(self.kernel, want, f, said["results"], got, self.device)) for f in found]
         if setting.side and found:
             found = [replace(f, kind=Kind.STREAM) if f.kind in (Kind.VALUE, Kind.NAN, Kind.UNWRITTEN) else f for f in found]
         if k and found:

@@ -34,14 +34,19 @@ FADING = frozenset({"exp", "exp2", "expm1", "sigmoid", "erfc", "tanh", "sinh", "
 FADED = {"f32": 2.0**-118, "f64": 2.0**-1000}
 #: Whose functions' bounds hold on a device: of several the widest.
 TARGETS = {"cpu": ("cpp",), "cuda": ("cuda", "triton")}
+#: Operators that keep digits which another way to write them loses.
+CANCELLING = {"erfc": "1 - erf(x)", "expm1": "exp(x) - 1", "log1p": "log(1 + x)", "sigmoid": "0.5 + 0.5 * tanh(0.5 * x)"}
+DIGITS = {"f32": 2.0**-24, "f64": 2.0**-53}
 KINDS = {"value": Kind.VALUE, "nan": Kind.NAN, "shape": Kind.SHAPE, "dtype": Kind.DTYPE}
 
 
 class Foreign(Correlated):
     """The bounds of a kernel that somebody else wrote."""
 
-    def __init__(self, kernel: checker.Kernel, arguments: dict[str, Any], target: str):
+    def __init__(self, kernel: checker.Kernel, arguments: dict[str, Any], target: str, cancelling: bool = False):
+        """As `Analysis`; `cancelling` grants the digits that the other ways of CANCELLING lose."""
         super().__init__(kernel, arguments, target)
+        self.cancelling = cancelling
         self.about = sums_about(kernel)
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
         self.centres = {a.shift: 0.0 for a in self.about.values() if a.row.about == "mean"}
@@ -75,6 +80,8 @@ class Foreign(Correlated):
         """As `Analysis.local`; an exponential that fades out may have vanished, or what it divides by overflowed, too early."""
         torch = self.torch
         own = super().local(v, row, x, args, entering, moved, format_)
+        if self.cancelling and v.op in CANCELLING:
+            own = own + torch.where(torch.isfinite(x), torch.full((), 2 * DIGITS[format_], dtype=torch.float64), 0.0)
         if not self.fades(v):
             return own
         sure = torch.zeros((), dtype=torch.bool)
@@ -124,22 +131,23 @@ class Expected:
     results: list[Bounded] = field(default_factory=list)
     loose: list[Any] = field(default_factory=list)
     refusal: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
-def expected(kernel: checker.Kernel, arguments: dict[str, Any], device: str) -> Expected:
-    """What a call is to give.  The arguments are on the CPU, as people have them."""
+def expected(kernel: checker.Kernel, arguments: dict[str, Any], device: str, cancelling: bool = False) -> Expected:
+    """What a call is to give.  The arguments are on the CPU, as people have them; for `cancelling` see `Foreign`."""
     import torch
 
     made: Expected | None = None
     with torch.no_grad():
         for target in TARGETS[device]:
-            analysis = Foreign(kernel, arguments, target)
+            analysis = Foreign(kernel, arguments, target, cancelling)
             try:
                 results = analysis.results()
             except KgenError as error:  # a maximum of no elements
                 return Expected(refusal=str(error))
             if made is None:
-                made = Expected(results, analysis.loose)
+                made = Expected(results, analysis.loose, arguments=arguments)
             else:
                 made.results = [Bounded(a.exact, torch.fmax(a.bound, b.bound), a.dtype) for a, b in zip(made.results, results, strict=True)]
     assert made is not None
@@ -202,6 +210,32 @@ def judged(
     report.unbounded += figures.unbounded
     report.fraction = max(report.fraction, figures.fraction)
     return found
+
+
+def advice(kernel: checker.Kernel, want: Expected, found: Finding, said: list[dict[str, Any]], got: list[Any], device: str) -> str:
+    """What can be done about a wrong value, where the candidate may be right in its way; else ""."""
+    if found.kind is not Kind.VALUE:
+        return ""
+    k = next(k for k, r in enumerate(kernel.results) if r.name == found.result)
+    if used := sorted({v.op for v in kernel.values} & set(CANCELLING)):
+        loosely = expected(kernel, want.arguments, device, cancelling=True)
+        if not any(f.result == found.result for f in judged(kernel, loosely, said, got, device, 0, Report(kernel.name, device))):
+            ways = " and ".join(f"{op}(x) as {CANCELLING[op]}" for op in used)
+            return f"it is right but for digits that are lost where {ways} is computed: a spec that is written so takes it"
+    dtype = want.results[k].dtype
+    if dtype in ("f16", "bf16"):
+        unit = float(ulp(torch_tensor(found.expected), dtype))
+        off = float(got[k][found.at]) - found.expected
+        if abs(off) < 16 * unit:
+            return f"a result is rounded to {dtype} once; of several of torch's operators each rounds (--dtype says what it claims to take)"
+    return ""
+
+
+def torch_tensor(x: float) -> Any:
+    """A number as a tensor of float64."""
+    import torch
+
+    return torch.tensor(x, dtype=torch.float64)
 
 
 TORCH_NAMES = {own.name: name for name, own in TORCH.items()}

@@ -44,7 +44,8 @@ class Finding:
     `condition` says how the call was made ("a side stream", "the second call with other contents", ""), `case` its arguments in words,
     `result` which result (or which tensor: of INPUT, OUTSIDE and READ), `at` the element, which is to be `expected` within `bound`.
     `number` is the case's in the order of the examination.  `gradient` tells findings of `backward` from those of the forward.
-    `python` is a program that shows it and stands alone, "" where none was made; `small` is `case` after it was made small."""
+    `python` is a program that shows it and stands alone, "" where none was made; `small` is `case` after it was made small.  `help` is what
+    can be done about it, or "" """
 
     kind: Kind
     message: str
@@ -58,6 +59,7 @@ class Finding:
     gradient: bool = False
     small: str = ""
     python: str = ""
+    help: str = ""
 
     def json(self) -> dict[str, Any]:
         """The finding as plain data; numbers that JSON lacks are text."""

@@ -132,7 +132,7 @@ class Worker:
             return {"unloadable": f"{type(error).__name__}: {error}", "trace": described(error)["trace"]}, []
         c = self.candidate
         said = {"takes": c.takes, "out": c.out, "destination": c.destination, "title": c.title, "claims": c.claims, "own": c.own}
-        return said | {"optional": c.optional}, []
+        return said | {"optional": c.optional, "made": c.made}, []
 
     # Tensors
 

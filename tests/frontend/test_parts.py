@@ -66,3 +66,10 @@ def test_parts_promote_as_the_whole_does(name: str) -> None:
     given = ((x * 10).to(torch.int8),) if "i8" in header else (x.double(), y)
     (exact,) = Analysis(kernel.kernel, dict(zip(("x", "y"), given)), "cpp").results()
     assert ((kernel(*given, target="torch") - exact.exact).abs() <= exact.bound).all()
+
+
+def test_equations_keep_their_names() -> None:
+    """Those of parts, and those that run along no part at all."""
+    angles = "angle = index[S] * 2.0^-index[D]", "c = cos(angle)", "s = sin(angle)"
+    text = parts_of("x: T[S, 2*D]) -> y: T[S, 2*D]", *angles, "y[2 = 0] = x[2 = 0] * c - x[2 = 1] * s", "y[2 = 1] = x[2 = 1] * c + x[2 = 0] * s")
+    assert [line.partition(" =")[0].strip() for line in text.splitlines()] == ["angle", "c", "s", "y_0", "y_1"]

@@ -266,3 +266,25 @@ def logsumexp_that_refuses(x: torch.Tensor) -> torch.Tensor:
     if not x.shape[-1]:
         raise ValueError("there is no greatest of none")
     return logsumexp(x)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) * self.by
+
+
+def get_init_inputs() -> list[float]:
+    return [1.01]
+
+
+def too_much(x: torch.Tensor, y: torch.Tensor) -> None:
+    y.copy_(torch.softmax(x, -1) * 1.01)
+
+
+def rounds_on_the_way(x: torch.Tensor) -> torch.Tensor:
+    e = torch.exp(x - x.amax(-1, keepdim=True))
+    return e / e.sum(-1, keepdim=True)

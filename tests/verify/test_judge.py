@@ -12,7 +12,7 @@ import kgen
 from kgen.testing.cases import Limits
 from kgen.verify import examine, judge
 from kgen.verify.report import Finding, Report
-from kgen.verify.shaped import VERY_LONG, special_rows
+from kgen.verify.shaped import MOST, VERY_LONG, drawn, special_rows
 from tests.verify import candidates
 
 HERE = candidates.__file__
@@ -72,3 +72,16 @@ def test_very_long_rows_are_no_longer_than_they_are_to_be(spec: str) -> None:
     kernel = kgen.check.plain(kgen.load(spec).kernel)
     most = max(x.numel() for _, given in special_rows(kernel, Limits(layouts=("dense",)), 0) for x in given.values() if hasattr(x, "numel"))
     assert VERY_LONG <= most <= 16 * VERY_LONG
+
+
+@pytest.mark.parametrize("spec", ["fp8_blocks", "pixel_shuffle", "swiglu_packed"])
+def test_cases_of_axes_of_several_dims_have_no_more_elements_than_others(spec: str) -> None:
+    kernel = kgen.check.plain(kgen.load(spec).kernel)
+    for first, others in ((70_001, 2), (8200, 5)):
+        assert max(x.numel() for x in drawn_with(kernel, first, others).values() if hasattr(x, "numel")) <= MOST
+
+
+def drawn_with(kernel: Any, first: int, others: int) -> dict[str, Any]:
+    free = dict.fromkeys(d for p in kernel.params for d in p.dims or () if d not in kernel.literals)
+    sizes = {d: ((first,) if k == 0 else others) if d == "..." else first if k == 0 else others for k, d in enumerate(free)}
+    return drawn(kernel, 0, 7, Limits(sizes=sizes, layouts=("dense",), max_elements=150_000))
