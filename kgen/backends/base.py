@@ -68,6 +68,8 @@ class Backend:
     types: dict[str, str] = {}
     number_types: dict[str, str] = {}
     keywords: frozenset[str] = frozenset()
+    #: Whether its passes over rows draw random words by vectors.
+    draws = False
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.

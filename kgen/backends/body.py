@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kgen.backends import drawn
 from kgen.backends.names import Names, bare
 from kgen.backends.text import Call, Text, fill, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Search, Statement, Tensor
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Search, Statement, Tensor, Words
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
 from kgen.ops.scans import EXCLUSIVE
-from kgen.passes import Reduce
+from kgen.passes import Reduce, Scan
 from kgen.phases import Phase
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
@@ -162,6 +163,11 @@ class RowNames:
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
+        known = render.program.by_name | self.defs
+        self.streams = drawn.streams(every, p.inner, known) if render.backend.draws and not (isinstance(p, Scan) or p.aside(known)) else {}
+        self.often = drawn.frontier(phases, self.streams, p.finish)
+        self.words: dict[str, Words] = {}  # by let
+        self.made: dict[str, Made] = {}
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
@@ -170,11 +176,7 @@ class RowNames:
         search = next((let for let in phase.reductions if let.expr.name in SEARCHES), None)
         if search is not None:
             self.probe(search)
-        ends = (
-            [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
-            + [s.ref for s in phase.stores]
-            + list(phase.gives)
-        )
+        ends = drawn.ends(phase)
         read = [o.name for let in phase.lets for o in taken(let.expr)] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
@@ -183,6 +185,8 @@ class RowNames:
         for let in loads:
             text[let.name] = named((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
         lets = tuple(let for let in phase.lets if let.expr.name != "load" or let.name in text)
+        once = self.once(phase, lets, text)
+        lets, words = self.drawing(phase, lets, ends, text)
         body = _RowBody(self, lets, text, ends)
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
@@ -219,7 +223,59 @@ class RowNames:
             repeats,
             columns,
             self.search(search, accumulators[0], body) if search is not None else None,
+            words,
+            once,
+            frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
         )
+
+    def draws(self, phase: Phase) -> bool:
+        """Whether a phase may read words of neighbours along a row."""
+        return bool(self.streams) and phase.element and phase is not self.p.finish
+
+    def drawing(
+        self, phase: Phase, lets: tuple[Let, ...], ends: list[str], text: dict[str, Text]
+    ) -> tuple[tuple[Let, ...], tuple[Words, ...]]:  # fmt: skip
+        """Those of a phase's lets that `ends` need where words and what is made of them are there; and the words, named in `text`."""
+        if not self.draws(phase):
+            return lets, ()
+        left = drawn.needed(lets, ends, (*self.streams, *self.made))
+        found = tuple(self.word(let, text) for let in left if let.name in self.streams and let.name not in self.made)
+        return left, found
+
+    def word(self, let: Let, text: dict[str, Text]) -> Words:
+        """The words of a stream, under one name in all phases."""
+        s = self.streams[let.name]
+        if let.name not in self.words:
+            seed, offset = (text.get(name) or self.constant(self.defs[name]) for name in (s.seed, s.offset))
+            before = text[s.before] if s.before else source("0")
+            self.words[let.name] = Words(self.names.fresh("word"), seed, offset, before, s.keeps, s.sets)
+        text[let.name] = named(self.words[let.name].name)
+        return self.words[let.name]
+
+    def constant(self, let: Let) -> Text:
+        """A literal number, converted."""
+        return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
+
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Made, ...]:
+        """What a phase reads of the values that are made once, whose names `text` gets."""
+        if not self.draws(phase):
+            return ()
+        made = [let for let in lets if let.name in self.often]
+        for let in made:
+            if let.name not in self.made:
+                self.made[let.name] = self.maker(let, phase, lets, dict(text))
+        text.update({let.name: named(self.made[let.name].name) for let in made})
+        return tuple(self.made[let.name] for let in made)
+
+    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Made:
+        """How one of them is made; `text` is its own."""
+        left, words = self.drawing(phase, lets, [let.name], text)
+        body = _RowBody(self, left, text, [let.name])
+        read = {o.name for x in left if x.name not in self.streams for o in taken(x.expr)}
+        loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
+        indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
+        name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
+        return Made(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
 
     def probe(self, let: Let) -> None:
         """Name what the steps of a search try: one of the row's values while they run."""

@@ -95,7 +95,7 @@ class MapPrinter:
         """What the element function is given, of the k-th elements of vectors."""
         values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read]
         values += [f"{self.lanes[t.name]}[r].at[k]" for t in self.unit.taps]
-        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indexed]
+        values += [f"counted<LANES, SPLAT, {self.base.position[x.name]}>(layout, {self.place(x.name)}, k)" for x in self.unit.indexed]
         return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
 
     def vector(self, t: Tensor) -> str:

@@ -117,6 +117,8 @@ class RowPrinter:
         self.long = counts(unit.long or unit.codes)[0]  # the readings that reduce of a row that does not stay on the chip
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
+        asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
+        self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.drawn for t in m.indices)}
         self.is_kept = any(w.record.kept for w in self.operands)
         self.persists = persists(unit, [w.record for w in self.operands])
 
@@ -149,7 +151,8 @@ class RowPrinter:
             made += kept
         for w in self.operands:
             if w.record.element and not w.has_memory:
-                made.append(f"auto {w.name}_row = walk.template position<{self.position[w.name]}>();")
+                if w.name in self.asked:
+                    made.append(f"auto {w.name}_row = walk.template position<{self.position[w.name]}>();")
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
@@ -177,7 +180,8 @@ class RowPrinter:
         for w in self.operands:
             number = self.position[w.pointer or w.name]
             if w.record.element and not w.has_memory:
-                made.append(f"auto {w.name}_row = walk.template position<{number}>();")
+                if w.name in self.asked:
+                    made.append(f"auto {w.name}_row = walk.template position<{number}>();")
             elif w.pointer in read:
                 moves = bool(set(w.record.dims) & set(unit.rows))
                 kind, end = ("ahead", "ahead") if not w.record.element else ("moving" if moves else "same", "row")
@@ -256,6 +260,8 @@ class RowPrinter:
                 later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
                 later |= {c.search.total.name} if c.search else set()
                 reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
+                done = [f"{m.name}_row.done = true;" for m in c.drawn if any(m in x.drawn for x in codes[k + 1 :])]
+                reads = [*self.draws(c, declared), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
                 behind = []
                 reading += bool(c.accumulators)
@@ -281,6 +287,22 @@ class RowPrinter:
         if len(stores) < 2:
             return [f"if (walk.leader()) {text}" for text in stores]
         return ["if (walk.leader()) {", *(f"    {text}" for text in stores), "}"]
+
+    def draws(self, c: Code, declared: set[str]) -> list[str]:
+        """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
+        made: list[str] = []
+        for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.drawn)) for w in words):
+            bits = "" if w.keeps == -1 and not w.sets else f", {w.keeps}, {w.sets}"
+            made.append(f"auto {w.name}_row = drawn<Walk{bits}>({w.seed}, {w.offset}, {w.before});")
+        for m in c.drawn:
+            params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"i64 {w.name}" for w in m.words)]
+            operands = "".join(f", {name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
+            lines = [*self.backend.printed(m.lines), f"return {m.value};"]
+            made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
+            made.append(f"auto {m.name}_row = made<Walk, {m.type}>({m.name}_of{operands});")
+        found = [line for text in made if text not in declared for line in text.split("\n")]
+        declared.update(made)
+        return found
 
     def storing(self, c: Code) -> list[str]:
         """The reading that stores elements, or adds up columns."""

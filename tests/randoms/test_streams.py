@@ -124,6 +124,32 @@ def test_neighbours_share_words_where_there_is_one_stream(tmp_path: Path) -> Non
             assert torch.equal(run(*args)["r"], wanted), (name, args[0].shape)
 
 
+#: What several readings read of words, by one stream and by two.
+AGAIN = """again(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], g: T[..., N])
+
+z = x + normal[..., N](seed, o)
+y = z - max[N](z)
+r = random[..., N](seed, o + 1) if min[N](z) < inf else 0
+g = softmax[N](x + gumbel[..., N](seed, o))
+"""
+
+
+def test_words_of_several_readings_in_cuda(tmp_path: Path) -> None:
+    """Made once of rows that stay on the chip, drawn anew of others: of rows of whole vectors and of any, of one element, of long ones."""
+    source = backend("cuda").render(check.check(syntax.parse(AGAIN, "again.k")))
+    assert "z_row.done = true" in source and "drawn<Walk, -2, 0>" in source
+    shapes = ((3, 2, 40), (5, 24), (3, 70), (2, 13), (4, 1), (1, 5000), (1, 1280))
+    calls = [(torch.randn(s).to(d), torch.tensor(SEED), 3) for s in shapes for d in (torch.float64, torch.bfloat16)]
+    calls += [(torch.randn(6, 48)[:, 4:36], torch.tensor(SEED), 3), (torch.randn(32, 6).T, torch.tensor(SEED), 3)]
+    run, exact = Emulated(AGAIN, tmp_path, *calls), Kernel(check.check(syntax.parse(AGAIN, "again.k")))
+    for args in calls:
+        found = run(*args)
+        assert torch.equal(found["r"], stream(args[0].shape, SEED, 4)), args[0].shape
+        near = 2.0**-7 if args[0].dtype == torch.bfloat16 else 1e-5  # normal numbers are f32
+        for name, wanted in zip(found, exact(*args, target="torch"), strict=True):
+            torch.testing.assert_close(found[name], wanted, rtol=near, atol=near)
+
+
 @pytest.mark.parametrize("name", ["bits", "lines"])
 def test_streams_of_any_layout_in_cuda(name: str, tmp_path: Path) -> None:
     calls = [given(name, x) for _, x in layouts()]
