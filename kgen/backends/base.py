@@ -70,6 +70,8 @@ class Backend:
     keywords: frozenset[str] = frozenset()
     #: Whether its passes over rows draw random words by vectors.
     draws = False
+    #: What its function of random words takes beside a place, in a row of neighbours: what the place of the first is a multiple of.
+    neighbours = ""
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.

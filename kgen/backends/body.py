@@ -164,7 +164,9 @@ class RowNames:
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
         known = render.program.by_name | self.defs
-        self.streams = drawn.streams(every, p.inner, known) if render.backend.draws and not (isinstance(p, Scan) or p.aside(known)) else {}
+        found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
+        self.streams = found if render.backend.draws else {}
+        self.neighbours = {n: s for n, s in found.items() if render.backend.neighbours and (s.keeps, s.sets) == (-1, 0)}
         self.often = drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
         self.made: dict[str, Made] = {}
@@ -329,6 +331,13 @@ class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str]):
         self.owner, self.gathers, self.forced = owner, owner.gathers, owner.costly
         super().__init__(owner.render, owner.names, lets, text, ends, {})
+
+    def expression(self, let: Let) -> Text:
+        """A let's text; a word of neighbours says that it is one, where the target's function of them asks."""
+        if let.name not in self.owner.neighbours:
+            return super().expression(let)
+        operands = [self.text[o.name] for o in let.expr.operands]
+        return source(f"{let.expr.name}({{0}}, {{1}}, {{2}}, {self.backend.neighbours})", *operands)
 
     def name(self, let: Let) -> str:
         """The same name for a value in every phase."""

@@ -174,7 +174,8 @@ class MapPrinter:
             value = source("place({0}, {1})", o.pointer, where) if o.pointer else source(f"{function}({{0}}, 1)", where)
             made.append(Statement((o.at,), "", value))
         for t in self.read():
-            read = source("tl.load({0}, mask)", self.operands[t.spec_name].at)
+            o = self.operands[t.spec_name]
+            read = source("tl.load({0}, mask)", o.at) if t.dims else source("tl.load({0})", o.pointer)  # one for all
             made.append(Statement((t.name,), "", self.backend.widen(read, t)))
         for i in self.unit.indices:
             made.append(Statement((i.name,), "", source("{0} + {1}.to(tl.int64)", self.starts[i.name], self.operands[i.name].at)))
