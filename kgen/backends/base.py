@@ -16,6 +16,7 @@ from pathlib import Path
 from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
+from kgen.backends.drawn import WORDS, beside, bits
 from kgen.backends.names import Names, settled
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
@@ -472,7 +473,7 @@ class Render:
         taps, aside = self.taps(p, inputs, indices, text)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
-        body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
+        body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared, self.neighbours(p, indices))
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
         unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
@@ -480,6 +481,15 @@ class Render:
         numbers = tuple(a for a in self.givens() if a.name in words)
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
+
+    def neighbours(self, p: Map, indices: tuple[Tensor, ...]) -> dict[str, tuple[str, ...]]:
+        """The words of a map whose places are positions, with the names that say of these what the first of neighbours is a multiple of."""
+        if not self.backend.neighbours:
+            return {}
+        even = {tuple(i.spec_name.split(", ")): f"{i.name}_even" for i in indices}
+        defs = self.program.by_name | {let.name: let for let in p.lets}
+        words = ((let.name, *bits(defs[let.expr.operands[2].name], defs)) for let in p.lets if let.expr.name == WORDS)
+        return {name: beside(even[of.expr.attrs], keeps, sets) for name, of, keeps, sets in words if of.expr.name == "index"}
 
     def taps(
         self, p: Map, inputs: tuple[Tensor, ...], indices: tuple[Tensor, ...], text: dict[str, Text]

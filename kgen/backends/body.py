@@ -7,11 +7,12 @@ their names, so that a value has one name in all of them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kgen.backends import drawn
 from kgen.backends.names import Names, bare
-from kgen.backends.text import Call, Text, fill, named, source
+from kgen.backends.text import Call, Text, fill, joined, named, source
 from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Search, Statement, Tensor, Words
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
@@ -35,9 +36,11 @@ class Body:
     are declared for results, each with the let that is stored there."""
 
     def __init__(
-        self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
-    ):
+        self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str],
+        neighbours: Mapping[str, tuple[str, ...]] | None = None,
+    ):  # fmt: skip
         """`ends` are the lets that are read behind these, each as often as it is read."""
+        self.neighbours = self.neighbours if neighbours is None else neighbours
         self.render, self.backend, self.names, self.text = render, render.backend, names, text
         self.defs = {let.name: let for let in render.program.lets}
         self.lines: list[Statement] = []
@@ -82,6 +85,9 @@ class Body:
         if let.expr.name == "ranged":
             ends = (self.text[o.name] for o in taken(let.expr))
             return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
+        if let.name in self.neighbours:
+            given_with = joined([*(self.text[o.name] for o in let.expr.operands), *self.neighbours[let.name]])
+            return source("philox({0})", given_with)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = ROWS[let.expr.name]
@@ -120,6 +126,8 @@ class Body:
 
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case
+    #: Words of neighbours, with what says of which a counter is that of four: where the target's function of words asks.
+    neighbours: Mapping[str, tuple[str, ...]] = {}
 
     def result(self, s: Store) -> Text:
         """The text of a result, its equation said."""
@@ -166,7 +174,8 @@ class RowNames:
         known = render.program.by_name | self.defs
         found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
         self.streams = found if render.backend.draws else {}
-        self.neighbours = {n: s for n, s in found.items() if render.backend.neighbours and (s.keeps, s.sets) == (-1, 0)}
+        even = render.backend.neighbours
+        self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
         self.often = drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
         self.made: dict[str, Made] = {}
@@ -329,15 +338,8 @@ class RowNames:
 
 class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str]):
-        self.owner, self.gathers, self.forced = owner, owner.gathers, owner.costly
+        self.owner, self.gathers, self.forced, self.neighbours = owner, owner.gathers, owner.costly, owner.neighbours
         super().__init__(owner.render, owner.names, lets, text, ends, {})
-
-    def expression(self, let: Let) -> Text:
-        """A let's text; a word of neighbours says that it is one, where the target's function of them asks."""
-        if let.name not in self.owner.neighbours:
-            return super().expression(let)
-        operands = [self.text[o.name] for o in let.expr.operands]
-        return source(f"{let.expr.name}({{0}}, {{1}}, {{2}}, {self.backend.neighbours})", *operands)
 
     def name(self, let: Let) -> str:
         """The same name for a value in every phase."""

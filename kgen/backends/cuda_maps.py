@@ -35,7 +35,7 @@ class CudaMap(host.HostView):
     rows: bool  # whether a thread may take several, or several pieces of one
     by: str  # the layout's method that says how far these lie apart
     locate: str  # and the one that says where an element lies
-    loads: list[tuple[str, str, str, int, bool]]
+    loads: list[tuple[str, str, int, bool]]
     taps: list[tuple[str, str]]
     part_loads: list[tuple[str, str]]
     stores: list[tuple[str, str, str, str]]
@@ -134,6 +134,10 @@ class MapPrinter:
         """Whether an operand is the same for the rows of a thread."""
         return not self.rows or bool(self.held >> self.base.position[t.name] & 1)
 
+    def begin(self, t: Tensor) -> str:
+        """Where an input's vector begins, that of a tensor without dims where that does: so the compiler sees one value for all threads."""
+        return f"{t.name} + {self.at[t.name]}" if t.dims else t.name
+
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
         return self.at[name] + (f" + r * layout.{self.by}({self.base.position[name]}, ROWS)" if self.rows else "")
@@ -196,7 +200,7 @@ class MapPrinter:
             rows=self.rows,
             by=self.by,
             locate={"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
-            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in alone],
+            loads=[(self.lanes[t.name], self.begin(t), base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
             taps=self.taps(),
             stores=stores,

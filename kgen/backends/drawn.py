@@ -40,17 +40,26 @@ def streams(lets: Iterable[Let], inner: Dims, defs: Mapping[str, Let]) -> dict[s
 def stream(let: Let, dim: str, defs: Mapping[str, Let]) -> Stream | None:
     """The stream of a word along a dim; None where its elements are no neighbours there."""
     seed, offset, place = (defs[o.name] for o in let.expr.operands)
-    bits = {"bitand": -1, "bitor": 0}
-    if place.expr.name in bits:
-        kind, (place, by) = place.expr.name, (defs[o.name] for o in place.expr.operands)
+    of, keeps, sets = bits(place, defs)
+    before = start(of, dim, defs)
+    return None if before is None or any(dim in x.dims for x in (seed, offset)) else Stream(seed.name, offset.name, before, keeps, sets)
+
+
+def bits(place: Let, defs: Mapping[str, Let]) -> tuple[Let, int, int]:
+    """A place as another one, the bits of that which stay and those that are set, where these change its last two at most."""
+    if place.expr.name in ("bitand", "bitor"):
+        of, by = (defs[o.name] for o in place.expr.operands)
         value = literal_of(by, dict(defs))
-        if value is None or int(value) | 3 != (-1 if kind == "bitand" else 3):
-            return None
-        bits[kind] = int(value)
-    before = start(place, dim, defs)
-    if before is None or any(dim in x.dims for x in (seed, offset)):
-        return None
-    return Stream(seed.name, offset.name, before, bits["bitand"], bits["bitor"])
+        if place.expr.name == "bitand" and value is not None and int(value) | 3 == -1:
+            return of, int(value), 0
+        if place.expr.name == "bitor" and value is not None and 0 <= value < 4:
+            return of, -1, int(value)
+    return place, -1, 0
+
+
+def beside(even: str, keeps: int, sets: int) -> tuple[str, ...]:
+    """What a target's function of words takes beside a place: of what the first of neighbours is a multiple, and their bits."""
+    return (even,) if (keeps, sets) == (-1, 0) else (even, str(keeps), str(sets))
 
 
 def start(place: Let, dim: str, defs: Mapping[str, Let]) -> str | None:
@@ -107,4 +116,4 @@ def needed(lets: Sequence[Let], wanted: Iterable[str], there: Iterable[str]) -> 
     return tuple(let for let in lets if let.name in found)
 
 
-__all__ = ["WORDS", "Stream", "ends", "frontier", "needed", "streams"]
+__all__ = ["WORDS", "Stream", "beside", "bits", "ends", "frontier", "needed", "streams"]

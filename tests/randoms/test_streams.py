@@ -42,6 +42,23 @@ all = sum[M](random[..., M](seed, o) if max[N](x) > -inf else 0)
 """
 
 
+#: Both words of each pair of elements, in a map and in a row.
+PAIRS = """pairs(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], t: i64[..., N])
+
+y = x
+r = philox(seed, o, index[..., N] | 1) - philox(seed, o, index[..., N] & -2)
+t = philox(seed, o, index[..., N] | 2) - philox(seed, o, index[..., N] & -4) if max[N](x) > -inf else 0
+"""
+#: What several readings read of words, by one stream and by two.
+AGAIN = """anew(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], g: T[..., N])
+
+z = x + normal[..., N](seed, o)
+y = z - max[N](z)
+r = random[..., N](seed, o + 1) if min[N](z) < inf else 0
+g = softmax[N](x + gumbel[..., N](seed, o))
+"""
+
+
 def meaning(name: str, shape: tuple[int, ...]) -> list[torch.Tensor]:
     """What the kernels above give for SEED and OFFSET, but for y."""
     *lead, m, n = shape
@@ -124,24 +141,18 @@ def test_neighbours_share_words_where_there_is_one_stream(tmp_path: Path) -> Non
             assert torch.equal(run(*args)["r"], wanted), (name, args[0].shape)
 
 
-#: What several readings read of words, by one stream and by two.
-AGAIN = """again(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], g: T[..., N])
-
-z = x + normal[..., N](seed, o)
-y = z - max[N](z)
-r = random[..., N](seed, o + 1) if min[N](z) < inf else 0
-g = softmax[N](x + gumbel[..., N](seed, o))
-"""
+def compiled(text: str) -> Kernel:
+    return Kernel(check.check(syntax.parse(text, "random.k")))
 
 
 def test_words_of_several_readings_in_cuda(tmp_path: Path) -> None:
     """Made once of rows that stay on the chip, drawn anew of others: of rows of whole vectors and of any, of one element, of long ones."""
-    source = backend("cuda").render(check.check(syntax.parse(AGAIN, "again.k")))
+    source = backend("cuda").render(check.check(syntax.parse(AGAIN, "anew.k")))
     assert "z_row.done = true" in source and "drawn<Walk, -2, 0>" in source
     shapes = ((3, 2, 40), (5, 24), (3, 70), (2, 13), (4, 1), (1, 5000), (1, 1280))
     calls = [(torch.randn(s).to(d), torch.tensor(SEED), 3) for s in shapes for d in (torch.float64, torch.bfloat16)]
     calls += [(torch.randn(6, 48)[:, 4:36], torch.tensor(SEED), 3), (torch.randn(32, 6).T, torch.tensor(SEED), 3)]
-    run, exact = Emulated(AGAIN, tmp_path, *calls), Kernel(check.check(syntax.parse(AGAIN, "again.k")))
+    run, exact = Emulated(AGAIN, tmp_path, *calls), compiled(AGAIN)
     for args in calls:
         found = run(*args)
         assert torch.equal(found["r"], stream(args[0].shape, SEED, 4)), args[0].shape
@@ -175,7 +186,7 @@ def test_a_backward_in_cuda_has_the_mask_of_the_formula(tmp_path: Path) -> None:
 
 def test_streams_of_any_layout_in_triton(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    for text in (BITS, ROWS):
+    for text in (BITS, ROWS, PAIRS):
         for file, made in backend("triton").written(check.check(syntax.parse(text, "random.k"))).items():
             (tmp_path / file).write_text(made)
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}

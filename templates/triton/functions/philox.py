@@ -20,13 +20,18 @@ def four_words(seed, offset, counter):
 
 
 @triton.jit
-def philox(seed, offset, i, EVEN: tl.constexpr = 1):
-    """Word i % 4 of the four of the counter (offset, i / 4). Of rows of neighbours that begin at multiples of EVEN four share one."""
+def philox(seed, offset, i, EVEN: tl.constexpr = 1, KEEPS: tl.constexpr = -1, SETS: tl.constexpr = 0):
+    """Word i % 4 of the four of the counter (offset, i / 4). Of rows of neighbours that begin at multiples of EVEN four share one; of their
+    own places the bits in KEEPS have stayed and those in SETS are set, which changes the last two at most."""
     if EVEN % 4 == 0 and i.shape[len(i.shape) - 1] % 4 == 0:
         first, _ = tl.split(tl.reshape(i, (i.shape[0], i.shape[1] // 4, 2, 2)))
         first, _ = tl.split(first)
-        c0, c1, c2, c3 = four_words(seed, offset, first.to(tl.uint64) >> 2)
-        words = tl.reshape(tl.join(tl.join(c0, c2), tl.join(c1, c3)), i.shape)
+        c = four_words(seed, offset, first.to(tl.uint64) >> 2)
+        FIRST: tl.constexpr = SETS % 4
+        SECOND: tl.constexpr = (KEEPS & 1 | SETS) % 4
+        THIRD: tl.constexpr = (KEEPS & 2 | SETS) % 4
+        FOURTH: tl.constexpr = (KEEPS & 3 | SETS) % 4
+        words = tl.reshape(tl.join(tl.join(c[FIRST], c[THIRD]), tl.join(c[SECOND], c[FOURTH])), i.shape)
     else:
         c0, c1, c2, c3 = four_words(seed, offset, i.to(tl.uint64) >> 2)
         odd = (i & 1) != 0
