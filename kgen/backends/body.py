@@ -260,7 +260,7 @@ class RowNames:
             seed, offset = (text.get(name) or self.constant(self.defs[name]) for name in (s.seed, s.offset))
             before = text[s.before] if s.before else source("0")
             self.words[let.name] = Words(self.names.fresh("word"), seed, offset, before, s.keeps, s.sets)
-        text[let.name] = named(self.words[let.name].name)
+        text[let.name] = self.words[let.name].value(self.render.type_of(let))
         return self.words[let.name]
 
     def constant(self, let: Let) -> Text:

@@ -118,8 +118,9 @@ def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
     inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
     params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
-    params += [*(f"i64 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
-    return params, [f"{t.name}_row" for t in (*inputs, *indices, *c.words, *c.drawn)]
+    params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
+    names = [*(t.name for t in (*inputs, *indices)), *(w.name for w in c.words), *(m.name for m in c.drawn)]
+    return params, [f"{name}_row" for name in names]
 
 
 def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False) -> list[str]:

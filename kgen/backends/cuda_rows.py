@@ -57,6 +57,7 @@ class CudaRows(host.HostView):
     parameters_about: str = FIELDS
     columns: bool = False
     persists: bool = False
+    draws: bool = False  # whether a thread draws words between the vectors of rows that it has to itself
     code: list[str]
     walk: str  # how a kernel of a written file walks
 
@@ -292,10 +293,9 @@ class RowPrinter:
         """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
         made: list[str] = []
         for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.drawn)) for w in words):
-            bits = "" if w.keeps == -1 and not w.sets else f", {w.keeps}, {w.sets}"
-            made.append(f"auto {w.name}_row = drawn<Walk{bits}>({w.seed}, {w.offset}, {w.before});")
+            made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
         for m in c.drawn:
-            params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"i64 {w.name}" for w in m.words)]
+            params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"u32 {w.name}" for w in m.words)]
             operands = "".join(f", {name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
@@ -347,6 +347,7 @@ class RowPrinter:
             code=[*opening, *(line for lines in phases for line in lines)],
             columns=bool(self.unit.columns),
             persists=self.persists,
+            draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
             walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgen.backends.text import Text
+from kgen.backends.text import Text, source
 from kgen.taps import Move
 from kgen.types import DTYPES, ELLIPSIS, Dims, DType
 
@@ -80,6 +80,28 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class Words:
+    """Random words of neighbours, by the texts of their seed, their offset and the position of a row's first element, of a map the name of
+    the position itself; of an element's own `keeps` says which bits stay, and `sets` which are set."""
+
+    name: str
+    seed: Text
+    offset: Text
+    before: Text
+    keeps: int = -1
+    sets: int = 0
+
+    def value(self, type_name: str) -> Text:
+        """A word as the code reads it, in its type."""
+        return source("{0}({1})", type_name, self.name)
+
+    @property
+    def bits(self) -> str:
+        """The template arguments for these, where they are others than an element's own."""
+        return "" if self.keeps == -1 and not self.sets else f", {self.keeps}, {self.sets}"
+
+
+@dataclass(frozen=True)
 class Unit:
     """One pass, ready for a template."""
 
@@ -97,6 +119,8 @@ class Unit:
     dtype_variables: tuple[str, ...] = ()  # as the spec names them
     taps: tuple[Tap, ...] = ()
     aside: frozenset[str] = frozenset()  # the inputs and indices that taps alone need
+    words: tuple[Words, ...] = ()  # of neighbours in a stream, where the target draws these by vectors
+    within: frozenset[str] = frozenset()  # the inputs, indices and scalars that only those read
 
     @property
     def read(self) -> tuple[Tensor, ...]:
@@ -202,19 +226,6 @@ class Search:
     @property
     def is_place(self) -> bool:
         return not self.key
-
-
-@dataclass(frozen=True)
-class Words:
-    """Random words of neighbours along a row, by the texts of their seed, their offset and the position of the row's first element; of an
-    element's own position `keeps` says which bits stay, and `sets` which are set."""
-
-    name: str
-    seed: Text
-    offset: Text
-    before: Text
-    keeps: int = -1
-    sets: int = 0
 
 
 @dataclass(frozen=True)

@@ -118,18 +118,21 @@ def test_streams_of_any_layout_in_cpp(name: str) -> None:
             assert torch.equal(y, wanted), (name, shape)
 
 
-def test_neighbours_share_words_where_there_is_one_stream(tmp_path: Path) -> None:
-    """A thread keeps the words of a counter: of a map and of rows in vectors, and where an element has two of them."""
+def test_neighbours_share_words_in_cuda(tmp_path: Path) -> None:
+    """A thread draws its vector's words, four of a counter, also where an element has two of them; where a seed is computed, and is one
+    for all, it keeps those of the last counter."""
     texts = {
         "flat": "flat(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\ny = x\nr = random[..., N](s, o)\n",
         "pairs": "pairs(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\n"
                  "y = x\nr = philox(s, o, index[..., N] | 1) - philox(s, o, index[..., N] & -2)\n",
         "along": "along(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\n"
                  "y = x - max[N](x)\nr = random[..., N](s, o)\n",
+        "computed": "computed(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\ny = x\nr = random[..., N](s + 0, o)\n",
     }  # fmt: skip
     assert "Philox& philox" not in backend("cuda").render(check.check(syntax.parse(BITS, "two.k")))
     for name, text in texts.items():
-        assert "Philox philox;" in backend("cuda").render(check.check(syntax.parse(text, "one.k")))
+        drawn = "Philox philox;" if name == "computed" else "= draw<LANES, SPLAT, "
+        assert drawn in backend("cuda").render(check.check(syntax.parse(text, "one.k")))
         shapes = ((5, 16), (3, 70), (1, 1), (2, 3, 40))
         calls = [(torch.randn(shape).to(dtype), torch.tensor(SEED), 3) for shape in shapes for dtype in (torch.float32, torch.bfloat16)]
         run = Emulated(text, tmp_path, *calls)

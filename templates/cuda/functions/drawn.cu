@@ -5,7 +5,7 @@ template <typename Walk, i64 KEEPS, i64 SETS> struct Drawn {
     typename Walk::Place from[Walk::TAKEN];
     u32 words[Walk::LANES];
 
-    __device__ i64 word(i64 place) const { return philox(seed, offset, (i64(u64(before) + u64(place)) & KEEPS) | SETS); }
+    __device__ u32 word(i64 place) const { return u32(philox(seed, offset, (i64(u64(before) + u64(place)) & KEEPS) | SETS)); }
     template <typename W, typename Chunk> __device__ void fetch(const W&, const Chunk& c, int v) { from[v] = c.first; }
     template <typename W> __device__ void take(const W&, int, int k) {
         const u64 first = u64(before) + u64(from[k]);
@@ -22,8 +22,8 @@ template <typename Walk, i64 KEEPS, i64 SETS> struct Drawn {
             for (int n = 0; n < Walk::LANES; n++) words[n] = u32(neighbours(seed, offset, (i64(first + n) & KEEPS) | SETS));
         }
     }
-    __device__ i64 one(int, int k) const { return words[k]; }
-    template <typename W> __device__ i64 one_loose(const W& walk, int j) const { return word(i64(walk.loose(j))); }
+    __device__ u32 one(int, int k) const { return words[k]; }
+    template <typename W> __device__ u32 one_loose(const W& walk, int j) const { return word(i64(walk.loose(j))); }
     template <typename W, typename Chunk> __device__ void put(const W&, const Chunk&, int) {}
     template <typename W> __device__ void put_loose(const W&, int) {}
 };

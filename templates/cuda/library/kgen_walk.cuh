@@ -26,6 +26,7 @@ struct Walk : Partials {
     static constexpr int IN_ONE = KEEP == 1 || KEEP == 3 || (KEEP == 2 && !CLUSTER && WIDE != GIVEN) ? VECTORS : 1;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
+    static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
