@@ -118,6 +118,8 @@ class RowPrinter:
         self.long = counts(unit.long or unit.codes)[0]  # the readings that reduce of a row that does not stay on the chip
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
+        written = {w.name for w in self.operands if w.is_written}
+        self.alone = {t.name for t in unit.inputs if not t.dims and t.name not in written}  # one value for all rows
         asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
         self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.drawn for t in m.indices)}
         self.is_kept = any(w.record.kept for w in self.operands)
@@ -133,6 +135,10 @@ class RowPrinter:
         for n in self.numbers:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
+        read = {t.name for c in self.unit.codes for t in c.inputs}
+        for t in self.unit.inputs:
+            if t.name in read & self.alone:
+                made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
         gathers = [*self.gathers]
         for k, w in enumerate(self.operands):
             if w.name in self.gathers:
@@ -145,7 +151,6 @@ class RowPrinter:
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
             return [*made, *self.rounds()]
-        read = {t.name for c in self.unit.codes for t in c.inputs}
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
@@ -163,7 +168,7 @@ class RowPrinter:
         """The lines that have a row's own values, of the tensors that are `read`."""
         made = self.row_indices()
         for t in self.unit.inputs:
-            if self.unit.is_row(t) and t.name in read:
+            if self.unit.is_row(t) and t.name in read and t.name not in self.alone:
                 made.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{self.position[t.name]}>({t.name}_ptr));")
         return made
 
@@ -185,6 +190,8 @@ class RowPrinter:
                     made.append(f"auto {w.name}_row = walk.template position<{number}>();")
             elif w.pointer in read:
                 moves = bool(set(w.record.dims) & set(unit.rows))
+                if w.pointer in self.alone:
+                    continue
                 kind, end = ("ahead", "ahead") if not w.record.element else ("moving" if moves else "same", "row")
                 made.append(f"auto {w.pointer}_{end} = walk.template {kind}<{number}>({w.pointer}_ptr);")
         return [*made, "auto columns_row = walk.template columns<Columns>();"]
@@ -210,7 +217,7 @@ class RowPrinter:
         """The phases within the loop over a team's rows."""
         unit = self.unit
         read = {t.name for c in unit.codes for t in c.inputs}
-        tensors = [t for t in unit.inputs if t.name in read]
+        tensors = [t for t in unit.inputs if t.name in read and t.name not in self.alone]
         order = ["columns_row", *(f"{t.name}_{'ahead' if unit.is_row(t) else 'row'}" for t in tensors)]
         ins = ", ".join(order)
         ahead = [f"const {t.compute} {t.name} = {t.compute}({t.name}_ahead.now);" for t in tensors if unit.is_row(t)]

@@ -96,8 +96,8 @@ loss_scaled_kernel(
     const float* weight_at__ptr, float* scaled_ptr, float* beside_ptr, i64 V) {
     Walk walk(rows);
     walk.template start<1>();
+    const i64 best = i64(*best_ptr);
     const auto weight_at_ = [&](i64 place) { return float(walk.template gathered<3>(weight_at__ptr, 0, place)); };
-    const i64 best = i64(*walk.template at<1>(best_ptr));
     auto weight_row = walk.template keep<0>(weight_ptr);
     auto index_V_row = walk.template position<2>();
 
@@ -120,7 +120,7 @@ loss_scaled_kernel(
     auto beside_out_row = walk.template output<5>(beside_ptr);
     walk.each([&](float& scaled_element, float& beside_element, float weight, i64 index_V) {
         // scaled = weight / (1 + sum[V](weight^2)) * (1 + index[V])
-        const float scaled = weight / add_row * float(i64(u64(i64(1)) + u64(index_V)));
+        const float scaled = weight / add_row * float(i64(1) + index_V);
         // beside = tanh(pick[V](weight, best)) * weight
         const float beside = tanh_row * weight;
         scaled_element = scaled;
