@@ -529,7 +529,7 @@ class _Checker(Sizes):
         t = v.type
         if not storable(t, stored_type(stored)):
             was = t if isinstance(t, Number) else describe(v)
-            self.error(f"`{name}` is {stored} but its value is {was}", span, help=made_storable(self.values, v, stored))
+            self.error(f"`{name}` is {stored} but its value is {was}", span, help=made_storable(self.values, v, name, stored))
             return None
         if not self.fits(value, stored_type(stored), defined[name].body):
             return None

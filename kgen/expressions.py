@@ -21,6 +21,8 @@ from kgen.types import (
     ELLIPSIS,
     FLOAT,
     INT,
+    PACKING,
+    WRITTEN,
     Dims,
     DType,
     Float,
@@ -179,12 +181,12 @@ class Expressions:
         return name == "pick" or self.is_dtype(name) or any(name in known for known in (OPS, REDUCTIONS, SCANS, self.helpers, prelude()))
 
     def is_dtype(self, name: str) -> bool:
-        """Whether a name stands for a dtype here: a storage dtype, a variable of the kernel's, or `T32` of one."""
-        return name in DTYPES or variable_of(name) in self.variables
+        """Whether a name stands for a dtype of values here: a storage dtype, a variable of the kernel's, or `T32` of one."""
+        return name in WRITTEN and name in DTYPES or variable_of(name) in self.variables
 
     def unknown_function(self, node: Apply) -> None:
         """The error for a call of what does not exist, with what was probably meant."""
-        known = [*OPS, *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *DTYPES, "pick"]
+        known = [*OPS, *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *(d for d in DTYPES if d in WRITTEN), "pick"]
         alias = {
             "float": "f32(x)", "int": "i64(x)", "maximum": "max(a, b)", "minimum": "min(a, b)", "square": "x^2", "abs_": "abs(x)",
             "ln": "log(x)", "amax": "max[N](x)", "amin": "min[N](x)",
@@ -194,6 +196,8 @@ class Expressions:
             node.head,
             help=f"write `{alias[node.op]}`"
             if node.op in alias
+            else f"bytes of {element} are those of a tensor declared `{element}[...]`, whose values are `{element}(x)`"
+            if (element := PACKING.get(node.op))
             else needs_parameter(node.op)
             if is_wide(node.op)
             else did_you_mean(closest(node.op, known)),

@@ -12,6 +12,7 @@ from kgen.errors import Span
 from kgen.types import (
     DTYPES,
     INT,
+    PACKING,
     Dims,
     Float,
     Number,
@@ -92,8 +93,10 @@ def storable(t: ValueType, stored: ValueType) -> bool:
     return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
 
 
-def made_storable(values: Sequence[Value], v: Value, stored: str) -> str:
-    """What to write where a value cannot be stored as it is: a cast, or `//` for a quotient of whole numbers."""
+def made_storable(values: Sequence[Value], v: Value, name: str, stored: str) -> str:
+    """What to write where a value cannot be stored as it is: a cast, `//` for whole numbers, or the dtype of what is packed."""
+    if stored in PACKING:
+        return f"declare `{name}: {PACKING[stored]}[...]`: {stored} are bytes of two each"
     if v.op == "div" and DTYPES.get(stored) is not None and is_int(DTYPES[stored]) and all(is_int(values[a].type) for a in v.args):
         return f"`/` gives a float: whole numbers are divided by `//`, or write `{stored}(...)` around it"
     return f"write `{stored}(...)` around it"

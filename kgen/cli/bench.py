@@ -184,12 +184,13 @@ def bench(
         measure()
     except KeyboardInterrupt:
         interrupted = True
-    if plot and kept.rows:
+    measured = [r for r in kept.rows if "error" not in r]
+    if plot and measured:
         with failing():
-            (picture.draw if block is None else picture.draw_block)(kept.rows, plot)
+            (picture.draw if block is None else picture.draw_block)(measured, plot)
     if interrupted:
         files = " and ".join(file for file in (json_file, plot) if file) if kept.rows else ""
-        figures = f"{len(kept.rows)} figures were measured" + (f" and are in {printed(files, '')}" if files else "")
+        figures = f"{len(measured)} figures were measured" + (f" and are in {printed(files, '')}" if files else "")
         click.echo(f"interrupted; {figures}", err=True)
         raise SystemExit(INTERRUPTED)
     if failed:

@@ -69,6 +69,14 @@ def test_dash_writes_the_source_and_nothing_else() -> None:
     assert kgen("compile", GELU, "-o", "-").exit_code == 2
 
 
+@pytest.mark.parametrize("target", ["triton", "cuda", "cpp"])
+def test_dash_writes_the_file_that_a_folder_gets(target: str) -> None:
+    """Of a dim taken apart too, where a file's host part takes whole tensors or their parts."""
+    assert kgen("compile", "rope", "--target", target, "--standalone", "-o", "here").exit_code == 0
+    (path,) = (found for found in Path("here").rglob("*") if found.is_file())
+    assert kgen("compile", "rope", "--target", target, "-o", "-").stdout == path.read_text()
+
+
 def test_every_wrong_spec_is_reported_and_the_right_ones_are_written() -> None:
     Path("bad.k").write_text(BAD)
     done = kgen("compile", "bad.k", GELU, "nowhere.k", "--target", "cpp")
