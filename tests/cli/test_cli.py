@@ -50,6 +50,14 @@ def test_a_bare_name_finds_the_bundled_spec(folder: bool) -> None:
     assert Path("here/gelu/gelu.cpp").exists()
 
 
+def test_what_is_built_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen.runtime import toolchain
+
+    monkeypatch.setattr(toolchain, "build_file", lambda target, path, kernel, arch: [path.with_suffix(".so")])
+    done = kgen("compile", GELU, "--target", "cpp", "--build")
+    assert done.exit_code == 0 and done.stderr == "built build/gelu/gelu.so\n"
+
+
 def test_a_bare_name_that_is_none_says_which_is_like_it() -> None:
     assert "did you mean `gelu`?" in kgen("compile", "gelup").stderr
     assert "`kgen list` has them" in kgen("compile", "nothing_like_it").stderr
