@@ -27,6 +27,10 @@ class Unloadable(Exception):
     """The candidate cannot be loaded; the message says why."""
 
 
+class Untriable(Unloadable):
+    """It might be loaded on another machine."""
+
+
 class Held:
     """A candidate in its process, beside the spec.  `kernel` is the spec's, as people call it; `plain` has an axis for each dim."""
 
@@ -59,7 +63,7 @@ class Held:
         if "unloadable" in said:
             self.process.end()
             trace = said.get("trace", "")
-            raise Unloadable(said["unloadable"] + (f"\n{trace}" if trace else ""))
+            raise (Untriable if said.get("untried") else Unloadable)(said["unloadable"] + (f"\n{trace}" if trace else ""))
         self.loaded, self.takes = said, said["takes"]
         return self.process
 

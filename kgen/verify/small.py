@@ -185,8 +185,9 @@ def _replayed(held: Held, arguments: dict[str, Any], setting: Setting, finding: 
     """The examination of this one case."""
     lines, names = _given(held, held.filled(arguments))
     shown = ", ".join(f"{n}={v}" for n, v in names.items())
-    asked = "gradients=True" * held.gradients
-    asked += ", " * held.gradients + ", ".join(f"{k}={v!r}" for k, v in setting.__dict__.items() if v != getattr(Setting(), k))
+    asked = ", ".join(
+        ["gradients=True"] * held.gradients + [f"{k}={v!r}" for k, v in setting.__dict__.items() if v != getattr(Setting(), k)]
+    )
     head = ["import torch", "from kgen.verify.again import again"]
     if used := [n for n in ("nan", "inf") if _uses(n, lines + [shown])]:
         head.append(f"from math import {', '.join(used)}")
