@@ -47,6 +47,7 @@ class Held:
         self.errors = 0.0, 0.0  # of the last case that was judged: the largest error, and the largest relative one
         self.last_numbers: dict[str, Any] = {}
         self.timing = False  # whether the candidate will be timed
+        self.advising = True  # whether findings are to say what can be done
 
     def close(self) -> None:
         if self.process is not None and self.process.alive:
@@ -272,7 +273,8 @@ class Held:
         for late in said.get("late", []):
             name = self.kernel.results[late].name
             found.append(Finding(Kind.STREAM, "is written after the caller's stream has read it", condition, result=name))
-        found = [replace(f, help=judge.advice(self.kernel, want, f, said["results"], got, self.device)) for f in found]
+        if self.advising:
+            found = [replace(f, help=judge.advice(self.kernel, want, f, said["results"], got, self.device)) for f in found]
         if setting.side and found:
             found = [replace(f, kind=Kind.STREAM) if f.kind in (Kind.VALUE, Kind.NAN, Kind.UNWRITTEN) else f for f in found]
         if k and found:
