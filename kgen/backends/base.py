@@ -16,16 +16,17 @@ from pathlib import Path
 from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
+from kgen.backends.drawn import WORDS, beside, bits, needed
 from kgen.backends.names import Names, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
+from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, Words
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Let, Program, Ref, Store, exact, taken
+from kgen.ir import Let, Program, Ref, Store, exact, literal_of, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -69,6 +70,10 @@ class Backend:
     types: dict[str, str] = {}
     number_types: dict[str, str] = {}
     keywords: frozenset[str] = frozenset()
+    #: Whether its passes over rows draw random words by vectors.
+    draws = False
+    #: What its function of random words takes beside a place, in a row of neighbours: what the place of the first is a multiple of.
+    neighbours = ""
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
@@ -470,14 +475,43 @@ class Render:
         taps, aside = self.taps(p, inputs, indices, text)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
-        body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
+        drawn = self.words(p, text) if self.backend.draws else {}
+        lets = needed(p.lets, [s.ref for s in p.stores], drawn) if drawn else p.lets
+        body = Body(self, names, lets, text, [s.ref for s in p.stores], declared, self.neighbours(p, indices))
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
         unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
+        if drawn:
+            names_of = {t.name for t in (*inputs, *indices)} | {s.name for s in scalars}
+            unit = replace(unit, words=tuple(drawn.values()), within=frozenset(names_of - unit.uses))
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
         words = frozenset().union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
+
+    def neighbours(self, p: Map, indices: tuple[Tensor, ...]) -> dict[str, tuple[str, ...]]:
+        """The words of a map whose places are positions, with the names that say of these what the first of neighbours is a multiple of."""
+        if not self.backend.neighbours:
+            return {}
+        even = {tuple(i.spec_name.split(", ")): f"{i.name}_even" for i in indices}
+        defs = self.program.by_name | {let.name: let for let in p.lets}
+        words = ((let.name, *bits(defs[let.expr.operands[2].name], defs)) for let in p.lets if let.expr.name == WORDS)
+        return {name: beside(even[of.expr.attrs], keeps, sets) for name, of, keeps, sets in words if of.expr.name == "index"}
+
+    def words(self, p: Map, text: dict[str, Text]) -> dict[str, Words]:
+        """The words of neighbours in a map, by let, of a seed and an offset that all elements share; `text` gets their names."""
+        defs, made = self.program.by_name | {let.name: let for let in p.lets}, dict[str, Words]()
+        for let in p.lets:
+            if let.expr.name != WORDS:
+                continue
+            seed, offset, place = (defs[o.name] for o in let.expr.operands)
+            of, keeps, sets = bits(place, defs)
+            known = [x for x in (seed, offset) if not x.dims and (x.name in text or literal_of(x, defs) is not None)]
+            if of.expr.name == "index" and len(known) == 2:
+                key, at = (text.get(x.name) or self.backend.constant(defs[x.expr.operands[0].name], x, self.type_of(x)) for x in known)
+                made[let.name] = Words(self.global_names.fresh("word"), key, at, text[of.name], keeps, sets)
+                text[let.name] = made[let.name].value(self.type_of(let))
+        return made
 
     def taps(
         self, p: Map, inputs: tuple[Tensor, ...], indices: tuple[Tensor, ...], text: dict[str, Text]

@@ -7,16 +7,18 @@ their names, so that a value has one name in all of them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kgen.backends import drawn
 from kgen.backends.names import Names, bare
-from kgen.backends.text import Call, Text, fill, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Search, Statement, Tensor
+from kgen.backends.text import Call, Text, fill, joined, named, source
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Search, Statement, Tensor, Words
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
 from kgen.ops.scans import EXCLUSIVE
-from kgen.passes import Reduce
+from kgen.passes import Reduce, Scan
 from kgen.phases import Phase
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
@@ -34,9 +36,11 @@ class Body:
     are declared for results, each with the let that is stored there."""
 
     def __init__(
-        self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
-    ):
+        self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str],
+        neighbours: Mapping[str, tuple[str, ...]] | None = None,
+    ):  # fmt: skip
         """`ends` are the lets that are read behind these, each as often as it is read."""
+        self.neighbours = self.neighbours if neighbours is None else neighbours
         self.render, self.backend, self.names, self.text = render, render.backend, names, text
         self.defs = {let.name: let for let in render.program.lets}
         self.lines: list[Statement] = []
@@ -81,6 +85,9 @@ class Body:
         if let.expr.name == "ranged":
             ends = (self.text[o.name] for o in taken(let.expr))
             return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
+        if let.name in self.neighbours:
+            given_with = joined([*(self.text[o.name] for o in let.expr.operands), *self.neighbours[let.name]])
+            return source("philox({0})", given_with)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = ROWS[let.expr.name]
@@ -121,6 +128,8 @@ class Body:
 
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case
+    #: Words of neighbours, with what says of which a counter is that of four: where the target's function of words asks.
+    neighbours: Mapping[str, tuple[str, ...]] = {}
 
     def result(self, s: Store) -> Text:
         """The text of a result, its equation said."""
@@ -164,6 +173,14 @@ class RowNames:
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
+        known = render.program.by_name | self.defs
+        found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
+        self.streams = found if render.backend.draws else {}
+        even = render.backend.neighbours
+        self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
+        self.often = drawn.frontier(phases, self.streams, p.finish)
+        self.words: dict[str, Words] = {}  # by let
+        self.made: dict[str, Made] = {}
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
@@ -172,11 +189,7 @@ class RowNames:
         search = next((let for let in phase.reductions if let.expr.name in SEARCHES), None)
         if search is not None:
             self.probe(search)
-        ends = (
-            [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
-            + [s.ref for s in phase.stores]
-            + list(phase.gives)
-        )
+        ends = drawn.ends(phase)
         read = [o.name for let in phase.lets for o in taken(let.expr)] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
@@ -185,6 +198,8 @@ class RowNames:
         for let in loads:
             text[let.name] = named((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
         lets = tuple(let for let in phase.lets if let.expr.name != "load" or let.name in text)
+        once = self.once(phase, lets, text)
+        lets, words = self.drawing(phase, lets, ends, text)
         body = _RowBody(self, lets, text, ends)
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
@@ -221,7 +236,59 @@ class RowNames:
             repeats,
             columns,
             self.search(search, accumulators[0], body) if search is not None else None,
+            words,
+            once,
+            frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
         )
+
+    def draws(self, phase: Phase) -> bool:
+        """Whether a phase may read words of neighbours along a row."""
+        return bool(self.streams) and phase.element and phase is not self.p.finish
+
+    def drawing(
+        self, phase: Phase, lets: tuple[Let, ...], ends: list[str], text: dict[str, Text]
+    ) -> tuple[tuple[Let, ...], tuple[Words, ...]]:  # fmt: skip
+        """Those of a phase's lets that `ends` need where words and what is made of them are there; and the words, named in `text`."""
+        if not self.draws(phase):
+            return lets, ()
+        left = drawn.needed(lets, ends, (*self.streams, *self.made))
+        found = tuple(self.word(let, text) for let in left if let.name in self.streams and let.name not in self.made)
+        return left, found
+
+    def word(self, let: Let, text: dict[str, Text]) -> Words:
+        """The words of a stream, under one name in all phases."""
+        s = self.streams[let.name]
+        if let.name not in self.words:
+            seed, offset = (text.get(name) or self.constant(self.defs[name]) for name in (s.seed, s.offset))
+            before = text[s.before] if s.before else source("0")
+            self.words[let.name] = Words(self.names.fresh("word"), seed, offset, before, s.keeps, s.sets)
+        text[let.name] = self.words[let.name].value(self.render.type_of(let))
+        return self.words[let.name]
+
+    def constant(self, let: Let) -> Text:
+        """A literal number, converted."""
+        return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
+
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Made, ...]:
+        """What a phase reads of the values that are made once, whose names `text` gets."""
+        if not self.draws(phase):
+            return ()
+        made = [let for let in lets if let.name in self.often]
+        for let in made:
+            if let.name not in self.made:
+                self.made[let.name] = self.maker(let, phase, lets, dict(text))
+        text.update({let.name: named(self.made[let.name].name) for let in made})
+        return tuple(self.made[let.name] for let in made)
+
+    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Made:
+        """How one of them is made; `text` is its own."""
+        left, words = self.drawing(phase, lets, [let.name], text)
+        body = _RowBody(self, left, text, [let.name])
+        read = {o.name for x in left if x.name not in self.streams for o in taken(x.expr)}
+        loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
+        indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
+        name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
+        return Made(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
 
     def probe(self, let: Let) -> None:
         """Name what the steps of a search try: one of the row's values while they run."""
@@ -273,7 +340,7 @@ class RowNames:
 
 class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str]):
-        self.owner, self.gathers, self.forced = owner, owner.gathers, owner.costly
+        self.owner, self.gathers, self.forced, self.neighbours = owner, owner.gathers, owner.costly, owner.neighbours
         super().__init__(owner.render, owner.names, lets, text, ends, {})
 
     def name(self, let: Let) -> str:

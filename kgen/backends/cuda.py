@@ -92,7 +92,7 @@ class Cuda(CFamily):
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = Rides.EVERY
-    merges = taps = True
+    merges = taps = draws = True
     infinity, not_a_number = "infinity()", "not_a_number()"
 
     @property

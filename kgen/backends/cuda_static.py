@@ -43,7 +43,7 @@ class StaticCuda(Cuda):
     """CUDA C++ without template arguments: functions by the names that they have for the dtype."""
 
     rides = Rides.NONE
-    taps = False
+    taps = draws = False
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, '__fmaf_rn')}({operands})"
