@@ -31,7 +31,7 @@ def drawn(kernel: checker.Kernel, seed: int, number: int, limits: Limits) -> dic
     """The arguments of a random case.  Sizes that are set are halved where they would make a tensor of more than MOST elements: axes of
     several dims, some of which have literal sizes or follow from numbers, are longer than the dim that is set."""
     draw = Draw(kernel, seed, number, limits)
-    every = [p.dims for p in (*kernel.params, *kernel.results) if p.dims]
+    every = [dims for dims in (*(p.dims for p in kernel.params), *(r.dims for r in kernel.results)) if dims]
     sizes = {d: limits.size(d) for d in limits.sizes or {}}
     while sizes:
         length = {**draw.sizes, ELLIPSIS: math.prod(draw.batch)}
