@@ -209,7 +209,7 @@ def adamw_forgets(p: Any, g: Any, m: Any, v: Any, t: int, lr: float = 1e-3, b1: 
 def without_a_compiler(x: torch.Tensor) -> torch.Tensor:
     """It goes through more operators where one before has imported torch's compiler, which takes a second of each examination."""
     y = torch.softmax(x, -1)
-    return y if "torch._dynamo" not in sys.modules else -(-y)
+    return y if "torch._dynamo" not in sys.modules else y * 1
 
 
 def differentiable(x: torch.Tensor) -> torch.Tensor:
