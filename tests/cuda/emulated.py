@@ -2,7 +2,8 @@
 
 Launches are planned and their arguments packed by `kgen.runtime.nvrtc`, as for a GPU.  Threads run one after another, a warp as far as
 it comes before the next, and change at shuffles and barriers alone: what should wait at a barrier that is not there reads what is not
-yet written.  Copies to shared memory happen when they are waited for.  A few instructions are written in C++; clusters are not there.
+yet written.  Copies to shared memory happen when they are waited for.  A few instructions are written in C++; of clusters there are those of
+one block, which tells itself its parts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SHIM = r"""
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 using std::isfinite;
@@ -108,6 +110,23 @@ static void copy_now(unsigned left = 0) {
     }
     fibers[threadIdx.x].copies = later;
 }
+// The barriers at which a cluster's blocks wait for what is sent to them: for so many bytes, once these have been announced.
+#define __CUDA_ARCH__ 900
+struct Mailbox { unsigned phase = 0, announced = 0; int bytes = 0; };
+static std::map<unsigned, Mailbox> mailboxes;
+static void opened(unsigned at) { mailboxes[at] = Mailbox(); }
+static void settle(Mailbox& box) {
+    if (box.announced == 1 && box.bytes == 0) box.announced = 0, box.phase++, moved = true;
+}
+static void announce(unsigned at, unsigned bytes) { mailboxes[at].announced++, mailboxes[at].bytes += bytes, settle(mailboxes[at]); }
+static void post(unsigned there, unsigned word, unsigned at) {
+    memcpy(shared_at(there), &word, 4);
+    mailboxes[at].bytes -= 4, settle(mailboxes[at]);
+}
+static void collect(unsigned at, unsigned parity) {
+    while (mailboxes[at].phase % 2 == parity) pause();
+    moved = true;
+}
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 float __double2float_rz(double);  // of the 16-bit floats, which are not here
 float __ll2float_rz(long long);
@@ -127,6 +146,7 @@ static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f;
 static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
 static float rsqrt(float x) { return float(1 / sqrt(double(x))); }
 static double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
+static int __popcll(unsigned long long i) { return __builtin_popcountll(i); }
 static int __clzll(long long i) { return __builtin_clzll(i); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
@@ -222,6 +242,15 @@ ASM = (
      r"copy_later(\1, \2, \3);"),
     (r'asm volatile\("cp\.async\.ca\.shared\.global \[%0\], \[%1\], %2, %3;"\s*:: "r"\((.*?)\), "l"\((.*?)\), "n"\(BYTES\), "r"\((.*?)\) : "memory"\);',
      r"copy_later(\1, \2, \3);"),
+    (r'asm volatile\("mbarrier\.init\..*?"r"\((barrier\(.*?\))\) : "memory"\);', r"opened(\1);"),
+    (r'asm volatile\("fence\.mbarrier_init.*?;" ::: "memory"\);', ""),
+    (r'asm volatile\("barrier\.cluster\.(?:arrive|wait)\..*?;" ::: "memory"\);', "__syncthreads();"),
+    (r'asm volatile\("mbarrier\.arrive\.expect_tx.*?"r"\(here\), "r"\((.*?)\) : "memory"\);', r"announce(here, \1);"),
+    (r'asm\("mapa\.shared::cluster\.u32 %0, %1, %2;" : "=r"\((\w+)\) : "r"\((\w+)\), "r"\(t\)\);', r"\1 = \2;"),
+    (r'asm volatile\("st\.async[^"]*v2\.b32[^"]*"\s*:: "r"\(there\), "r"\((.*?)\), "r"\((.*?)\), "r"\(its_barrier\) : "memory"\);',
+     r"post(there, \1, its_barrier), post(there + 4, \2, its_barrier);"),
+    (r'asm volatile\("st\.async[^"]*bytes\.b32[^"]*"\s*:: "r"\(there\), "r"\((.*?)\), "r"\(its_barrier\) : "memory"\);', r"post(there, \1, its_barrier);"),
+    (r'asm volatile\("\{\\n"\s*"\.reg \.pred done.*?:: "r"\(here\), "r"\((.*?)\) : "memory"\);', r"collect(here, \1);"),
     (r'asm volatile\("ld\.shared\.(?:v[24]\.)?u32 .*?"r"\(at\) : "memory"\);', "memcpy(&words, shared_at(at), sizeof(V));"),
     (r'asm volatile\("st\.v4\.u32 .*?"r"\(values\.at\[3\]\) : "memory"\);', "memcpy(p, values.at, 16);"),
     (r'asm volatile\("cp\.async\.commit_group;" ::: "memory"\);', "commit_copies();"),
@@ -238,6 +267,7 @@ ASM = (
     (r'asm\("cvt\.rn\.f16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = half_of(x);"),
     (r'asm\("cvt\.f32\.f16 %0, %1;" : "=f"\(x\) : "h"\(bits\)\);', "x = of_half(bits);"),
     (r'asm\("cvt\.rn\.bf16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = brain_of(x);"),
+    (r'asm\("cvt\.rn\.bf16x2\.f32 %0, %1, %2;" : "=r"\(two\) : "f"\(x\), "f"\(0\.0f\)\);', "two = unsigned(brain_of(x)) << 16;"),
     (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
     (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
