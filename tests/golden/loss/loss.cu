@@ -76,9 +76,7 @@ loss_l_kernel(
     const i32 of = class_at(t);
     const bool ne_row = t != ignore;
     // l = logsumexp[V](x) - picked if t != ignore else 0
-    const bool t1 = isfinite(max_V);
-    const F t2 = t1 ? max_V : F(0);
-    const F l = ne_row ? log(expsum_V * exp((t1 ? max_V : F(0)) - t2)) + t2 - picked : F(0);
+    const F l = ne_row ? log(expsum_V) + (isfinite(max_V) ? max_V : F(0)) - picked : F(0);
     if (walk.leader()) {
         *walk.template at<5>(l_ptr) = float(l);
         *walk.template at<6>(of_ptr) = of;
