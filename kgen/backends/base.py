@@ -16,6 +16,7 @@ from pathlib import Path
 from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
+from kgen.backends.drawn import needed, neighbours, words
 from kgen.backends.names import Names, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
@@ -69,6 +70,10 @@ class Backend:
     types: dict[str, str] = {}
     number_types: dict[str, str] = {}
     keywords: frozenset[str] = frozenset()
+    #: Whether its passes over rows draw random words by vectors.
+    draws = False
+    #: What its function of random words takes beside a place, in a row of neighbours: what the place of the first is a multiple of.
+    neighbours = ""
     macros: re.Pattern[str] | None = None
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
@@ -494,12 +499,17 @@ class Render:
         taps, aside = self.taps(p, inputs, indices, text)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
-        body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
+        drawn = words(self, p, text) if self.backend.draws else {}
+        lets = needed(p.lets, [s.ref for s in p.stores], drawn) if drawn else p.lets
+        body = Body(self, names, lets, text, [s.ref for s in p.stores], declared, neighbours(self, p, indices))
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
         unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
+        if drawn:
+            names_of = {t.name for t in (*inputs, *indices)} | {s.name for s in scalars}
+            unit = replace(unit, words=tuple(drawn.values()), within=frozenset(names_of - unit.uses))
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
-        words = frozenset().union(*(s.text.uses for s in scalars))
-        numbers = tuple(a for a in self.givens() if a.name in words)
+        asked = frozenset().union(*(s.text.uses for s in scalars))
+        numbers = tuple(a for a in self.givens() if a.name in asked)
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
 

@@ -7,13 +7,15 @@ their names, so that a value has one name in all of them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kgen.backends import drawn
 from kgen.backends.names import Names, bare
 from kgen.backends.remade import remade, without
-from kgen.backends.text import Call, Text, fill, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Search, Statement, Tensor
+from kgen.backends.text import Call, Text, fill, joined, named, source
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Drawn, Gather, Given, Made, Search, Statement, Tensor, Words
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
@@ -37,9 +39,11 @@ class Body:
     are declared for results, each with the let that is stored there."""
 
     def __init__(
-        self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str]
-    ):
+        self, render: Render, names: Names, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], declared: dict[str, str],
+        neighbours: Mapping[str, tuple[str, ...]] | None = None,
+    ):  # fmt: skip
         """`ends` are the lets that are read behind these, each as often as it is read."""
+        self.neighbours = self.neighbours if neighbours is None else neighbours
         self.render, self.backend, self.names, self.text = render, render.backend, names, text
         self.defs = {let.name: let for let in render.program.lets}
         self.lines: list[Statement] = []
@@ -89,6 +93,9 @@ class Body:
         if let.expr.name == "ranged":
             ends = (self.text[o.name] for o in taken(let.expr))
             return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
+        if let.name in self.neighbours:
+            given_with = joined([*(self.text[o.name] for o in let.expr.operands), *self.neighbours[let.name]])
+            return source("philox({0})", given_with)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = ROWS[let.expr.name]
@@ -136,6 +143,8 @@ class Body:
 
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case
+    #: Words of neighbours, with what says of which a counter is that of four: where the target's function of words asks.
+    neighbours: Mapping[str, tuple[str, ...]] = {}
 
     def result(self, s: Store) -> Text:
         """The text of a result, its equation said."""
@@ -177,10 +186,19 @@ class RowNames:
         self.costly = {let.name for let in every if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
         self.kept: set[str] = set()
         self.divisors: dict[tuple[Text, str], Given] = {}  # by the row's value and what its dividends have the digits of
-        self.remade = remade(p, render.kernel) if render.backend.makes and phases is p.phases else None
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
+        known = render.program.by_name | self.defs
+        found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
+        self.streams = found if render.backend.draws else {}
+        makes = render.backend.makes and phases is p.phases and not self.streams
+        self.remade = remade(p, render.kernel) if makes else None
+        even = render.backend.neighbours
+        self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
+        self.often = drawn.frontier(phases, self.streams, p.finish)
+        self.words: dict[str, Words] = {}  # by let
+        self.made: dict[str, Drawn] = {}
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
@@ -192,11 +210,7 @@ class RowNames:
         coded = self.coded(phase)
         given = self.remade.value if self.remade is not None and phase.element and self.remade.value in phase.lets else None
         within = tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded)
-        ends = (
-            [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
-            + [coded[s.ref].name if s.ref in coded else s.ref for s in phase.stores]
-            + list(phase.gives)
-        )
+        ends = [coded[name].name if name in coded else name for name in drawn.ends(phase)]
         read = [o.name for let in within for o in taken(let.expr)] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
@@ -207,6 +221,8 @@ class RowNames:
         if given is not None:
             text[given.name] = named(self.made_name)
         lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
+        once = self.once(phase, lets, text)
+        lets, words = self.drawing(phase, lets, ends, text)
         body = _RowBody(self, lets, text, ends)
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
@@ -219,6 +235,31 @@ class RowNames:
         accumulators, columns = (tuple(self.accumulator(let, text, body) for let in lets) for lets in (phase.reductions, phase.columns))
         for let in (*phase.reductions, *phase.columns):
             body.say(let.label)
+        gives = self.gives(phase, text)
+        inputs = tuple(self.inputs[let.expr.attrs[0]] for let in loads if let.expr.name == "load")
+        return Code(
+            phase.element,
+            inputs if given is None else (self.in_place(given), *inputs),
+            tuple(self.indices[let.expr.attrs[0]] for let in loads if let.expr.name == "index"),
+            tuple(dict.fromkeys(g for let in phase.lets if let.expr.name in GATHERS for g in whole(self.gathers[let.name]))),
+            tuple(takes.values()),
+            tuple(body.lines),
+            gives,
+            accumulators,
+            self.render.outputs(phase.stores, values, self.defs, coded),
+            keeps,
+            repeats,
+            columns,
+            self.search(search, accumulators[0], body) if search is not None else None,
+            words,
+            once,
+            frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
+            self.makes() if self.remade is not None and phase is self.remade.phase else None,
+            tuple(body.divides),
+        )
+
+    def gives(self, phase: Phase, text: dict[str, Text]) -> tuple[Given, ...]:
+        """What a phase gives to those that follow, each under the name that it has in all of them."""
         gives = []
         for name in phase.gives:
             if name in self.rows:
@@ -231,24 +272,56 @@ class RowNames:
             own = str(made) if made.is_name else self.names.fresh(self.render.row_name(let))
             self.rows[name] = Given(own, self.render.type_of(let))
             gives.append(Given(own, self.render.type_of(let), made))
-        inputs = tuple(self.inputs[let.expr.attrs[0]] for let in loads if let.expr.name == "load")
-        return Code(
-            phase.element,
-            inputs if given is None else (self.in_place(given), *inputs),
-            tuple(self.indices[let.expr.attrs[0]] for let in loads if let.expr.name == "index"),
-            tuple(dict.fromkeys(g for let in phase.lets if let.expr.name in GATHERS for g in whole(self.gathers[let.name]))),
-            tuple(takes.values()),
-            tuple(body.lines),
-            tuple(gives),
-            accumulators,
-            self.render.outputs(phase.stores, values, self.defs, coded),
-            keeps,
-            repeats,
-            columns,
-            self.search(search, accumulators[0], body) if search is not None else None,
-            self.makes() if self.remade is not None and phase is self.remade.phase else None,
-            tuple(body.divides),
-        )
+        return tuple(gives)
+
+    def draws(self, phase: Phase) -> bool:
+        """Whether a phase may read words of neighbours along a row."""
+        return bool(self.streams) and phase.element and phase is not self.p.finish
+
+    def drawing(
+        self, phase: Phase, lets: tuple[Let, ...], ends: list[str], text: dict[str, Text]
+    ) -> tuple[tuple[Let, ...], tuple[Words, ...]]:  # fmt: skip
+        """Those of a phase's lets that `ends` need where words and what is made of them are there; and the words, named in `text`."""
+        if not self.draws(phase):
+            return lets, ()
+        left = drawn.needed(lets, ends, (*self.streams, *self.made))
+        found = tuple(self.word(let, text) for let in left if let.name in self.streams and let.name not in self.made)
+        return left, found
+
+    def word(self, let: Let, text: dict[str, Text]) -> Words:
+        """The words of a stream, under one name in all phases."""
+        s = self.streams[let.name]
+        if let.name not in self.words:
+            seed, offset = (text.get(name) or self.constant(self.defs[name]) for name in (s.seed, s.offset))
+            before = text[s.before] if s.before else source("0")
+            self.words[let.name] = Words(self.names.fresh("word"), seed, offset, before, s.keeps, s.sets)
+        text[let.name] = self.words[let.name].value(self.render.type_of(let))
+        return self.words[let.name]
+
+    def constant(self, let: Let) -> Text:
+        """A literal number, converted."""
+        return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
+
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Drawn, ...]:
+        """What a phase reads of the values that are made once, whose names `text` gets."""
+        if not self.draws(phase):
+            return ()
+        made = [let for let in lets if let.name in self.often]
+        for let in made:
+            if let.name not in self.made:
+                self.made[let.name] = self.maker(let, phase, lets, dict(text))
+        text.update({let.name: named(self.made[let.name].name) for let in made})
+        return tuple(self.made[let.name] for let in made)
+
+    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Drawn:
+        """How one of them is made; `text` is its own."""
+        left, words = self.drawing(phase, lets, [let.name], text)
+        body = _RowBody(self, left, text, [let.name])
+        read = {o.name for x in left if x.name not in self.streams for o in taken(x.expr)}
+        loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
+        indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
+        name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
+        return Drawn(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
 
     @cached_property
     def made_name(self) -> str:
@@ -343,7 +416,7 @@ class RowNames:
 
 class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str]):
-        self.owner, self.gathers = owner, owner.gathers
+        self.owner, self.gathers, self.neighbours = owner, owner.gathers, owner.neighbours
         self.forced = owner.costly | owner.render.backend.selected(lets, owner.rows, owner.render.program.by_name)
         self.divides: list[Given] = []
         super().__init__(owner.render, owner.names, lets, text, ends, {})

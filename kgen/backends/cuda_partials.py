@@ -116,8 +116,11 @@ def position(c: Code, name: str) -> str:
 
 def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
-    params = [*(f"{t.compute} {t.name}" for t in c.inputs), *(f"{position(c, t.name)} {t.name}" for t in c.indices)]
-    return params, [f"{t.name}_row" for t in (*c.inputs, *c.indices)]
+    inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
+    params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
+    params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
+    names = [*(t.name for t in (*inputs, *indices)), *(w.name for w in c.words), *(m.name for m in c.drawn)]
+    return params, [f"{name}_row" for name in names]
 
 
 def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False) -> list[str]:
@@ -170,7 +173,8 @@ def raw_peak(c: Code, every: list[Partial]) -> int | None:
     if len(early) != 1 or early[0].a.kind != "max" or c.indices:
         return None
     a = early[0].a
-    return next((k for k, t in enumerate(c.inputs) if a.value == t.name and t.compute == a.type), None)
+    inputs = [t for t in c.inputs if t.name not in c.within]
+    return next((k for k, t in enumerate(inputs) if a.value == t.name and t.compute == a.type), None)
 
 
 def about(backend: Backend, c: Code, kind: str, params: list[str], peaked: list[Partial]) -> list[str]:

@@ -144,7 +144,7 @@ def _vectors(vec: int, shape: Sequence[int], rows: Sequence[Sequence[int]], item
     for (*outer, inner), itemsize, address in zip(rows, itemsizes, addresses, strict=True):
         if inner == 0:
             continue
-        if inner != 1 or itemsize and (address % (vec * itemsize) or any(s % vec for s in outer)):
+        if inner != 1 or any(s % vec for s in outer) or itemsize and address % (vec * itemsize):
             return False
     return True
 

@@ -243,6 +243,7 @@ ASM = (
     (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
     (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
+    (r'asm\("mul\.wide\.u32 %0, %1, %2;" : "=l"\(product\) : "r"\(a\), "r"\(b\)\);', "product = u64(a) * b;"),
     (r"extern __shared__ __align__\(128\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip
 FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-fPIC")

@@ -33,6 +33,12 @@ template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, ty
 __device__ inline auto load_rows(const Layout& layout, const T* p, Index by) {
     return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * by); });
 }
+// The position k places behind that of a vector's first element; these are multiples of LANES, and the compiler knows the last bits.
+template <int LANES, u64 SPLAT, int K, typename Layout, typename Index> __device__ inline i64 counted(const Layout& layout, Index first, int k) {
+    constexpr bool STILL = K < SPLATS && SPLAT >> K % 64 & 1;
+    if (LANES == 1 || (STILL && (SPLAT != GIVEN || layout.step(K) == 0))) return i64(first);
+    return i64(first / LANES * LANES | Index(k));
+}
 template <int LANES, typename T> __device__ inline void store(T* p, const Vector<T, LANES>& v) {
     *reinterpret_cast<Vector<T, LANES>*>(p) = v;
 }
@@ -118,7 +124,7 @@ template <int K> struct Plan : Dims<K> {
             const i64 bytes = operands[k].bytes;
             if (step(k) == 0) continue;
             if (step(k) != 1 || (bytes > 0 && uintptr_t(operands[k].pointer) % u64(vec * bytes) != 0)) return false;
-            for (int d = 0; d < this->rank - 1 && bytes > 0; d++) {
+            for (int d = 0; d < this->rank - 1; d++) {
                 if (this->stride[k][d] % vec != 0) return false;
             }
         }

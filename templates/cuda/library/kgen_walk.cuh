@@ -24,6 +24,10 @@ struct Walk : Partials {
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP == 3 || (KEEP == 2 && !CLUSTER && WIDE != GIVEN) ? VECTORS : 1;
+    // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
+    static constexpr int LANES = VEC, TAKEN = VECTORS;
+    static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
+    static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -332,6 +336,9 @@ struct Walk : Partials {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).now + k)};
         else return joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
     }
+    // A vector that was taken before in the same reading.
+    template <typename In> __device__ auto retake(In& in, int v, int k, int) -> decltype(in.again(*this, v, k)) { in.again(*this, v, k); }
+    template <typename In> __device__ void retake(In& in, int v, int k, long) { in.take(*this, v, k); }
     // The sums of GROUP vectors from the g-th on about a peak.
     template <int GROUP, typename Part, typename About, typename... In>
     __device__ void sums(Part& few, const Part& top, const About& about, Index base, Index end, int g, bool full, In&... in) {
@@ -339,7 +346,7 @@ struct Walk : Partials {
         for (int k = 0; k < GROUP; k++) {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
-            (in.take(*this, g + k, k), ...);
+            (retake(in, g + k, k, 0), ...);
             few.merge_sums(some(c, joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
         }
     }
