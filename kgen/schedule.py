@@ -394,7 +394,7 @@ class _Scheduler:
         tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
         scalars = self.scalars(values, defs)
         indices = [let.expr.attrs[0] for let in values if let.expr.name == "index"]
-        indices += [m.dim for let in values if is_tap(let) for m in taps_of(let)]
+        indices += [m.index for let in values if is_tap(let) for m in taps_of(let)]
         common = (tuple(tensors), tuple(dict.fromkeys(indices)), tuple(scalars), values, tuple(writes))
         if stage is not None and stage.sorts:
             return Sort(stage.nodes[0].expr.attrs[1:], tuple(tensors), values, tuple(writes))

@@ -19,12 +19,12 @@ from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.names import Names, settled
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
+from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, Reach, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Let, Program, Ref, Store, exact, taken
+from kgen.ir import Let, Program, Ref, Store, exact, leaf, live, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -466,11 +466,13 @@ class Render:
         places = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
         text.update({let.name: named(places[let.expr.name][", ".join(let.expr.attrs)]) for let in p.lets if let.expr.name in places})
         taps, aside = self.taps(p, inputs, indices, text)
+        reaches = self.reaches(taps)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
-        body = Body(self, names, p.lets, text, [s.ref for s in p.stores], declared)
+        lets = live((replace(let, expr=leaf("load", let.name)) if is_tap(let) else let for let in p.lets), p.stores)
+        body = Body(self, names, lets, text, [s.ref for s in p.stores], declared)
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
-        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
+        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside, reaches=reaches)
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
         words = frozenset().union(*(s.text.uses for s in scalars))
         numbers = tuple(a for a in self.givens() if a.name in words)
@@ -487,7 +489,7 @@ class Render:
             load, fill = (defs[o.name] for o in let.expr.operands[:2])
             t = of[load.expr.attrs[0]]
             by = tuple(m._replace(numbers=tuple((sign, str(text[n])) for sign, n in m.numbers)) for m in taps_of(let))
-            way = "".join(f"_{m.dim}_{'minus' if m.by < 0 else 'plus'}_{abs(m.by)}" if m.fixed else f"_{m.dim}_moved" for m in by)
+            way = "".join(f"_{m.dim}_{m.way}" for m in by)
             value = self.backend.constant(defs[fill.expr.operands[0].name], fill, self.type_of(fill))
             tap = next((m for m in made if (m.tensor, m.by, m.fill) == (t, by, value)), None)
             if tap is None:
@@ -497,6 +499,12 @@ class Render:
         used = {", ".join(let.expr.attrs) for let in p.lets if let.expr.name in ("load", "index") and let.name in read}
         aside = {t.name for t in (*of.values(), *at.values()) if t.spec_name not in used}
         return tuple(made), frozenset(aside) if made else frozenset()
+
+    def reaches(self, taps: tuple[Tap, ...]) -> tuple[Reach, ...]:
+        """What windows among taps need, each once."""
+        found = dict.fromkeys((t.tensor, m.dim) for t in taps for m in t.by if m.along)
+        fresh = self.global_names.fresh
+        return tuple(Reach(t, dim, fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")) for t, dim in found)
 
     def references(self, p: Map) -> dict[str, str]:
         """The results that are already declared where an element's code begins, by name: of several, which are references."""

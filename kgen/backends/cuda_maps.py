@@ -13,7 +13,7 @@ from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import pieces
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
-from kgen.backends.units import Tensor, Unit
+from kgen.backends.units import Tap, Tensor, Unit
 from kgen.passes import Scalar
 from kgen.taps import Move
 
@@ -58,7 +58,7 @@ class CudaMap(host.HostView):
 
 def reaches_rows(unit: Unit) -> bool:
     """Whether a map reads neighbours in other rows: then rows one below the other share most of what they read."""
-    return any(m.dim != unit.dims[-1] for t in unit.taps for m in t.by)
+    return any(m.index != unit.dims[-1] for t in unit.taps for m in t.by)
 
 
 class MapPrinter:
@@ -86,6 +86,7 @@ class MapPrinter:
         self.groups = [[self.base.operands[k] for k in own] for own in found]
         self.parted = [self.names.fresh(f"{own[0].name}_parts") for own in self.groups]
         self.turns = "false" if getattr(backend, "over_lists", False) else "TURNS"
+        self.reaches = [name for r in unit.reaches for name in (r.stride, r.size)]
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
     def const(self, t: Tensor) -> str:
@@ -152,15 +153,18 @@ class MapPrinter:
         made, index = [], {x.spec_name: x.name for x in self.unit.indices}
         for t in self.unit.taps:
             at = self.base.position[t.tensor.name]
-            moves = [self.move(m, index[m.dim]) for m in t.by]
+            moves = [self.move(m, index[m.index], t) for m in sorted(t.by, key=lambda m: not m.along)]
             operands = ", ".join(["layout", f"{t.tensor.name} + {self.place(t.tensor.name)}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
             made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})"))
         return made
 
-    def move(self, m: Move, index: str) -> str:
+    def move(self, m: Move, index: str, tap: Tap) -> str:
         """A tap's move along a dim, whose index has this name."""
         at, position = self.place(index), self.base.position[index]
+        if m.along:
+            reach = self.unit.reach(tap.tensor, m.dim)
+            return f"window_at<{m.times}, {m.by}, {m.over}>({at}, {reach.size}, {reach.stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
@@ -171,9 +175,10 @@ class MapPrinter:
         unit, base, render = self.unit, self.base, self.render
         pointers = [f"{self.const(t)}{host.spelled_out(render, t.type)}* {t.name}" for t in self.memory]
         scalars = [f"{host.spelled_out(render, n.passed)} {n.argument.name}" for n in self.numbers]
+        scalars += [f"i64 {name}" for name in self.reaches]
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
         listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
-        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars)]
+        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *self.reaches]
         chosen = "".join(f"{v}, " for v in unit.variables)
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
@@ -216,7 +221,7 @@ class MapPrinter:
         """The host function."""
         unit, base, render = self.unit, self.base, self.render
         strides = {t.name: self.names.fresh(f"{t.name}_stride") for t in base.tensors}
-        given = [f"{a.type} {a.name}" for a in base.numbers]
+        given = [*(f"i64 {name}" for name in self.reaches), *(f"{a.type} {a.name}" for a in base.numbers)]
 
         def params(bound: dict[str, str]) -> list[str]:
             types = [host.element_type(render, t.type, bound) for t in base.tensors]
@@ -224,7 +229,7 @@ class MapPrinter:
             return ["int rank", "const i64* size", *typed, *given, "cudaStream_t stream"]
 
         run = self.names.fresh(f"{unit.name}_run")
-        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *(a.name for a in base.numbers), "stream"]
+        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *self.reaches, *(a.name for a in base.numbers), "stream"]
         self.index_strides = [(self.names.fresh(f"{x.name}_stride"), x.name, base.counting[x.name], len(unit.named)) for x in unit.indices]
         every = strides | {name: stride for stride, name, _, _ in self.index_strides}
         read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]
@@ -232,7 +237,9 @@ class MapPrinter:
         moving = [t for i, t in enumerate(base.operands) if not lacking >> i & 1 and t not in unit.indices]
         written = [t for t in base.operands if t.name in base.writable]
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
+        vec, most = ("1", "1") if unit.reaches else (vec, most)
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
+        launch += self.reaches
         many = pieces(len(unit.taps), self.by == "under")
         held = {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"

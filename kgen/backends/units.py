@@ -80,6 +80,16 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """What windows over `tensor` along `dim` need: the names of its stride along it and of the dim's size."""
+
+    tensor: Tensor
+    dim: str
+    stride: str
+    size: str
+
+
+@dataclass(frozen=True)
 class Unit:
     """One pass, ready for a template."""
 
@@ -97,6 +107,11 @@ class Unit:
     dtype_variables: tuple[str, ...] = ()  # as the spec names them
     taps: tuple[Tap, ...] = ()
     aside: frozenset[str] = frozenset()  # the inputs and indices that taps alone need
+    reaches: tuple[Reach, ...] = ()  # what windows among the taps need
+
+    def reach(self, tensor: Tensor, dim: str) -> Reach:
+        """What windows over a tensor along a dim need."""
+        return next(r for r in self.reaches if (r.tensor, r.dim) == (tensor, dim))
 
     @property
     def read(self) -> tuple[Tensor, ...]:

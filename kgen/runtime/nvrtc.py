@@ -71,7 +71,7 @@ class Plan:
 
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
-    taps: int = 0, below: bool = False,
+    taps: int = 0, below: bool = False, single: bool = False,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -79,7 +79,7 @@ def plan(
     memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand that moves along the innermost dim, for
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
-    pieces of a row, or of rows one `below` the other.  A written file's kgen_maps.cuh has this function in C++.
+    pieces of a row, or of rows one `below` the other; `single`: no vectors.  A written file's kgen_maps.cuh has this function in C++.
     """
     n = 1
     for size in sizes:
@@ -89,7 +89,7 @@ def plan(
     shape, strides_of = rows.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
     moving = [size for size, row in zip(itemsizes, strides_of, strict=True) if row[-1] != 0]
-    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS else 1
+    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and not single else 1
     while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
     if vec == 1:
@@ -314,7 +314,7 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, unit.taps, unit.below)
+        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, unit.taps, unit.below, bool(unit.reaches))
         if planned is None:
             return None
         if planned.grid > MAX_GRID:
@@ -532,6 +532,8 @@ class Launcher:
         binding = tuple(call.binding[v] for v in unit.variables)
         if isinstance(unit, Layout):
             turns = bool(unit.groups) and self.turns(k, tensors)
+            for name, dims, dim in unit.reaches:
+                scalars += [(call.stride_along(tensors[name], dims, dim), "i64"), (sizes[dim], "i64")]
             return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index, turns)
         rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
         return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index)

@@ -45,6 +45,19 @@ template <int INDEX, bool WRAPS, typename Index> struct Move {
 };
 template <int INDEX, bool WRAPS, typename Index> __device__ inline Move<INDEX, WRAPS, Index> move(Index at, u64 by) { return {at, by}; }
 
+// The place (TIMES * index + BY) / OVER along a dim of `size` elements, where a tensor has a `stride`; the index `at` is that along another.
+template <i64 TIMES, i64 BY, i64 OVER> struct Window {
+    i64 at, size, stride;
+
+    __device__ i64 place() const {
+        constexpr i64 UP = BY < 0 ? (OVER - 1 - BY) / OVER : 0;
+        return OVER == 1 ? TIMES * at + BY : i64(u64(TIMES * at + (BY + UP * OVER)) / u64(OVER)) - UP;
+    }
+};
+template <i64 TIMES, i64 BY, i64 OVER, typename Index> __device__ inline Window<TIMES, BY, OVER> window_at(Index at, i64 size, i64 stride) {
+    return {i64(at), size, stride};
+}
+
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };
 
@@ -152,6 +165,24 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     const bool here = begin >= 0 && begin < size;
     if (here) p += (begin - i64(by.at)) * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
+}
+// A window's element, which is read where all of its places lie inside; other shifts come behind windows.
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
+__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, S... more) {
+    Lanes<F, LANES> found;
+    #pragma unroll
+    for (int k = 0; k < LANES; k++) found.at[k] = fill;
+    return inside ? tap_of<F, LANES, SPLAT, K>(layout, p + away, true, fill, more...) : found;
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, typename... S>
+__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER> by, S... more) {
+    const i64 place = by.place();
+    const bool here = place >= 0 && place < by.size;
+    return window_of<F, LANES, SPLAT, K>(layout, p, away + place * by.stride, inside && here, fill, more...);
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, typename... S>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER> by, S... more) {
+    return window_of<F, LANES, SPLAT, K>(layout, p, 0, inside, fill, by, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
 __device__ inline Lanes<F, LANES> tap(const Layout& layout, const T* p, F fill, S... shifts) {
