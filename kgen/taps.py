@@ -26,7 +26,7 @@ _CODE = re.compile(r"(-?\d+)([+-]*)(%?)(?:@(.+)\*(\d+)/(\d+))?")
 #: The farthest neighbour that is one.
 FARTHEST = 1 << 20
 #: The most taps of a program: each takes registers.
-MOST_TAPS = 128
+MOST_TAPS = 256
 #: The longest step of a window, and of what divides one.
 MOST_STEP = 1 << 10
 

@@ -51,10 +51,10 @@ class Transposed:
         self.conditions: list[int] = []
         found = [window(self, dim, e) for dim, e in zip(self.value.attr, self.value.args[1:], strict=True)]
         self.windows = [w for w in found if w is not None]
-        if len({w.pivot for w in self.windows}) < len(found) or all(w.step == 1 for w in self.windows):
+        if len({w.pivot for w in self.windows}) < len(found):
             self.windows = []
         self.windowed = Windowed(self, self.windows)
-        if self.windows:
+        if self.windowed.steps:
             return
         for dim, e in zip(self.value.attr, self.value.args[1:], strict=True):
             self.turn(dim, e)
@@ -65,7 +65,7 @@ class Transposed:
     @property
     def dims(self) -> Dims:
         """The dims that the contribution has in full."""
-        if self.windows:
+        if self.windowed.steps:
             solved = {d for w in self.windows for d in (w.pivot, *(w.inner,) * self.windowed.solves)}
             return union(tuple(d for d in self.value.dims if d not in solved), tuple(self.value.attr))
         return union(tuple(d for d in self.value.dims if d not in self.pivots), tuple(self.value.attr))
@@ -141,12 +141,14 @@ class Transposed:
         tape = self.tape
         guards = tuple((g, holds) for g, holds in dy.guards if not (holds and self.read.guards(g, self.k)))
         within = tuple(d for w in self.windows for d in (w.pivot, w.inner))
-        dy, term = tape.without_numbers(tape.settled(type(dy)(dy.raw, guards), within or tuple(self.pivots)))
-        if self.windows:
-            made = self.windowed.share(dy)
-            if made is None:
+        settled, term = tape.without_numbers(tape.settled(type(dy)(dy.raw, guards), within or tuple(self.pivots)))
+        if self.windowed.serves(settled.raw):
+            made = self.windowed.share(settled)
+            if made is not None:
+                return type(dy)(tape.times(made.raw, term), made.guards)
+            if self.windowed.steps:
                 raise self.unknown()
-            return type(dy)(tape.times(made.raw, term), made.guards)
+        dy, term = tape.without_numbers(tape.settled(type(dy)(dy.raw, guards), tuple(self.pivots)))
         raw = dy.raw
         for p in self.pivots:
             if p not in tape.values[raw].dims:  # the same all along it: but not beyond its ends

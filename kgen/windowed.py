@@ -52,7 +52,8 @@ def window(turned: Transposed, dim: str, place: int) -> Window | None:
 
 
 class Windowed:
-    """The windows of one place; `solves` says whether the places within a window follow from that of the element."""
+    """The windows of one place; `steps` says whether they have steps, `solves` whether the places within a window follow from that of the
+    element."""
 
     def __init__(self, turned: Transposed, windows: list[Window]):
         self.turned, self.tape, self.windows = turned, turned.tape, windows
@@ -60,8 +61,17 @@ class Windowed:
         for w in windows:
             copies *= w.count
         inner = [w.inner for w in windows]
-        close = all(w.apart == 1 for w in windows) and copies <= MOST_COPIES
+        self.steps = any(w.step > 1 for w in windows)
+        close = self.steps and all(w.apart == 1 for w in windows) and copies <= MOST_COPIES
         self.solves = close and len({*inner}) == len(inner) and not any(d in turned.value.attr for d in inner)
+
+    def serves(self, raw: int) -> bool:
+        """Whether a cotangent is to be followed to its windows: where these have steps, and where it is made of what it is of."""
+        if self.steps or not self.windows:
+            return self.steps
+        at, values = _At(self.turned, self.windows, {}), self.tape.values
+        whole = {v for v in self.tape.leads([raw]) if not at.inner(v)}
+        return any(at.is_here(v) for v in self.tape.leads([raw], whole) if v not in whole and values[v].args)
 
     def share(self, dy: Part) -> Part | None:
         """The contribution of a cotangent, settled in the dims of the windows; None where what it is made of cannot be followed."""
@@ -80,14 +90,15 @@ class Windowed:
         tape, turned = self.tape, self.turned
         solved = [turned.solved(w.place, self.here(w.dim), w.pivot, w.step, *(w.inner,) * self.solves) for w in self.windows]
         if not self.solves:
-            steps = [tape.build(str(w.step)) for w in self.windows]
-            places = {w.pivot: tape.build("q // s", q=q, s=s) for w, q, s in zip(self.windows, solved, steps, strict=True)}
-            yield places, [tape.build("q % s == 0", q=q, s=s) for q, s in zip(solved, steps, strict=True)]
+            pairs = [*zip(self.windows, solved, strict=True)]
+            places = {w.pivot: tape.build(f"q // {w.step}", q=q) if w.step > 1 else q for w, q in pairs}
+            yield places, [tape.build(f"q % {w.step} == 0", q=q) for w, q in pairs if w.step > 1]
             return
         for ts in product(*(range(w.count) for w in self.windows)):
             places, conditions = {}, list[int]()
             for w, q, t in zip(self.windows, solved, ts, strict=True):
-                size, over, left = literal_size(w.inner), f" // {w.step}" if w.step > 1 else "", f"q % {w.step}" if w.step > 1 else "i64(0)"
+                size, over = literal_size(w.inner), f" // {w.step}" if w.step > 1 else ""
+                left = f"q % {w.step}" if w.step > 1 else "i64(0)"
                 places[w.pivot] = tape.build(f"q{over} - {t}" if t else f"q{over}", q=q)
                 places[w.inner] = tape.build(f"{left} + {w.step * t}" if t else left, q=q)
                 if w.step * (t + 1) > size:
