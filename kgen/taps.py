@@ -132,7 +132,7 @@ class _Taps:
             return let
         while value.expr.name == "gather":
             value = self.defs[value.expr.operands[0].name]
-        known = [m for m in known if m.by or not m.fixed]
+        known = sorted((m for m in known if m.by or not m.fixed), key=lambda m: value.dims.index(m.dim))
         if not known:
             self.own[let.name] = value.name
             return let

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
 from kgen.backends import cuda_host as host
@@ -13,7 +14,7 @@ from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import pieces
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
-from kgen.backends.units import Tap, Tensor, Unit
+from kgen.backends.units import Reach, Tap, Tensor, Unit
 from kgen.passes import Scalar
 from kgen.taps import Move
 
@@ -37,6 +38,7 @@ class CudaMap(host.HostView):
     locate: str  # and the one that says where an element lies
     loads: list[tuple[str, str, str, int, bool]]
     taps: list[tuple[str, str]]
+    within: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim
     part_loads: list[tuple[str, str]]
     stores: list[tuple[str, str, str, str]]
     part_stores: list[tuple[list[str], str, list[str]]]  # vectors that may be stored as one: they, where that is, and each one's own store
@@ -61,6 +63,11 @@ def reaches_rows(unit: Unit) -> bool:
     return any(m.index != unit.dims[-1] for t in unit.taps for m in t.by)
 
 
+def is_last(reach: Reach) -> bool:
+    """Whether windows go along the last dim of a tensor."""
+    return reach.dim == reach.tensor.dims[-1]
+
+
 class MapPrinter:
     """The texts of one map."""
 
@@ -76,7 +83,7 @@ class MapPrinter:
         self.memory = [t for t in self.base.operands if t not in unit.indices]
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
         dims = [None if t.name in fixed else t.dims for t in self.base.operands]
-        self.pieces = bool(unit.taps)
+        self.pieces = bool(unit.taps) and not unit.reaches
         self.by = "below" if not self.pieces else "under" if reaches_rows(unit) else "beyond"
         self.held = columns(unit.dims, dims) if not self.pieces else 0 if self.by == "under" else still(unit.dims, dims)
         self.rows = self.pieces or bool(self.held)
@@ -95,7 +102,7 @@ class MapPrinter:
     def element_arguments(self) -> list[str]:
         """What the element function is given, of the k-th elements of vectors."""
         values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read]
-        values += [f"{self.lanes[t.name]}[r].at[k]" for t in self.unit.taps]
+        values += [f"{self.lanes[t.name]}{'[r]' * self.rows}.at[k]" for t in self.unit.taps]
         values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indexed]
         return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
 
@@ -149,14 +156,19 @@ class MapPrinter:
         return [line for text in made for line in text.split("\n")]
 
     def taps(self) -> list[tuple[str, str]]:
-        """The neighbours that a thread reads: the name of their vector, and its call."""
+        """The neighbours that a thread reads: the name of their vector, and its call; windows' places before those that lie there."""
         made, index = [], {x.spec_name: x.name for x in self.unit.indices}
+        windows: dict[tuple[Tensor, Move], str] = {}
         for t in self.unit.taps:
             at = self.base.position[t.tensor.name]
-            moves = [self.move(m, index[m.index], t) for m in sorted(t.by, key=lambda m: not m.along)]
+            for m in t.by:
+                if m.along and (t.tensor, m) not in windows:
+                    windows[t.tensor, m] = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}")
+                    made.append((windows[t.tensor, m], self.move(m, index[m.index], t)))
+            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.index], t) for m in sorted(t.by, key=lambda m: not m.along)]
             operands = ", ".join(["layout", f"{t.tensor.name} + {self.place(t.tensor.name)}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
-            made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})"))
+            made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call))
         return made
 
     def move(self, m: Move, index: str, tap: Tap) -> str:
@@ -164,11 +176,22 @@ class MapPrinter:
         at, position = self.place(index), self.base.position[index]
         if m.along:
             reach = self.unit.reach(tap.tensor, m.dim)
-            return f"window_at<{m.times}, {m.by}, {m.over}>({at}, {reach.size}, {reach.stride})"
+            stride = f"WITHIN ? 1 : {reach.stride}" if is_last(reach) else reach.stride
+            return f"window_at<{m.times}, {m.by}, {m.over}, WITHIN>({at}, {reach.size}, {stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
         return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
+
+    def within(self) -> str:
+        """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another."""
+        index = {x.spec_name: x.name for x in self.unit.indices}
+        made = [f"{r.stride} == 1" for r in self.unit.reaches if is_last(r)]
+        steps = [((self.unit.reach(t.tensor, m.dim).size, m.along, m.times, m.over), m.by) for t in self.unit.taps for m in t.by if m.along]
+        for (size, along, times, over), own in groupby(sorted(steps), lambda pair: pair[0]):
+            by = [n for _, n in own]
+            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}>({self.place(index[along])}, {size})")
+        return " && ".join(made)
 
     def view(self) -> CudaMap:
         """What the templates take."""
@@ -204,6 +227,7 @@ class MapPrinter:
             loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
             taps=self.taps(),
+            within=self.within(),
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),
@@ -240,7 +264,7 @@ class MapPrinter:
         vec, most = ("1", "1") if unit.reaches else (vec, most)
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += self.reaches
-        many = pieces(len(unit.taps), self.by == "under")
+        many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         held = {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
