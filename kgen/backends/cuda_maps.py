@@ -39,6 +39,8 @@ class CudaMap(host.HostView):
     loads: list[tuple[str, str, str, int, bool]]
     taps: list[tuple[str, str]]
     within: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim
+    window_head: str
+    window_calls: list[str]  # of the function that reads windows: where they do, and where they may not
     part_loads: list[tuple[str, str]]
     stores: list[tuple[str, str, str, str]]
     part_stores: list[tuple[list[str], str, list[str]]]  # vectors that may be stored as one: they, where that is, and each one's own store
@@ -202,7 +204,8 @@ class MapPrinter:
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
         listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
         passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *self.reaches]
-        chosen = "".join(f"{v}, " for v in unit.variables)
+        chosen, windows = "".join(f"{v}, " for v in unit.variables), render.global_names.fresh(f"{unit.name}_windows") if unit.reaches else ""
+        passed = [f"const {layout}& layout", *pointers, *scalars]
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}
@@ -219,7 +222,7 @@ class MapPrinter:
             single=unit.single,
             outputs=unit.outputs,
             operand_names=[f"index[{t.spec_name}]" if t in unit.indices else t.name for t in base.operands],
-            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
+            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", *passed], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=self.rows,
             by=self.by,
@@ -228,6 +231,10 @@ class MapPrinter:
             part_loads=self.part_loads(),
             taps=self.taps(),
             within=self.within(),
+            window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
+            window_calls=[
+                host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, {known}>", ["at", *passing[1:]], ";", 100), 8) for known in ("true", "false")
+            ],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),

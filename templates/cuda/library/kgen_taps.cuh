@@ -65,7 +65,6 @@ __device__ inline Window<TIMES, BY, OVER, WITHIN> window_at(Index at, i64 size, 
 template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER> __device__ inline bool within(i64 at, i64 size) {
     return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at) < size;
 }
-template <bool B> struct Known { static constexpr bool IS = B; };
 
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };
