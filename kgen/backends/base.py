@@ -504,7 +504,8 @@ class Render:
         """What windows among taps need, each once."""
         found = dict.fromkeys((t.tensor, m.dim) for t in taps for m in t.by if m.along)
         fresh = self.global_names.fresh
-        return tuple(Reach(t, dim, fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")) for t, dim in found)
+        sizes = {dim: fresh(f"size_{dim}") for dim in dict.fromkeys(dim for _, dim in found)}
+        return tuple(Reach(t, dim, fresh(f"{t.name}_{dim}_stride"), sizes[dim]) for t, dim in found)
 
     def references(self, p: Map) -> dict[str, str]:
         """The results that are already declared where an element's code begins, by name: of several, which are references."""

@@ -159,7 +159,7 @@ class Cpp(CFamily):
         """A map with its run function, which takes the numbers and computes the scalars."""
         v = self.map_view(render, unit)
         numbers = [f"{a.type} {a.name}" for a in v.numbers]
-        reaches = [f"int64_t {name}" for r in v.reaches for name in (r.stride, r.size)]
+        reaches = [f"int64_t {name}" for name in v.extents]
 
         def params(bound: dict[str, str]) -> list[str]:
             return ["int rank", "const int64_t* size", *self.tensor_params(render, v.tensors, v.writable, bound), *reaches, *numbers]
@@ -169,7 +169,7 @@ class Cpp(CFamily):
             lists = [f"{kind}* const* {t.name}, int64_t {t.name}_stride" for kind, t in zip(kinds, v.tensors, strict=True)]
             return ["int64_t count", "int64_t chunk", "const int64_t* size", "const int64_t* first", *lists, *numbers]
 
-        passed = [x for t in v.tensors for x in (t.name, f"{t.name}_stride")] + [x for r in v.reaches for x in (r.stride, r.size)]
+        passed = [x for t in v.tensors for x in (t.name, f"{t.name}_stride")] + [*v.extents]
         passed += [a.name for a in v.numbers]
         sizes, typed, run = (["rank", "size"], params, "run")
         if self.over_lists:

@@ -95,7 +95,6 @@ class MapPrinter:
         self.groups = [[self.base.operands[k] for k in own] for own in found]
         self.parted = [self.names.fresh(f"{own[0].name}_parts") for own in self.groups]
         self.turns = "false" if getattr(backend, "over_lists", False) else "TURNS"
-        self.reaches = [name for r in unit.reaches for name in (r.stride, r.size)]
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
     def const(self, t: Tensor) -> str:
@@ -200,10 +199,10 @@ class MapPrinter:
         unit, base, render = self.unit, self.base, self.render
         pointers = [f"{self.const(t)}{host.spelled_out(render, t.type)}* {t.name}" for t in self.memory]
         scalars = [f"{host.spelled_out(render, n.passed)} {n.argument.name}" for n in self.numbers]
-        scalars += [f"i64 {name}" for name in self.reaches]
+        scalars += [f"i64 {name}" for name in unit.extents]
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
         listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
-        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *self.reaches]
+        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *unit.extents]
         chosen, windows = "".join(f"{v}, " for v in unit.variables), render.global_names.fresh(f"{unit.name}_windows") if unit.reaches else ""
         passed = [f"const {layout}& layout", *pointers, *scalars]
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
@@ -260,7 +259,7 @@ class MapPrinter:
             return ["int rank", "const i64* size", *typed, *given, "cudaStream_t stream"]
 
         run = self.names.fresh(f"{unit.name}_run")
-        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *self.reaches, *(a.name for a in base.numbers), "stream"]
+        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *unit.extents, *(a.name for a in base.numbers), "stream"]
         self.index_strides = [(self.names.fresh(f"{x.name}_stride"), x.name, base.counting[x.name], len(unit.named)) for x in unit.indices]
         every = strides | {name: stride for stride, name, _, _ in self.index_strides}
         read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]
@@ -270,7 +269,7 @@ class MapPrinter:
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
         vec, most = ("1", "1") if unit.reaches else (vec, most)
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
-        launch += self.reaches
+        launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         held = {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"

@@ -109,6 +109,11 @@ class Unit:
     aside: frozenset[str] = frozenset()  # the inputs and indices that taps alone need
     reaches: tuple[Reach, ...] = ()  # what windows among the taps need
 
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The names of the numbers that its windows need: strides, then sizes, each once."""
+        return (*(r.stride for r in self.reaches), *dict.fromkeys(r.size for r in self.reaches))
+
     def reach(self, tensor: Tensor, dim: str) -> Reach:
         """What windows over a tensor along a dim need."""
         return next(r for r in self.reaches if (r.tensor, r.dim) == (tensor, dim))

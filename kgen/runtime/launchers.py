@@ -83,8 +83,9 @@ class Cpp:
             for t in unit.tensors:
                 pointers.append((len(arguments), ctypes.c_void_p, index[t.spec_name]))
                 arguments += [None, ctypes.byref(array(*call.strides_over(memory[t.spec_name], t.dims, parts)))]
-            for r in getattr(unit, "reaches", ()):
-                arguments += [ctypes.c_int64(n) for n in (call.stride_along(memory[r.tensor.spec_name], r.tensor.dims, r.dim), call.size(r.dim))]
+            reaches = getattr(unit, "reaches", ())
+            arguments += [ctypes.c_int64(call.stride_along(memory[r.tensor.spec_name], r.tensor.dims, r.dim)) for r in reaches]
+            arguments += [ctypes.c_int64(call.size(dim)) for dim in dict.fromkeys(r.dim for r in reaches)]
             for g in unit.gathers if isinstance(unit, RowUnit) else ():
                 tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
                 along = ctypes.c_int64(call.stride_along(tensor, dims, g.dim))

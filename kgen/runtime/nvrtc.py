@@ -532,8 +532,9 @@ class Launcher:
         binding = tuple(call.binding[v] for v in unit.variables)
         if isinstance(unit, Layout):
             turns = bool(unit.groups) and self.turns(k, tensors)
-            for name, dims, dim in unit.reaches:
-                scalars += [(call.stride_along(tensors[name], dims, dim), "i64"), (sizes[dim], "i64")]
+            extents = [call.stride_along(tensors[name], dims, dim) for name, dims, dim in unit.reaches]
+            extents += [sizes[dim] for dim in dict.fromkeys(dim for _, _, dim in unit.reaches)]
+            scalars += [(n, "i64") for n in extents]
             return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index, turns)
         rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
         return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index)

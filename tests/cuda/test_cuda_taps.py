@@ -239,7 +239,7 @@ def test_a_written_files_host_part_launches_windows(tmp_path: Path) -> None:
     for (x,) in cases(2, torch.float32, 40, 9):
         y = window(x.double())["y"].float()
         found, strides = torch.empty_like(y), (ctypes.c_longlong * 3)(x.stride(0), 0, 0)
-        reach = [ctypes.c_longlong(n) for n in (x.stride(1), x.shape[1], x.stride(2), x.shape[2])]
+        reach = [ctypes.c_longlong(n) for n in (x.stride(1), x.stride(2), x.shape[1], x.shape[2])]
         operands = [ctypes.c_void_p(x.data_ptr()), strides, *passed(found), *reach]
         assert entry(3, (ctypes.c_longlong * 3)(*y.shape), *operands, None) == 0
         assert torch.equal(found, y), (x.shape, x.stride())
