@@ -251,7 +251,7 @@ class MapPrinter:
         """The host function."""
         unit, base, render = self.unit, self.base, self.render
         strides = {t.name: self.names.fresh(f"{t.name}_stride") for t in base.tensors}
-        given = [*(f"i64 {name}" for name in self.reaches), *(f"{a.type} {a.name}" for a in base.numbers)]
+        given = [*(f"i64 {name}" for name in unit.extents), *(f"{a.type} {a.name}" for a in base.numbers)]
 
         def params(bound: dict[str, str]) -> list[str]:
             types = [host.element_type(render, t.type, bound) for t in base.tensors]
