@@ -18,6 +18,7 @@ from kgen import lower as lowering
 from kgen.check import Kernel
 from kgen.cost import Cost
 from kgen.counted import counting
+from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
 from kgen.passes import Map, Pass, Plan
@@ -99,7 +100,7 @@ def _tapped(program: Program, rides: Rides) -> Plan | None:
     """The passes over memory, neighbours read by taps; None where there are none, or one over rows would have some.  Windows are none where
     a pass that reads one would."""
     for windows in (True, False):
-        found = taps.tapped(program, windows)
+        found = taps.tapped(interleaved(program) if windows else program, windows)
         made = schedule.planned(found, rides) if found is not program else None
         if made is not None and all(map(_reads, made.passes)):
             return made

@@ -300,7 +300,8 @@ class Tape(Expressions):
         while True:
             value = self.values[term.of]
             k = 0 if value.op == "div" or value.op == "mul" and self.known(value.args[1]) else 1
-            if value.op not in ("mul", "div") or not self.known(value.args[1 - k]) or not isinstance(self.values[value.args[k]].type, Float):
+            literal = value.op in ("mul", "div") and self.known(value.args[1 - k])
+            if not literal or not isinstance(self.values[value.args[k]].type, Float):
                 return replace(part, raw=term.of), term
             term = term.at(value.args[k], value.op, value.args[1 - k])
 

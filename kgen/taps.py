@@ -50,14 +50,14 @@ class Move(NamedTuple):
         return not self.numbers and not self.wraps and not self.along
 
     @property
-    def index(self) -> str:
+    def counts(self) -> str:
         """The dim along which it runs."""
         return self.along or self.dim
 
     @property
     def way(self) -> str:
         """It in a name."""
-        if self.along:
+        if self.along and not self.numbers:
             return f"{'minus_' * (self.by < 0)}{abs(self.by)}"
         return f"{'minus' if self.by < 0 else 'plus'}_{abs(self.by)}" if self.fixed else "moved"
 
@@ -153,9 +153,10 @@ class _Taps:
         if found.dim == dim:
             return found._replace(wraps=wraps) if found.times == found.over == 1 else None
         steps = 0 < found.times <= MOST_STEP and found.over <= MOST_STEP
-        if not self.windows or wraps or found.numbers or not steps or ELLIPSIS in (dim, found.dim):
+        moved = found.numbers and found.times * found.over > 1
+        if not self.windows or wraps or moved or not steps or ELLIPSIS in (dim, found.dim):
             return None
-        return Move(dim, found.by, along=found.dim, times=found.times, over=found.over)
+        return Move(dim, found.by, found.numbers, along=found.dim, times=found.times, over=found.over)
 
     def zero(self, like: Let) -> Let:
         """A zero of a let's dtype."""

@@ -44,6 +44,7 @@ class Transposed:
     """One place, turned round.  `pivots` are the dims of the cotangent that it is read at places along, `dims` those that it then has."""
 
     def __init__(self, tape: Tape, k: int):
+        """The place that is value `k` of a tape.  Raises `KgenError` where it cannot be turned round."""
         self.tape, self.k, self.value = tape, k, tape.values[k]
         self.read = Places(tape.values, tape.clauses)
         self.rest = tuple(d for d in tape.values[self.value.args[0]].dims if d not in self.value.attr)

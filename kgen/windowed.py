@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import gcd
 from typing import TYPE_CHECKING
 
 from kgen.ops import OPS

@@ -196,12 +196,12 @@ class Cpp(CFamily):
     @staticmethod
     def move(v: MapView, m: Move, tap: Tap) -> str:
         """A tap's move along a dim, as C++ makes it."""
-        index = next(x.name for x in v.indices if x.spec_name == m.index)
-        if m.along:
-            reach = v.reach(tap.tensor, m.dim)
-            return f"{v.position[index]}, {m.by}, false, {m.times}, {m.over}, {reach.size}, {reach.stride}"
+        index = next(x.name for x in v.indices if x.spec_name == m.counts)
         given = dict(zip((s.name for s in v.scalars), v.scalar_values, strict=True))
         by = "".join(f" {'-' if sign < 0 else '+'} {given[name]}" for sign, name in m.numbers)
+        if m.along:
+            reach = v.reach(tap.tensor, m.dim)
+            return f"{v.position[index]}, {m.by}{by}, false, {m.times}, {m.over}, {reach.size}, {reach.stride}"
         return f"{v.position[index]}, {m.by}{by}, {str(m.wraps).lower()}"
 
     def entry(self, name: str, bound: dict[str, str], run: str = "run") -> tuple[str, str]:

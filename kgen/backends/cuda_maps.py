@@ -62,12 +62,17 @@ class CudaMap(host.HostView):
 
 def reaches_rows(unit: Unit) -> bool:
     """Whether a map reads neighbours in other rows: then rows one below the other share most of what they read."""
-    return any(m.index != unit.dims[-1] for t in unit.taps for m in t.by)
+    return any(m.counts != unit.dims[-1] for t in unit.taps for m in t.by)
 
 
 def is_last(reach: Reach) -> bool:
     """Whether windows go along the last dim of a tensor."""
     return reach.dim == reach.tensor.dims[-1]
+
+
+def moved(at: str, m: Move) -> str:
+    """An index, moved by numbers of the call."""
+    return at if not m.numbers else f"i64({at})" + "".join(f" {'-' if sign < 0 else '+'} {name}" for sign, name in m.numbers)
 
 
 class MapPrinter:
@@ -165,8 +170,8 @@ class MapPrinter:
             for m in t.by:
                 if m.along and (t.tensor, m) not in windows:
                     windows[t.tensor, m] = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}")
-                    made.append((windows[t.tensor, m], self.move(m, index[m.index], t)))
-            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.index], t) for m in sorted(t.by, key=lambda m: not m.along)]
+                    made.append((windows[t.tensor, m], self.move(m, index[m.counts], t)))
+            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in sorted(t.by, key=lambda m: not m.along)]
             operands = ", ".join(["layout", f"{t.tensor.name} + {self.place(t.tensor.name)}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
             made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call))
@@ -178,7 +183,7 @@ class MapPrinter:
         if m.along:
             reach = self.unit.reach(tap.tensor, m.dim)
             stride = f"WITHIN ? 1 : {reach.stride}" if is_last(reach) else reach.stride
-            return f"window_at<{m.times}, {m.by}, {m.over}, WITHIN>({at}, {reach.size}, {stride})"
+            return f"window_at<{m.times}, {m.by}, {m.over}, WITHIN>({moved(at, m)}, {reach.size}, {stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
@@ -188,10 +193,11 @@ class MapPrinter:
         """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another."""
         index = {x.spec_name: x.name for x in self.unit.indices}
         made = [f"{r.stride} == 1" for r in self.unit.reaches if is_last(r)]
-        steps = [((self.unit.reach(t.tensor, m.dim).size, m.along, m.times, m.over), m.by) for t in self.unit.taps for m in t.by if m.along]
-        for (size, along, times, over), own in groupby(sorted(steps), lambda pair: pair[0]):
+        windows = [(t.tensor, m) for t in self.unit.taps for m in t.by if m.along]
+        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.place(index[m.along]), m)), m.by) for t, m in windows]
+        for (size, times, over, at), own in groupby(sorted(steps), lambda pair: pair[0]):
             by = [n for _, n in own]
-            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}>({self.place(index[along])}, {size})")
+            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}>({at}, {size})")
         return " && ".join(made)
 
     def view(self) -> CudaMap:
@@ -203,8 +209,9 @@ class MapPrinter:
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
         listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
         passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *unit.extents]
-        chosen, windows = "".join(f"{v}, " for v in unit.variables), render.global_names.fresh(f"{unit.name}_windows") if unit.reaches else ""
-        passed = [f"const {layout}& layout", *pointers, *scalars]
+        chosen = "".join(f"{v}, " for v in unit.variables)
+        windows = render.global_names.fresh(f"{unit.name}_windows") if unit.reaches else ""
+        passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}
@@ -231,9 +238,7 @@ class MapPrinter:
             taps=self.taps(),
             within=self.within(),
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
-            window_calls=[
-                host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, {known}>", ["at", *passing[1:]], ";", 100), 8) for known in ("true", "false")
-            ],
+            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, {b}>", behind, ";", 100), 8) for b in ("true", "false")],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),
@@ -259,7 +264,8 @@ class MapPrinter:
             return ["int rank", "const i64* size", *typed, *given, "cudaStream_t stream"]
 
         run = self.names.fresh(f"{unit.name}_run")
-        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *unit.extents, *(a.name for a in base.numbers), "stream"]
+        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors)]
+        arguments += [*unit.extents, *(a.name for a in base.numbers), "stream"]
         self.index_strides = [(self.names.fresh(f"{x.name}_stride"), x.name, base.counting[x.name], len(unit.named)) for x in unit.indices]
         every = strides | {name: stride for stride, name, _, _ in self.index_strides}
         read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]

@@ -15,7 +15,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
                  "optional clauses packed check write mathematics specialise"),
     ("from Python", "trace"),
     ("derivatives", "windowed transposed tape invariant saving grad parts whole"),
-    ("programs", "ir selection expand flattened segments lookups online lower rewrite taps dear spared"),
+    ("programs", "ir selection expand flattened segments lookups online lower rewrite taps interleaved dear spared"),
     ("plans", "phases passes schedule columns hoist counted precision cost products pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
