@@ -90,7 +90,7 @@ class Layout:
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`; with a `count` that of the
         kernel that goes over a list with room for so many tensors."""
         chosen: list[int | str] = [*(TYPES[binding[v]] for v in self.variables), rank, vec, "u64" if wide else "unsigned", splat]
-        chosen += [rows] if self.held or self.taps and not self.reaches else []
+        chosen += [rows] if self.held or self.taps else []
         chosen += [str(turns).lower()] if self.groups else []
         chosen += [count] if count else []
         name = f"{self.kernel.removesuffix('_kernel')}_each" if count else self.kernel

@@ -93,7 +93,7 @@ class MapPrinter:
         self.pieces = bool(unit.taps) and not unit.reaches
         self.by = "below" if not self.pieces else "under" if reaches_rows(unit) else "beyond"
         self.held = columns(unit.dims, dims) if not self.pieces else 0 if self.by == "under" else still(unit.dims, dims)
-        self.rows = self.pieces or bool(self.held)
+        self.rows = bool(unit.taps) or bool(self.held)
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
         found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
@@ -150,7 +150,8 @@ class MapPrinter:
 
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
-        return self.at[name] + (f" + r * layout.{self.by}({self.base.position[name]}, ROWS)" if self.rows else "")
+        still = not self.rows or self.unit.reaches and name in {x.name for x in self.unit.indices}
+        return self.at[name] + ("" if still else f" + r * layout.{self.by}({self.base.position[name]}, ROWS)")
 
     def body(self) -> list[str]:
         """The lines that make the k-th elements of what is stored."""
@@ -238,7 +239,7 @@ class MapPrinter:
             taps=self.taps(),
             within=self.within(),
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
-            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, {b}>", behind, ";", 100), 8) for b in ("true", "false")],
+            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 100), 8) for b in ("true", "false")],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),

@@ -180,6 +180,17 @@ def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.
     nvrtc.cached_plan.cache_clear()
 
 
+def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads take them of many elements: of rows that are a multiple of 2 or 4, wherever these lie."""
+    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
+    nvrtc.cached_plan.cache_clear()
+    calls = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
+    emulated = Emulated(WINDOW, tmp_path, *calls)
+    assert {e.split(", ")[-1] for e in emulated.expressions} == {"4>", "1>"}
+    hold(WINDOW, window, [*calls, (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)], tmp_path)
+    nvrtc.cached_plan.cache_clear()
+
+
 def test_shifts_by_numbers_of_the_call(tmp_path: Path) -> None:
     chance = random.Random(8)
     far = (0, 1, -3, 8, 16, -24, 1000, 2**63 - 1, -(2**63))
