@@ -39,7 +39,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, cast_to, describe, needs_parameter, storable, stored_type
+from kgen.values import Parameter, Value, cast_to, describe, made_storable, needs_parameter, storable, stored_type, two_names
 
 MAX_VARIABLES = 4
 MAX_DIMS = 64
@@ -269,7 +269,7 @@ class _Checker(Sizes):
                     t.dtype.span,
                     help=f"a tensor is `{t.dtype.name}[...]`, a 0-d tensor `{t.dtype.name}[]`, a number `float` or `int`"
                     if known
-                    else "a number is `float` or `int`",
+                    else "a tensor has a dtype and dims, as in `T[..., N]`; a number is `float` or `int`",
                 )
         else:
             self.check_tensor_type(t)
@@ -334,7 +334,7 @@ class _Checker(Sizes):
             elif not d.name[0].isupper():
                 self.error(f"the dim `{d.name}` does not begin with a capital letter", d.span, help=f"write `{d.name.capitalize()}`")
             if d.name in seen:
-                self.error(f"dim {d.name} stands twice in one tensor", d.span, help="give the two dims two names")
+                self.error(f"dim {d.name} stands twice in one tensor", d.span, help=two_names(d.name))
             seen.add(d.name)
 
     def declare_helpers(self) -> None:
@@ -383,7 +383,9 @@ class _Checker(Sizes):
             results[name] = r
             if r.type.dims is None:
                 element = {"float": "f32", "int": "i64"}.get(r.type.dtype.name, r.type.dtype.name)
-                self.error(f"result `{name}` is not a tensor", r.type.span, help=f"a 0-d tensor is `{element}[]`")
+                known = element in DTYPES or variable_of(element)
+                help = f"a 0-d tensor is `{element}[]`" if known else "a result is a tensor, as in `T[..., N]`"
+                self.error(f"result `{name}` is not a tensor", r.type.span, help=help)
                 continue
             self.check_tensor_type(r.type)
             if is_variable(r.type.dtype.name) and r.type.dtype.name not in self.variables:
@@ -429,7 +431,8 @@ class _Checker(Sizes):
         elif text in self.params and text in results:
             pass  # an error already
         elif text in self.params:
-            self.error(f"`{text}` is a parameter and cannot be assigned", name.span, help=f"its next state is written `{text}'`")
+            help = f"choose another name; a result `{text}'` writes it in place"
+            self.error(f"`{text}` is a parameter and cannot be assigned", name.span, help=help)
         elif text.endswith("'") and text not in results:
             self.error(f"`{text}` is not among the results", name.span, help=f"add it behind `->`, as `{text}: type`")
         elif text in CONSTANTS or text in self.dims or text in DTYPES:
@@ -526,7 +529,7 @@ class _Checker(Sizes):
         t = v.type
         if not storable(t, stored_type(stored)):
             was = t if isinstance(t, Number) else describe(v)
-            self.error(f"`{name}` is {stored} but its value is {was}", span, help=f"write `{stored}(...)` around it")
+            self.error(f"`{name}` is {stored} but its value is {was}", span, help=made_storable(self.values, v, name, stored))
             return None
         if not self.fits(value, stored_type(stored), defined[name].body):
             return None

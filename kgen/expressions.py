@@ -21,6 +21,8 @@ from kgen.types import (
     ELLIPSIS,
     FLOAT,
     INT,
+    PACKING,
+    WRITTEN,
     Dims,
     DType,
     Float,
@@ -39,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, no_such_dim, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -179,12 +181,12 @@ class Expressions:
         return name == "pick" or self.is_dtype(name) or any(name in known for known in (OPS, REDUCTIONS, SCANS, self.helpers, prelude()))
 
     def is_dtype(self, name: str) -> bool:
-        """Whether a name stands for a dtype here: a storage dtype, a variable of the kernel's, or `T32` of one."""
-        return name in DTYPES or variable_of(name) in self.variables
+        """Whether a name stands for a dtype of values here: a storage dtype, a variable of the kernel's, or `T32` of one."""
+        return name in WRITTEN and name in DTYPES or variable_of(name) in self.variables
 
     def unknown_function(self, node: Apply) -> None:
         """The error for a call of what does not exist, with what was probably meant."""
-        known = [*OPS, *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *DTYPES, "pick"]
+        known = [*OPS, *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *(d for d in DTYPES if d in WRITTEN), "pick"]
         alias = {
             "float": "f32(x)", "int": "i64(x)", "maximum": "max(a, b)", "minimum": "min(a, b)", "square": "x^2", "abs_": "abs(x)",
             "ln": "log(x)", "amax": "max[N](x)", "amin": "min[N](x)",
@@ -194,6 +196,8 @@ class Expressions:
             node.head,
             help=f"write `{alias[node.op]}`"
             if node.op in alias
+            else f"bytes of {element} are those of a tensor declared `{element}[...]`, whose values are `{element}(x)`"
+            if (element := PACKING.get(node.op))
             else needs_parameter(node.op)
             if is_wide(node.op)
             else did_you_mean(closest(node.op, known)),
@@ -213,16 +217,14 @@ class Expressions:
             return casts.cast(self, node, args)
         if op in CODES and node.written == "call" and op not in self.helpers:
             return casts.converted(self, node, args)
+        if node.dims is not None and not node.args and op in self.names:
+            of = self.names[op]
+            along = next((d for d in reversed(self.values[of].dims if of is not None else ()) if d != ELLIPSIS), "N")
+            help = f"a place along a dim is `{op}[{along} = 0]`; all of it is `{op}` alone"
+            self.error(f"`{op}` cannot be indexed", node.span, help=help)
+            return None
         dims = self.dims_of(node, env_dims)
         if node.dims is not None and dims is None:
-            return None
-        if node.dims is not None and not node.args and op in self.names:
-            names = ", ".join(d.name for d in node.dims)
-            self.error(
-                f"`{op}` cannot be indexed",
-                node.span,
-                help=f"write `{op}` alone; its element at t along {names} is `pick[{names}]({op}, t)`",
-            )
             return None
         if op == "index":
             self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
@@ -271,14 +273,8 @@ class Expressions:
             elif d.name == ELLIPSIS or d.name in self.dims:
                 names.append(d.name)
             else:
-                same = next((known for known in self.dims if known.lower() == d.name.lower()), "")
-                self.error(
-                    f"there is no dim {d.name}",
-                    d.span,
-                    help=f"{d.name} is a dtype"
-                    if d.name in self.variables
-                    else did_you_mean(same or closest(d.name, list(self.dims))) or "dims are those of the parameters",
-                )
+                help = f"{d.name} is a dtype" if d.name in self.variables else no_such_dim(d.name, self.dims)
+                self.error(f"there is no dim {d.name}", d.span, help=help)
                 return None
         for k, d in enumerate(node.dims):
             if d.name in [other.name for other in node.dims[:k]]:

@@ -379,7 +379,7 @@ class _ForwardMode(_Derivative):
                     parts.append(Part(self.placed_tangent(v, found[a])))
                 elif v.op in SCANS:
                     given = dict(zip(SCANS[v.op].args, v.args, strict=True))
-                    tangent = scan_rules(v.op, tuple(v.attr), tangents=True)[n]
+                    tangent = [t for t in scan_rules(v.op, tuple(v.attr), tangents=True) if t != "0"][n]  # as its rules
                     parts.append(Part(self.build(tangent, {"D": tuple(v.attr[:1])}, dy=found[a], **given)))
                 elif v.op == "pick" and set(v.attr) <= set(self.values[found[a]].dims):
                     parts.append(Part(self.build("pick[D](x, t)", {"D": tuple(v.attr)}, x=found[a], t=v.args[1])))

@@ -127,7 +127,7 @@ class Move(NamedTuple):
 class Monoid:
     """A row.  Fields are joined one by one by the operator `join` of the table of operators; with "first" that partial is taken whole
     whose first field goes before the other's: NaN, then the greatest or least, then the lower place.  Of scans the first partial's elements
-    stand before the other's; "log_add_exp" and "follow" are theirs alone (`backends/scans.py`).
+    stand before the other's; "log_add_exp", "follow" and "since" are theirs alone (`backends/scans.py`).
 
     A sum `about` the "max" or "mean" of x is of a product of `factors`: "exp" is exp(x - m), "apart" is x - m; with others, its weights,
     where it is `weighted`.  Its `moves` rescale it.  One that is `again` is made so only of rows that do not stay on the chip: of others a
@@ -191,6 +191,7 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("cummin", "min", (Field(identity="greatest"),), cost=(3, 0)),
     Monoid("logcumsumexp", "log_add_exp", (Field(identity="least"),), cost=(40, 4)),
     Monoid("recur", "follow", (Field(share="{v}"), Field("factor", "1")), cost=(9, 0)),
+    Monoid("cumsum_since", "since", (Field(share="{v}"), Field("begun")), cost=(9, 0)),  # whether anything begins there
 )}  # fmt: skip
 
 #: Sums about a peak: their operands are x, the peak (its maximum, or its sum) and the weights.

@@ -15,13 +15,13 @@ from kgen import check as checker
 from kgen import sized, syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.ops import REDUCTIONS
+from kgen.ops import OPS, REDUCTIONS
 from kgen.places import Places
 from kgen.scanned import over as over_dim
 from kgen.syntax import Apply, Num
 from kgen.tape import Tape
 from kgen.transposed import integer
-from kgen.types import ELLIPSIS, FEW, INT, Dims, Number, boolean, i64, is_bool, is_float, literal_size, union, variable_of
+from kgen.types import ELLIPSIS, FEW, INT, Dims, Number, ValueType, boolean, i64, is_bool, is_float, literal_size, union, variable_of
 from kgen.values import Value
 from kgen.write import Declared, Names, write
 
@@ -61,7 +61,8 @@ At = tuple[int, ...]
 
 def parted(kernel: Kernel) -> Parted | None:
     """The kernel over parts; None where it has no dim to take apart, where the parts of a value have other dims than it is reduced over,
-    where a part would be a 0-d tensor beside others of another dtype, which it would not promote, or where the kernel would be too long."""
+    where a part would be a 0-d tensor or a number beside others of another dtype, which it would not promote, or where the kernel would be
+    too long."""
     dims = taken_apart(kernel)
     tensors = [p for p in kernel.params if p.dims is not None]
     alone = any(p.dims and set(p.dims) <= set(dims) for p in tensors)
@@ -164,7 +165,7 @@ class _Parts(Tape):
         labels: dict[int, str] = {}
         for name, v, _ in kernel.equations:
             for at, part in self.found[v].items():
-                if part >= self.count and part in used and self.values[part].op not in ("param", "lit"):
+                if part in used and self.values[part].op not in ("param", "lit"):
                     labels.setdefault(part, self.free.fresh("_".join([name.rstrip("'"), *map(str, at)])) if at else name)
         labels = {v: n for v, n in labels.items() if n not in {o.name for o, _ in outs}}
         shown = [f"{of.name} is {of.of}[{', '.join(f'{d} = {k}' for d, k in of.at)}]" for of in (*params, *results) if of.at]
@@ -216,11 +217,21 @@ class _Parts(Tape):
         over = tuple(v.attr) if v.op == "pick" or v.op in REDUCTIONS and v.attr else ()
         have = [self.values[a].dims for a in args]
         dims = union(tuple(d for d in have[0] if d not in over), *have[1:]) if args else v.dims
-        made = self.make(v.op, args, v.attr, v.type, dims, span)
+        made = self.make(v.op, args, v.attr, self.typed(v, args), dims, span)
         values = [self.number_of(a) for a in args]
         if v.op in KNOWN and args and None not in values and (v.op != "cast" or v.attr == "i64"):
             self.numbers[made] = int(KNOWN[v.op](*values))
         return made
+
+    def typed(self, v: Value, args: tuple[int, ...]) -> ValueType:
+        """The type of an operator on parts: a value's, or a number where they all are.  Raises `_Whole` where it is another, since a part
+        that is a number, or has no dim left, promotes what it meets less than the whole does."""
+        if v.op not in OPS:
+            return v.type
+        t = self.result_type(OPS[v.op], Apply(v.op, (), v.span, v.span, "call"), [self.values[a] for a in args])
+        if t is None or t != v.type and not isinstance(t, Number):
+            raise _Whole
+        return t
 
     def fitting(self, v: Value, chosen: int) -> bool:
         """Whether what a choice takes may stand for the choice: it is of its type, or a number of its kind."""
@@ -286,15 +297,16 @@ class _Parts(Tape):
         of = self.values[v.args[1]]
         own = {d: k for d, k in there.items() if d in of.dims}
         made = self.placed_part(of, own, True)
-        if self.beyond:
-            return args[2]
-        if self.chosen:
-            dims = union(*(self.values[a].dims for a in (args[0], made, args[2])))
-            return self.make("where", (args[0], made, args[2]), "", v.type, dims, v.span)
+        if self.chosen and not self.beyond:
+            choice = (args[0], made, args[2])
+            return self.make("where", choice, "", self.typed(v, choice), union(*(self.values[a].dims for a in choice)), v.span)
         place = self.values[made]
         read = Places(self.values, self.clauses)
-        if place.op != "place" or all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True)):
-            return made
+        if self.beyond or place.op != "place" or all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True)):
+            taken = args[2] if self.beyond else made
+            if not self.fitting(v, taken):
+                raise _Whole
+            return taken
         node = Num("0", v.span)
         filled = self.filled(Apply("place", (node, node), v.span, v.span, "place"), made, args[2])
         assert filled is not None
@@ -314,10 +326,10 @@ class _Parts(Tape):
             terms = [self.build("i64(x)", x=t) for t in terms]
         if op in ("or", "and") and not is_bool(of):
             terms = [self.build("x != 0", x=t) for t in terms]
-        t = boolean if op in ("or", "and") else v.type
+        folded = replace(v, op=op, type=boolean if op in ("or", "and") else v.type)
         while len(terms) > 1:
-            pairs = [terms[k : k + 2] for k in range(0, len(terms), 2)]
-            terms = [p[0] if len(p) == 1 else self.make(op, tuple(p), "", t, self.joined_dims(p), v.span) for p in pairs]
+            pairs = [tuple(terms[k : k + 2]) for k in range(0, len(terms), 2)]
+            terms = [p[0] if len(p) == 1 else self.make(op, p, "", self.typed(folded, p), self.joined_dims(p), v.span) for p in pairs]
         made = terms[0]
         if rest:
             kept = tuple(d for d in self.values[made].dims if d not in rest)
@@ -332,7 +344,7 @@ class _Parts(Tape):
         if not set(dims) <= set(self.values[v].dims):
             raise _Whole
 
-    def joined_dims(self, pair: list[int]) -> Dims:
+    def joined_dims(self, pair: tuple[int, ...]) -> Dims:
         return union(*(self.values[p].dims for p in pair))
 
 

@@ -12,7 +12,7 @@ from kgen.ops import SCANS
 from kgen.ops.scans import MODIFIERS, attrs
 from kgen.syntax import Apply
 from kgen.types import ELLIPSIS, Dims, Float, Number, ValueType, i64, is_bool, is_float, promote, union
-from kgen.values import describe_type, show_value
+from kgen.values import describe, describe_type, show_value
 
 if TYPE_CHECKING:
     from kgen.expressions import Expressions
@@ -48,7 +48,12 @@ def scan(e: Expressions, node: Apply, args: list[int | None], env: dict[str, Dim
     if dims[0] not in over:
         e.error(f"`{node.op}` goes along {dims[0]}, which its operand does not have", node.head, label=show_value(values[0]))
         return None
-    t = result_type(e, node, promote([(v.type, bool(v.dims)) for v in values]))
+    for name, v, arg in zip(row.args, values, node.args, strict=True):
+        if name in row.conditions and not is_bool(v.type):
+            e.error(f"`{name}` of `{node.op}` is a condition, not {describe(v)}", arg.span, help="write a comparison, as in `x != 0`")
+            return None
+    scanned = [(v.type, bool(v.dims)) for name, v in zip(row.args, values, strict=True) if name not in row.conditions]
+    t = result_type(e, node, promote(scanned))
     where = attrs(dims[0], MODIFIERS[0] in modifiers, MODIFIERS[1] in modifiers)
     return None if t is None else e.make(node.op, tuple(given), where, t, over, node.span)
 

@@ -61,11 +61,12 @@ class _Lines:
         self.source = source
         self.last: Token | None = None  # the word in the parser's hands
         self.previous: Token | None = None  # the one before it
+        self.open: list[Token] = []  # the brackets that are open there
 
     def process(self, stream: Iterable[Token]) -> Iterator[Token]:
         """The words of a spec without the line ends inside brackets.  Raises `KgenError` at a bracket that does not meet its
         like, and where there are too many."""
-        open_brackets: list[Token] = []
+        open_brackets = self.open
         count = 0
         clauses = False  # whether a header's are at hand, which go on where a line ends in a comma
         for token in _with_where(stream):
@@ -343,8 +344,21 @@ def _bad_character(source: Source, at: int) -> KgenError:
         ".": "functions are called as `exp(x)`, and `...` stands in brackets only",
         ";": "one equation to a line",
         "\\": "inside brackets a line may end anywhere",
+        "@": "kgen has no products of matrices: keep them in torch; a sum over a dim is `sum[K](a * b)`",
     }
-    return _at(source, (at, at + 1), f"`{char}` means nothing here", help=advice.get(char, ""))
+    borrowed = next((help for pattern, help in _BORROWED.items() if re.match(pattern, source.text[at:])), advice.get(char, ""))
+    return _at(source, (at, at + 1), f"`{char}` means nothing here", help=borrowed)
+
+
+# What people write out of habit where no word of the language begins, as patterns of the text from there on, and what it is here.
+_BORROWED = {
+    r"""["'] *[+-]? *inf(inity)? *["']""": "infinity is written `inf`, also `-inf`",
+    r"""["'] *nan *["']""": "it is written `nan`",
+    r"\.(shape|size|numel)\b": "the size of a dim is its name, `N`",
+    r"\.T\b|\.(t|transpose|permute)\(": "dims meet by their names: nothing is transposed",
+    r"\.[A-Za-z]": "functions are called as `exp(x)`, those over dims as `mean[N](x)`",
+    r"\.\.?[,\]]": "leading dims are three dots, `...`",
+}
 
 
 _OPERAND_START = ("NAME", "PRIMED", "NUMBER", "LPAR")
@@ -362,9 +376,14 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
             "the text ends in the middle of a statement" if previous is not None else "there is no kernel here",
             help="a kernel is a header, `name(x: T[...]) -> y: T[...]`, then its equations" if previous is None else "",
         )
+    if (opened := _left_open(source, token, lines)) is not None:
+        help = "a header's parameters end in `)`, before `->`" if token == "->" else "below it another equation begins"
+        return _at(source, (opened.start_pos, opened.end_pos), f"`{opened}` is never closed", help=help)
     place = (token.start_pos, token.end_pos)
     shown = "the end of the line" if token.type == "_NL" else f"`{token}`"
     after = f" after `{previous}`" if previous is not None and previous.type != "_NL" else ""
+    if (habit := _habit(source, token, previous, accepts, lines)) is not None:
+        return _at(source, place, f"{shown} cannot stand{after or ' here'}", help=habit)
     if token.type in _OPERAND_START and "TIMES" in accepts and previous is not None and previous.type in _OPERAND_END:
         return _at(
             source, place, f"an operator is missing between `{previous}` and `{token}`", help=f"to multiply, write `{previous} * {token}`"
@@ -399,9 +418,62 @@ def _unexpected(source: Source, token, accepts: set[str], lines: _Lines) -> Kgen
             source,
             (previous.start_pos, previous.end_pos) if previous is not None else place,
             f"the line ends{after}, before its statement does",
-            help="inside brackets a line may end anywhere",
+            help="a header goes on with its results, as in `-> y: T[..., N]`"
+            if "__ANON_0" in accepts
+            else f"a result has a type, as in `{previous}: T[..., N]`"
+            if accepts == {"COLON"}
+            else "inside brackets a line may end anywhere",
         )
     return _at(source, place, f"{shown} cannot stand{after or ' here'}", help=_wanted(accepts))
+
+
+def _left_open(source: Source, token, lines: _Lines) -> Token | None:
+    """The bracket that was forgotten, where a word is wrong because a line below it begins another equation: the innermost one that is
+    open there (`->` never stands in brackets), and that nothing in the rest of the text closes."""
+    if not lines.open:
+        return None
+    opened = lines.open[-1]
+    rest = re.sub(r"#[^\n]*", "", source.text[opened.start_pos :])
+    depth = 0
+    for sign in re.findall(r"[(\[\])]", rest):
+        depth += 1 if sign in "([" else -1
+        if depth == 0:
+            return None
+    if token == "->":
+        return opened
+    below = re.compile(r"\n[ \t]*[A-Za-z_]\w*'?[ \t]*(\[[^\]\n]*\][ \t]*)?=(?!=)").search(source.text, opened.end_pos)
+    return opened if below is not None and below.start() < token.start_pos else None
+
+
+_FIRST_WORDS = {
+    "def": "a header begins with the kernel's name, `name(x: T[...]) -> y: T[...]`",
+    "return": "results are equations: `y = ...` for a result `y` of the header",
+    "import": "a spec imports nothing: functions stand by themselves, `exp(x)`",
+    **dict.fromkeys(("let", "const", "auto", "float", "var"), "an equation is `name = expression`"),
+    **dict.fromkeys(("for", "while", "with"), "there are no loops: a sum over a dim is `sum[N](x)`"),
+}
+
+
+def _habit(source: Source, token, previous: Token | None, accepts: set[str], lines: _Lines) -> str | None:
+    """What to write instead of what other languages have at this place; None where it is none of their habits."""
+    if previous is None:
+        return None
+    begun = source.text[source.text.rfind("\n", 0, token.start_pos) + 1 : token.start_pos]  # the line up to there
+    first = re.fullmatch(r"\s*(\w+)\s*", begun)
+    if first is not None and first.group(1) in _FIRST_WORDS and token.type == "NAME":
+        return _FIRST_WORDS[first.group(1)]
+    if first is not None and token.type in ("SIGN", "TIMES") and "EQUAL" in accepts:
+        return "a name has one equation, `name = expression`: give the new value a name of its own"
+    header = "in a header each parameter has a type, as in `x: T[..., N]` or `eps: float = 1e-5`"
+    if str(token) == "->" and "__ANON_0" not in accepts:
+        return header
+    if token.type == "EQUAL" and lines.open and lines.open[-1].type == "LPAR":
+        if "->" not in source.text[: token.start_pos]:
+            return header
+        if previous in ("dim", "dims", "axis", "keepdim", "keepdims"):
+            return "what goes over a dim names it in brackets, `mean[N](x)`; its result broadcasts back by name"
+        return "arguments have no names here; to compare, write `==`"
+    return None
 
 
 def _wanted(accepts: set[str]) -> str:

@@ -346,7 +346,7 @@ class Tape(Expressions):
         if v.op in REDUCTIONS and v.attr:
             return [(v.args[0], rule)] if (rule := REDUCTIONS[v.op].grad) else []
         if v.op in SCANS:
-            return list(zip(v.args, scan_rules(v.op, tuple(v.attr)), strict=True))
+            return [(a, rule) for a, rule in zip(v.args, scan_rules(v.op, tuple(v.attr)), strict=True) if rule != "0"]
         if v.op not in OPS:
             return []
         unknown = UNKNOWN if OPS[v.op].rule == "float" else "0"  # an operator of bools or integers has nothing to give

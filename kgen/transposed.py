@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kgen.errors import Diagnostic, KgenError, Span
 from kgen.places import Form, Places
-from kgen.syntax import Apply, Num
+from kgen.syntax import Apply, Name, Num, postorder
 from kgen.types import FEW, INT, Dims, i64, is_literal, literal_size, union
 from kgen.windowed import Windowed, window
 
@@ -50,6 +50,7 @@ class Transposed:
         self.rest = tuple(d for d in tape.values[self.value.args[0]].dims if d not in self.value.attr)
         self.pivots: dict[str, list[int]] = {}  # by dim, the places of each copy
         self.conditions: list[int] = []
+        self.step: tuple[str, int] | None = None  # a pivot that is gone along by a number of the call, which may be 0
         found = [window(self, dim, e) for dim, e in zip(self.value.attr, self.value.args[1:], strict=True)]
         self.windows = [w for w in found if w is not None]
         if len({w.pivot for w in self.windows}) < len(found):
@@ -73,8 +74,8 @@ class Transposed:
 
     def unknown(self) -> KgenError:
         message = f"{self.tape.kernel.name}: the gradient of this place is not known"
-        return KgenError(Diagnostic(message, self.value.span, help="a place is a sum of indices and numbers; cut it with stop(...)"),
-                         self.tape.kernel.file.source)  # fmt: skip
+        help = "a place is a sum of indices, times whole numbers or one of them times a number of the call; cut it with stop(...)"
+        return KgenError(Diagnostic(message, self.value.span, help=help), self.tape.kernel.file.source)
 
     def turn(self, dim: str, e: int) -> None:
         """Note where along the cotangent what is read at `e` along `dim` went."""
@@ -95,6 +96,16 @@ class Transposed:
                 ends = [tape.build("p * n + j", p=here, n=by, j=tape.build(str(j))) for j in range(int(number))]
                 self.note(found[0], [self.solved(inner, end, *found) for end in ends])
                 return
+        if (stepped := self.stepped(e)) is not None:
+            pivot, step, others = stepped
+            solved = here if others is None else tape.build("q - o", q=here, o=others)
+            self.conditions.append(tape.build("q % n == 0", q=solved, n=step))
+            self.note(pivot, [tape.build("q // n", q=solved, n=step)])
+            self.step = None if self.divides(step) else (pivot, step)
+            return
+        if self.read.affine(e) is None and set(over.dims) <= set(self.rest):
+            self.conditions.append(tape.build("p == e", p=here, e=e))  # along dims that what is read has too there is one
+            return
         if self.read.affine(e) is None:
             if not is_literal(dim) or literal_size(dim) > FEW or set(over.dims) & set(self.value.attr):
                 raise self.unknown()
@@ -111,6 +122,27 @@ class Transposed:
             self.conditions.append(tape.build("q % n == 0", q=solved, n=by))
             solved = tape.build("q // n", q=solved, n=by)
         self.note(pivot, [solved])
+
+    def stepped(self, e: int) -> tuple[str, int, int | None] | None:
+        """Of a place that runs along one dim by a number of the call or a size (`s*index[M] + k`) the dim, the step, and what is added,
+        if anything; None of another."""
+        form, values = self.read.form(e), self.tape.values
+        along = [atoms for atoms in form if any(kind == "index" for kind, _ in atoms)]
+        if len(along) != 1 or len(along[0]) < 2 or any(values[int(of)].dims for atoms in form for kind, of in atoms if kind == "value"):
+            return None
+        dims = [str(of) for kind, of in along[0] if kind == "index"]
+        if len(dims) > 1 or dims[0] in self.rest or form[along[0]].denominator != 1:
+            return None
+        by = {tuple(a for a in along[0] if a[0] != "index"): form[along[0]]}
+        others = {atoms: f for atoms, f in form.items() if atoms not in along}
+        span = self.value.span
+        return dims[0], integer(self.tape, by, span), integer(self.tape, others, span) if others else None
+
+    def divides(self, step: int) -> bool:
+        """Whether a step is no 0: a size, or a number by which the header's `where` divides."""
+        value, nodes = self.tape.values[step], [n for c in self.tape.clauses for n in postorder(c.value)]
+        divisors = [n.args[1] for n in nodes if isinstance(n, Apply) and n.op in ("floordiv", "mod")]
+        return value.op == "size" or value.op == "param" and value.attr in [d.name for d in divisors if isinstance(d, Name)]
 
     def is_size(self, v: int, dim: str) -> bool:
         return self.read.form(v) == self.read.form(self.tape.size((dim,), self.value.span))
@@ -162,9 +194,19 @@ class Transposed:
                 one = self.at(raw, [places[min(j, len(places) - 1)] for places in self.pivots.values()], tuple(self.pivots))
                 total = one if total is None else tape.build("a + b", a=total, b=one)
             assert total is not None
-            raw = total
+            raw = total if self.step is None else self.unless_one_place(dy.raw, total)
         raw = tape.times(raw, term)
         return type(dy)(raw, (*dy.guards, *((c, True) for c in self.conditions)))
+
+    def unless_one_place(self, raw: int, here: int) -> int:
+        """A cotangent at its place; where the step is 0, and all was read at one place, all of them."""
+        assert self.step is not None
+        pivot, step = self.step
+        if pivot in self.tape.values[raw].dims:
+            every = self.tape.build("sum[D](x)", {"D": (pivot,)}, x=raw)
+        else:
+            every = self.tape.build("x * n", x=raw, n=self.tape.size((pivot,), self.value.span))
+        return self.tape.build("a if n == 0 else b", a=every, b=here, n=step)
 
     def at(self, raw: int, places: list[int], dims: Dims) -> int:
         """A cotangent at places along some of its dims; 0 where they lie outside."""

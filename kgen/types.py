@@ -141,6 +141,8 @@ DTYPES: dict[str, DType] = {d.name: d for d in (
 TORCH: dict[str, DType] = {d.torch: d for d in DTYPES.values()}
 #: What tensors of two elements a byte are declared as, and as what they lie in memory.
 PACKED = {"f4e2m1": "f4e2m1x2", "i4": "u8", "u4": "u8"}
+#: Of what only packed tensors lie in memory as, in printed specs, the dtype that people declare them by.
+PACKING = {stored: name for name, stored in PACKED.items() if stored.startswith(name)}
 #: What the dtypes of tensors may be declared as: all but that which packed ones lie in memory as.
 WRITTEN = (*(name for name, d in DTYPES.items() if d is not f4e2m1x2), *(name for name in PACKED if name not in DTYPES))
 #: The 16-bit floats, by name.

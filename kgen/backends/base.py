@@ -17,6 +17,7 @@ from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.names import Names, settled
+from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
 from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, Reach, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
@@ -256,6 +257,7 @@ class Render:
         self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
         self.plan, self.forms = self.planned()
         self.program, self.passes = self.plan.program, self.plan.passes
+        self.within = within(self.program)
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= templates.row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))

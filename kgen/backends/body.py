@@ -97,6 +97,8 @@ class Body:
         given = [self.text[o.name] for o in operands]
         if row.rule == "compare" and kind == "float":
             given = [self.backend.compared(x) for x in given]
+        if kind == "int" and "{U}" in spell.text(kind) and let.name in self.render.within:
+            kind = "float"  # nothing to wrap: as floats are written
         text = fill(spell, kind, given, types)
         if isinstance(let.dtype, DType) and let.dtype.is_int and row.rule in ("arith", "same", "bits", "shift"):
             return self.backend.narrow(text, let.dtype, self.render.type_of(let))

@@ -60,6 +60,9 @@ class CudaMap(host.HostView):
         return "pieces of a row" if self.by == "beyond" else "rows"
 
 
+BOTH = ("true", "false")
+
+
 def reaches_rows(unit: Unit) -> bool:
     """Whether a map reads neighbours in other rows: then rows one below the other share most of what they read."""
     return any(m.counts != unit.dims[-1] for t in unit.taps for m in t.by)
@@ -239,7 +242,7 @@ class MapPrinter:
             taps=self.taps(),
             within=self.within(),
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
-            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 100), 8) for b in ("true", "false")],
+            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in BOTH],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),

@@ -1,4 +1,4 @@
-"""The loop of a search (`kgen/selection.py`), in the spelling of C's family and of Triton.
+"""The loop of a search (`kgen/selection.py`), in the spelling of C's family.
 
 In: a `Search`.  Out: pieces of source: how many steps there are, what a step tries, how its bit stays.  A rank is the bits of a value in
 the order of all values of its dtype, or of a place counted from the end.
@@ -6,11 +6,8 @@ the order of all values of its dtype, or of a place counted from the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kgen.backends.text import Text, named, source
-from kgen.backends.triton_nodes import Block, Node
-from kgen.backends.units import Search, Statement
+from kgen.backends.units import Search
 
 
 def amount(s: Search) -> Text:
@@ -46,31 +43,9 @@ def looped(s: Search, unsigned: str, length: str, body: list[str]) -> list[str]:
     ]
 
 
-def in_triton(s: Search, body: Iterable[Node]) -> list[Node]:
-    """The lines of a search in Triton around those of its reading."""
-    bits = named(f"{s.rank}_bits") if s.is_place else source("{0}.primitive_bitwidth", s.key)
-
-    def tried(rank: Text) -> Text:
-        if s.is_place:
-            return source("ranked_place({0}, {1}, length)", rank, bits)
-        if s.dtype.is_float:
-            return source("ranked({0}, {1}, {2})", rank, s.key, s.probe.type)
-        return source("ranked_integer({0}, {1})", rank, s.key)
-
-    raised = source("raised({0}, {1})", s.rank, s.bit)
-    kept = source("tl.where({0} >= {1}, {2}, {3})", s.total.name, amount(s), raised, s.rank)
-    step = [Statement((s.probe.name,), "", tried(raised)), *body, Statement((s.rank,), "", kept)]
-    return [
-        *([Statement((f"{s.rank}_bits",), "", source("place_bits(length)"))] if s.is_place else []),
-        Statement((s.rank,), "", source("tl.full([ROWS, 1], 0, tl.int64)")),
-        Block(source("for {0} in range({1} - 1, -1, -1)", s.bit, bits), tuple(step)),
-        Statement((s.found.name,), "", tried(named(s.rank))),
-    ]
-
-
 def calls(s: Search) -> tuple[str, ...]:
     """The functions that a search calls, beside those of its reading."""
     return (*steps(s, "n").calls, *tried(s, named(s.rank), "n").calls)
 
 
-__all__ = ["amount", "calls", "in_triton", "looped", "steps", "tried"]
+__all__ = ["amount", "calls", "looped", "steps", "tried"]

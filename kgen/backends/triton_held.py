@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kgen.backends import searching
+from kgen.backends import triton_searches
 from kgen.backends.moving import Peak
 from kgen.backends.text import source
 from kgen.backends.triton_nodes import Node
@@ -83,7 +83,7 @@ class Held:
         self.add(list(c.lines))
         body = [*self.made, *(s for a in c.accumulators for s in self.reduced(a))]
         self.made, self.known = made, known
-        return searching.in_triton(search, body)
+        return triton_searches.looped(search, body)
 
     def elements(self, c: Code) -> list[Statement]:
         """What a phase loads, or widens again."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from kgen.backends import searching
+from kgen.backends import triton_searches
 from kgen.backends.base import Render
 from kgen.backends.moving import Peak, grouped
 from kgen.backends.names import Names
@@ -390,7 +390,7 @@ class RowPrinter:
                 slots = self.slots(a)
                 body.append(self.accumulate(a, [s.name for s in slots], [named(part[s.name]) for s in slots]))
             every = [*begin, Block(source("for segment in range(0, segments)"), tuple(body))]
-            made += searching.in_triton(c.search, every) if c.search else every
+            made += triton_searches.looped(c.search, every) if c.search else every
         return self.ends(self.looped, made)
 
     def split(self, readings: list[Reading]) -> list[Node]:

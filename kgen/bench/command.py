@@ -64,26 +64,32 @@ def timings(
 ) -> None:
     """Every kernel's targets and peers on every size."""
     from kgen.bench import libraries, timing
+    from kgen.bench.apart import Cells
 
+    cells = Cells()
     counted: set[tuple[str, str]] = set()
     for kernel in kernels:
         own = [p for p in peers if not libraries.lacks(kernel, p)]
         for dtype, elements, row in sizes.of(kernel):
             where = f"{kernel.name} {dtype} {elements:,}" + (f" in rows of {row:,}" if has_rows(kernel) else "")
+            name, length = f"{kernel.name} backward" if backward else kernel.name, row if has_rows(kernel) else 0
+            add_failed = partial(_add_failed, out, len(timing.HEADS) + len(peers), name, dtype, elements, length)
             try:
                 with out.busy(where):
-                    found = timing.bench(kernel, targets, own, dtype, elements, device, row, backward)
+                    found = cells.bench(kernel, targets, own, dtype, elements, device, row, backward)
             except Exception as error:
                 out.fail(f"error: {where}: {timing.reason(error)}" if not isinstance(error, KgenError) else error.render())
+                add_failed(targets, timing.reason(error))
                 if isinstance(error, KgenError) and backward:
                     break  # it has no gradient, whatever the size
                 continue
             finally:
-                free(device)
+                cells.free(device)
             for peer, why in found.left_out.items():
                 out.warn(f"left out {peer}, {where}: {why}")
             for target, why in found.wrong.items():
                 out.fail(why if why.startswith("error:") else f"error: {target}, {where}: {why}")
+                add_failed([target], why)
             for why in found.doubts:
                 out.warn(f"warning: {where}: {why}")
             if found.rows and (key := (kernel.name, dtype)) not in counted:
@@ -91,6 +97,16 @@ def timings(
                 out.say(an_element(*key, found.rows[0].predicted))
             for r in found.rows:
                 out.add(r.row(peers) if peers else r.row(), [r.json()])
+
+
+def _add_failed(
+    out: Out, columns: int, kernel: str, dtype: str, elements: int, length: int, targets: Sequence[str], why: str
+) -> None:  # fmt: skip
+    """A row of so many columns for each target that has no figures, and in what is kept why."""
+    for target in targets:
+        said = (kernel, dtype, f"{elements:,}", f"{length:,}" if length else "-", target, "failed")
+        kept = {"kernel": kernel, "dtype": dtype, "elements": elements, "length": length, "what": target, "error": why}
+        out.add(said + ("-",) * (columns - len(said)), [kept])
 
 
 def an_element(name: str, dtype: str, predicted: dict[str, Any]) -> str:

@@ -522,4 +522,29 @@ LINES: dict[str, Line] = (
 #: Those that are timed: what a step of an optimiser takes in torch is no function of its tensors, and copies them here.
 TIMED: dict[str, Callable[..., Any]] = {name: found.torch for name, found in LINES.items() if name not in OPTIMISERS} | drawn.BY_TORCH
 
-__all__ = ["ACTIVATIONS", "LINES", "OPTIMISERS", "TIMED", "Line"]
+#: Normal numbers as what a line says that a tensor holds.
+HOLDING: dict[str, Callable[[Tensor], Tensor]] = {
+    "positive": lambda x: x.abs() + 0.1,
+    "unit": lambda x: x.sigmoid(),
+    "rows": lambda x: x.softmax(-1),
+    "logs": lambda x: x.log_softmax(-1),
+    "signs": lambda x: torch.where(x < 0, -1.0, 1.0).to(x.dtype),
+    "bits": lambda x: (x > 0).to(x.dtype),
+}
+
+
+def holding(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a spec's, by parameter, that hold what its line says, where that is more than the formula says: numbers that torch's
+    function takes (of others it may end all that runs on a GPU), and of rows that lie one behind another in which each element lies."""
+    held = LINES[name].given if name in LINES else {}
+    found = dict(given)
+    for p, x in given.items():
+        if isinstance(x, Tensor) and x.is_floating_point() and held.get(p) in HOLDING:
+            found[p] = HOLDING[held[p]](x)
+        elif held.get(p) == "row":
+            ends = next(found[q] for q, what in held.items() if what == "offsets")[1:]
+            found[p] = torch.bucketize(torch.arange(x.numel(), device=x.device), ends, right=True).to(x.dtype)
+    return found
+
+
+__all__ = ["ACTIVATIONS", "HOLDING", "LINES", "OPTIMISERS", "TIMED", "Line", "holding"]

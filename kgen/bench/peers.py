@@ -32,6 +32,8 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
 
     graph = fx.Graph()
     order = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
+    if unknown := [d for v in kernel.values for d in (*v.dims, *[str(v.attr)] * (v.op == "index")) if d not in (*order, ELLIPSIS)]:
+        raise KgenError(f"bench: {unknown[0]}, a dim of no parameter, is not written out in torch")
     sizes = {d: arguments[p.name].shape[k - len(p.dims)] for p in kernel.params if p.dims for k, d in enumerate(p.dims) if d != ELLIPSIS}
     lead = [arguments[p.name].shape[: arguments[p.name].dim() - len(p.dims) + 1] for p in kernel.params if p.dims and ELLIPSIS in p.dims]
     batch = torch.broadcast_shapes(*lead)
@@ -92,11 +94,14 @@ def written_out(kernel: Kernel, arguments: dict[str, Any]) -> Any:
             made.append({"pi": math.pi, "inf": math.inf, "nan": math.nan}[attr])
         elif v.op == "size":
             made.append(math.prod(batch) if attr == ELLIPSIS else sizes[attr])
+        elif v.op == "index" and attr == ELLIPSIS:
+            raise KgenError("bench: places along leading dims are not written out in torch")
         elif v.op == "index":
             place = graph.call_function(torch.arange, (sizes[attr],), {"device": device})
             made.append(graph.call_method("reshape", (place, [-1 if d == attr else 1 for d in order])))
         elif v.op == "pick" and kernel.values[v.args[0]].dims == v.attr:
-            made.append(graph.call_function(operator.getitem, tuple(args)))
+            row = graph.call_method("reshape", (args[0], [-1]))  # the other dims have size 1
+            made.append(graph.call_function(operator.getitem, (row, args[1])))
         elif v.op == "pick":
             if {*kernel.values[v.args[0]].dims} != {*kernel.values[v.args[1]].dims, *(v.attr or ())}:
                 raise KgenError("bench: rows picked from a table are not written out in torch")

@@ -151,10 +151,27 @@ def spread(times: Sequence[float]) -> Spread:
 def free(device: str) -> None:
     """Give the memory of one size back before the next."""
     gc.collect()
-    if device == "cuda":
+    if device == "cuda" and not lost(device):
         import torch
 
         torch.cuda.empty_cache()
+
+
+class Lost(RuntimeError):
+    """`what`, a target or a peer, ended all that this process runs on the GPU, `why` being its error."""
+
+    def __init__(self, what: str, why: str):
+        super().__init__(what, why)
+        self.what, self.why = what, why
+
+
+def lost(device: str) -> bool:
+    """Whether the GPU no longer answers this process, as behind an assertion that failed in a kernel."""
+    try:
+        wait(device)
+    except RuntimeError:
+        return True
+    return False
 
 
 def copying(moved: int, device: str) -> Callable[[], Any]:
@@ -191,21 +208,26 @@ def bench(
     """Time a kernel's targets (or their gradients, through autograd) and peers on one size; results are compared first.
 
     A target whose results are not the formula's, and a peer that raises or computes something else, is left out.  Raises
-    `KgenError` where there is no backward.
+    `KgenError` where there is no backward, and `Lost` where one of them ends what runs on the GPU.
     """
     import torch
 
     from kgen.bench import libraries
+    from kgen.bench.library import holding
 
-    given = arguments(kernel, dtype, elements, device, row)
+    given = holding(kernel.name, arguments(kernel, dtype, elements, device, row))
     largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)
     cell = (_Gradients if backward else _Results)(kernel, given, device)
     with torch.enable_grad() if backward else torch.no_grad():
         for target in targets:
             cell.add_target(target)
+            if target in cell.wrong and lost(device):
+                raise Lost(target, cell.wrong[target])
         for peer in peers:
             for way in libraries.ways(kernel, peer):
                 cell.add_peer(way, _named(peer, way))
+                if way in cell.left_out and lost(device):
+                    raise Lost(peer, cell.left_out[way])
     cell.reference = None  # the memory is the timings'
     length = row if has_rows(kernel) else 0
     name = f"{kernel.name} backward" if backward else kernel.name

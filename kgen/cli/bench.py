@@ -118,8 +118,8 @@ def bench(
         lines = Lines(heads, left)
 
         def add(cells: tuple[str, ...], figures: Sequence[dict[str, Any]]) -> None:
-            kept.add(figures)
             lines.add(cells)
+            kept.add(figures)
 
         return command.Out(
             add, lambda text: click.echo(text, err=True), fail, click.echo, lambda label: checks.shown_progress(label, sys.stderr.isatty())
@@ -184,12 +184,13 @@ def bench(
         measure()
     except KeyboardInterrupt:
         interrupted = True
-    if plot and kept.rows:
+    measured = [r for r in kept.rows if "error" not in r]
+    if plot and measured:
         with failing():
-            (picture.draw if block is None else picture.draw_block)(kept.rows, plot)
+            (picture.draw if block is None else picture.draw_block)(measured, plot)
     if interrupted:
         files = " and ".join(file for file in (json_file, plot) if file) if kept.rows else ""
-        figures = f"{len(kept.rows)} figures were measured" + (f" and are in {printed(files, '')}" if files else "")
+        figures = f"{len(measured)} figures were measured" + (f" and are in {printed(files, '')}" if files else "")
         click.echo(f"interrupted; {figures}", err=True)
         raise SystemExit(INTERRUPTED)
     if failed:

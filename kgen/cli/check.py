@@ -25,12 +25,15 @@ from kgen.cli.output import print_table
 @click.option("--seed", default=0, show_default=True, help="Seed of the random cases.")
 @click.option("--operators", is_flag=True, help="Check every operator over all f16 and bf16 inputs instead of specs.")
 @click.option("--backward", is_flag=True, help="Check the backward: the gradients from what the forward saves.")
+@click.option(
+    "--checked", is_flag=True, help="Draw indices inside alone, and fail where a result depends on a lookup outside all the same."
+)
 @without_option
 @click.option("-v", "--verbose", is_flag=True, help="Show the worst error of a random case too, in units in the last place.")
 @click.option("--table", is_flag=True, help="Print the figures of plain data as Markdown.")
 def check_(
-    specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool, backward: bool, without: str, verbose: bool,
-    table: bool,
+    specs: tuple[str, ...], examples: int, target: str | None, seed: int, operators: bool, backward: bool, checked: bool, without: str,
+    verbose: bool, table: bool,
 ) -> None:  # fmt: skip
     """Run a spec on random shapes, strides, dtypes and special values, against eager PyTorch and float64.
 
@@ -67,7 +70,7 @@ def check_(
         kernel = load_spec(spec, without)
         check = checks.check_backward if backward else checks.check
         for of, name in ((k, name) for k in checks.with_and_without(kernel) for name in able):
-            report = check(of, name, examples=examples, seed=seed, progress=sys.stderr.isatty(), plain=True)
+            report = check(of, name, examples=examples, seed=seed, progress=sys.stderr.isatty(), plain=True, checked=checked)
             report.kernel += checks.shown_absent(kernel, of)
             reports.append(report)
             if report.failures:

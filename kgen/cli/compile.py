@@ -50,10 +50,11 @@ def compile_(
     rows: list[tuple[str, ...]] = []
 
     def written(k: Kernel, t: str, spec: Kernel) -> dict[str, str]:
-        """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims."""
+        """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims.  What goes
+        to stdout is one file, which stands alone."""
         if sizes is None:
             k = k if t == "triton" else over_parts(k)  # of a call from C the parts are arguments
-            return backend(t).written(k, _chosen(k, dtypes), standalone)
+            return backend(t).written(k, _chosen(k, dtypes), standalone or out == "-")
         from kgen.backends.static import named_dims
         from kgen.runtime.static import source
 
@@ -67,13 +68,11 @@ def compile_(
         for k in kernels:
             warn(k)
         if out == "-":
-            k, t = kernels[-1], targets[0]
-            alone = backend(t).render(k, _chosen(k, dtypes)) if sizes is None else next(iter(written(k, t, kernels[0]).values()))
-            click.echo(alone, nl=False)
+            click.echo(next(iter(written(kernels[-1], targets[0], kernels[0]).values())), nl=False)
             return
         folder = Path(out) / kernels[0].name
         files = {(k.name, t): written(k, t, kernels[0]) for k in kernels for t in targets}
-        write_all({folder / name: text for made in files.values() for name, text in made.items()})
+        write_all({folder / name: text for made in files.values() for name, text in made.items()}, "choose another folder with -o")
         for k in kernels:
             for t in targets:
                 name, source = next(iter(files[k.name, t].items()))

@@ -59,7 +59,7 @@ def fuzz_(
         writable(campaigns.State.path(plan))
     campaign = campaigns.Campaign(plan, jobs, said)
     minutes = minutes if minutes is not None else 1.0 if programs is None else 10_000.0
-    with _told(minutes, programs) as tell:
+    with failing(), _told(minutes, programs) as tell:
         state = campaign.run(minutes, tell)
     if state.counts:
         print_table(campaigns.HEADS, state.rows(), right=tuple(range(2, len(campaigns.HEADS))))

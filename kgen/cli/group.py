@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,6 +96,12 @@ def with_backward(kernel: Kernel) -> list[Kernel]:
     return [kernel, made.kernel] if made.forward is kernel else [kernel, made.forward, made.kernel]
 
 
+def _forget_output() -> None:
+    """Drop what stdout still holds, which Python would try to write once more when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Commands(click.Group):
     """Commands in the order in which people meet them, with a suggestion for a mistyped one."""
 
@@ -102,7 +109,8 @@ class Commands(click.Group):
         return [name for name in ("compile", "check", "verify", "fuzz", "show", "bench", "tune", "fmt", "list") if name in self.commands]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command.  Without torch one that needs it says so; one that is interrupted exits as a shell has it."""
+        """Run a command.  Without torch one that needs it says so; one that is interrupted exits as a shell has it; one whose output
+        finds no room says that."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -114,6 +122,11 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             raise SystemExit(INTERRUPTED) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) or error.filename is not None:
+                raise
+            _forget_output()
+            raise Fail(f"error: cannot write the output: {(error.strerror or str(error)).lower()}") from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,25 +14,28 @@ import click
 from kgen.errors import KgenError, printed
 
 
-def write_all(files: dict[Path, str]) -> list[Path]:
-    """Write files, each whole or not at all.  Raises `KgenError` where a folder or file cannot be written."""
-    for path, text in files.items():
+def write_all(files: dict[Path, str], help: str = "") -> list[Path]:
+    """Write files, each whole or not at all; one that is there keeps its mode, and is written where a link points.  Raises `KgenError`,
+    with this help, where a folder or file cannot be written."""
+    for path, text in ((Path(os.path.realpath(p)) if p.is_symlink() else p, t) for p, t in files.items()):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(text)
-                os.chmod(temporary, 0o666 & ~_umask())
+                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
                 os.replace(temporary, path)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise KgenError(
-                f"cannot write {path}: {(error.strerror or str(error)).lower()}", help="choose another folder with -o"
-            ) from None
+            raise cannot_write(path, error, help) from None
     return list(files)
+
+
+def cannot_write(path: str | Path, error: OSError, help: str = "") -> KgenError:
+    return KgenError(f"cannot write {printed(str(path), '')}: {(error.strerror or str(error)).lower()}", help=help)
 
 
 def writable(*paths: str | Path | None) -> None:
@@ -42,7 +46,7 @@ def writable(*paths: str | Path | None) -> None:
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:50]}-"):
                 pass
         except OSError as error:
-            raise KgenError(f"cannot write {printed(str(path), '')}: {(error.strerror or str(error)).lower()}") from None
+            raise cannot_write(path, error) from None
 
 
 def _umask() -> int:

@@ -20,7 +20,9 @@ class Scan(NamedTuple):
     `torch` takes the module, the operands and the dim; None where torch has none.  `grad` gives each operand's share of the cotangent
     `dy`, in kgen's own language: `y` is the result, `{on}` the dim in the scan's own direction and `{back}` in the other one; `exclusive`
     the same of the exclusive scan.  `tangent` gives what each operand's tangent `dy` adds to the result's; `{out}` is the dim with all that
-    stands behind it.  A gradient is a scan again, or made of scans.
+    stands behind it.  A gradient is a scan again, or made of scans; "0" is none.  `{more}` holds at all elements but the last in the scan's
+    own direction, which no factor behind it multiplies: what that makes of an infinite one, times the 0 behind it, is no share of any.
+    The `conditions` among the operands are bools, of which the dtype does not depend.
     """
 
     name: str
@@ -30,21 +32,21 @@ class Scan(NamedTuple):
     grad: tuple[str, ...]
     exclusive: tuple[str, ...]
     tangent: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
 
 
 def _extreme(name: str) -> tuple[tuple[str], tuple[str], tuple[str]]:
     """The gradients of a running maximum or minimum: an element that is one has the cotangents up to the next that is.  Of equals, as in
     torch, the last counts."""
 
-    def written(before: str, every: str) -> tuple[str]:
-        taken = f"isnan(x) or x {'<=' if name == 'cummin' else '>='} {before}"
-        return (every.replace("{taken}", taken).replace("{keeps}", f"(0.0 if {taken} else 1.0)"),)
+    def written(before: str, rule: str) -> tuple[str]:
+        return (rule.replace("{taken}", f"(isnan(x) or x {'<=' if name == 'cummin' else '>='} {before})"),)
 
     own = f"{name}[{{on}}, exclusive](x)"
     return (
-        written(own, "dy + recur[{back}, exclusive]({keeps}, {keeps} * dy) if {taken} else 0"),
-        written("y", "recur[{back}, exclusive]({keeps}, dy) if {taken} else 0"),
-        written(own, "recur[{out}]({keeps}, dy if {taken} else 0)"),
+        written(own, "dy + cumsum_since[{back}, exclusive]({taken}, 0 if {taken} else dy) if {taken} else 0"),
+        written("y", "cumsum_since[{back}, exclusive]({taken}, dy) if {taken} else 0"),
+        written(own, "cumsum_since[{out}]({taken}, dy if {taken} else 0)"),
     )
 
 
@@ -56,21 +58,27 @@ def _fall(low: str, top: str) -> str:
 _BELOW = _fall("x", "logcumsumexp[{on}](x)")
 _STEP = _fall("logcumsumexp[{on}, exclusive](x)", "logcumsumexp[{on}](x)")
 #: What the cotangents behind an element of a recurrence come to at it, and before it.
-_LATER, _PAST = "(dy + recur[{back}, exclusive](a, a * dy))", "recur[{back}, exclusive](a, dy)"
+_LATER = "(dy + recur[{back}, exclusive](a if {more} else 1, a * dy))"
+_PAST = "recur[{back}, exclusive](a if {more} else 1, dy)"
 
 SCANS: dict[str, Scan] = {s.name: s for s in (
     Scan("cumsum", ("x",), "sum", lambda t, x, d: t.cumsum(x, d), ("cumsum[{back}](dy)",), ("cumsum[{back}, exclusive](dy)",),
          ("cumsum[{out}](dy)",)),
     Scan("cumprod", ("x",), "sum", lambda t, x, d: t.cumprod(x, d),
-         ("cumprod[{on}, exclusive](x) * (dy + recur[{back}, exclusive](x, x * dy))",),
-         ("y * recur[{back}, exclusive](x, dy)",), ("recur[{out}](x, dy * cumprod[{on}, exclusive](x))",)),
+         ("cumprod[{on}, exclusive](x) * (dy + recur[{back}, exclusive](x if {more} else 1, x * dy))",),
+         ("y * recur[{back}, exclusive](x if {more} else 1, dy) if {more} else 0",),
+         ("recur[{out}](x, dy * cumprod[{on}, exclusive](x))",)),
     Scan("cummax", ("x",), "same", lambda t, x, d: t.cummax(x, d).values, *_extreme("cummax")),
     Scan("cummin", ("x",), "same", lambda t, x, d: t.cummin(x, d).values, *_extreme("cummin")),
     Scan("logcumsumexp", ("x",), "float", lambda t, x, d: t.logcumsumexp(x, d),
          (f"{_BELOW} * (dy + recur[{{back}}, exclusive]({_STEP}, {_STEP} * dy))",),
          (f"{_BELOW} * recur[{{back}}, exclusive]({_STEP}, dy)",), (f"recur[{{out}}]({_STEP}, {_BELOW} * dy)",)),
-    Scan("recur", ("a", "b"), "float", None, (f"recur[{{on}}, exclusive](a, b) * {_LATER}", _LATER), (f"y * {_PAST}", _PAST),
+    Scan("recur", ("a", "b"), "float", None, (f"recur[{{on}}, exclusive](a, b) * {_LATER}", _LATER),
+         (f"y * {_PAST} if {{more}} else 0", _PAST),
          ("recur[{out}](a, dy * recur[{on}, exclusive](a, b))", "recur[{out}](a, dy)")),
+    Scan("cumsum_since", ("begins", "x"), "sum", None,
+         ("0", "dy + cumsum_since[{back}, exclusive](begins, 0 if begins else dy)"),
+         ("0", "cumsum_since[{back}, exclusive](begins, dy)"), ("0", "cumsum_since[{out}](begins, dy)"), conditions=("begins",)),
 )}  # fmt: skip
 
 
@@ -89,7 +97,10 @@ def rules(name: str, attr: tuple[str, ...], tangents: bool = False) -> tuple[str
     row, (_, backwards, exclusive) = SCANS[name], split(attr)
     on, back, out = (", ".join(attrs("D", *how)) for how in ((backwards, False), (not backwards, False), (backwards, exclusive)))
     chosen = row.tangent if tangents else row.exclusive if exclusive else row.grad
-    return tuple(rule.replace("{on}", on).replace("{back}", back).replace("{out}", out) for rule in chosen)
+    named = {"{on}": on, "{back}": back, "{out}": out, "{more}": "index[D] > 0" if backwards else "index[D] < D - 1"}
+    for mark, text in named.items():
+        chosen = tuple(rule.replace(mark, text) for rule in chosen)
+    return chosen
 
 
 def depth(n: int) -> int:

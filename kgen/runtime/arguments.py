@@ -234,7 +234,7 @@ def number(kernel: Kernel, p: Parameter, x: Any) -> float | int:
         raise wrong(
             kernel,
             f"{p.name} is {article(type(x).__name__)}, not {article(p.dtype)}",
-            "pass x.item() for a 0-d tensor" if hasattr(x, "item") else "",
+            f"pass {p.name}.item() for a 0-d tensor" if hasattr(x, "item") else "",
         )
     if p.dtype == "int":
         if not isinstance(x, int):
@@ -262,7 +262,7 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
                 raise wrong(
                     kernel,
                     f"{p.name} is {shown}, not {p.dtype}",
-                    f"it is declared `{declared(p)}`; x.to(torch.{DTYPES[p.dtype].torch}) converts",
+                    f"it is declared `{declared(p)}`; {p.name}.to(torch.{DTYPES[p.dtype].torch}) converts",
                 )
         elif is_wide(p.dtype):
             continue  # once the variables are known
@@ -283,7 +283,7 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
                 raise wrong(
                     kernel,
                     f"{p.name} is {TORCH[shown].name if shown in TORCH else t.dtype}, not {wide}",
-                    f"it is declared `{declared(p)}`, and {variable} is {binding[variable]}; x.to(torch.{wide.torch}) converts",
+                    f"it is declared `{declared(p)}`, and {variable} is {binding[variable]}; {p.name}.to(torch.{wide.torch}) converts",
                 )
     return binding
 

@@ -14,6 +14,7 @@ import torch
 from kgen.check import Kernel
 from kgen.runtime import arguments
 from kgen.runtime.evaluate import Evaluator
+from kgen.runtime.placed import picked
 from kgen.types import is_literal, literal_size
 from kgen.values import Value
 
@@ -58,13 +59,24 @@ class _Filled(Evaluator):
 
     def size(self) -> int:
         """How many elements there are along the lookup's dim."""
-        dim = self.lookup.attr[0]
-        return literal_size(dim) if is_literal(dim) else self.sizes[dim]
+        return size_along(self, self.lookup.attr[0])
+
+
+def size_along(reading: Evaluator, dim: str) -> int:
+    """How many elements there are along a dim."""
+    return literal_size(dim) if is_literal(dim) else reading.sizes[dim]
 
 
 def outside_of(places: Any, size: int) -> Any:
     """Which places lie outside."""
     return (places < 0) | (places >= size)
+
+
+def all_inside(kernel: Kernel, given: dict[str, Any]) -> bool:
+    """Whether the tensors from which lookups take their places hold none outside of what is looked up in."""
+    reading = Evaluator(kernel, given)
+    sizes = {name: min(size_along(reading, d) for d in dims) for name, dims in picked(kernel).items()}
+    return not any(bool(outside_of(given[name].to(torch.int64), size).any()) for name, size in sizes.items())
 
 
 def outside(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> str:
@@ -105,4 +117,4 @@ def _told(kernel: Kernel, reading: _Filled, places: Any, at: int) -> str:
     return f"{kernel.name}: {name}[{dim} = {place}] lies outside, {dim} has {reading.size()}" + (f" (first at {shown})" if shown else "")
 
 
-__all__ = ["Checked", "outside"]
+__all__ = ["Checked", "all_inside", "outside"]

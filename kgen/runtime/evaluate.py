@@ -212,7 +212,8 @@ class Evaluator:
             return row.reference(torch)(*(t.to(torch.int64) for t in tensors))
         if (wide := self.unsigned(v)) is not None:
             return unsigned.operate(v.op, wide, [self.convert(t, torch.int64) for t in tensors])
-        tensors = [unsigned.number(t, self.kernel.values[a].type) for t, a in zip(tensors, v.args, strict=True)]
+        if not self.signed(v):  # there the bits of a u64 are those of an i64
+            tensors = [unsigned.number(t, self.kernel.values[a].type) for t, a in zip(tensors, v.args, strict=True)]
         if row.rule == "code":
             return coded.operated(v.op, *tensors)
         if (
@@ -244,6 +245,12 @@ class Evaluator:
         operands = [self.kernel.values[a] for a in v.args][OPS[v.op].rule == "where" if v.op in OPS else 0 :]
         t = promote([(o.type, bool(o.dims)) for o in operands])
         return t if isinstance(t, DType) and t in unsigned.WIDE and ROWS[v.op].rule not in ("float", "code") else None
+
+    def signed(self, v: Value) -> bool:
+        """Whether the operands of `v` meet in a signed integer, and are computed with as such."""
+        operands = [self.kernel.values[a] for a in v.args[ROWS[v.op].rule == "where" :]]
+        t = promote([(o.type, bool(o.dims)) for o in operands])
+        return isinstance(t, DType) and t.is_int and ROWS[v.op].rule not in ("float", "code")
 
     def divide(self, name: str, x, y):
         """Integer // and %: by zero 0 and x (torch raises), and the least by -1 wraps (the processor traps)."""

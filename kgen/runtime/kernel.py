@@ -44,7 +44,8 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
     Raises `KgenError` where the file is missing, unreadable, too long or not UTF-8.
     """
     from kgen import syntax
-    from kgen.resources import bundled
+    from kgen.resources import bundled, families
+    from kgen.values import closest, did_you_mean
 
     path, shown = Path(spec), printed(str(spec), "")
     free = not os.path.exists(path) or os.path.isdir(path)  # a folder is no spec, and may well have a kernel's name
@@ -57,10 +58,11 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
             data = file.read(syntax.MAX_BYTES + 1)
     except OSError as error:
         known = bundled(path.name.removesuffix(".k"))
-        raise KgenError(
-            f"cannot read {shown}: {(error.strerror or 'error').lower()}",
-            help=f"`{known.stem}` is a bundled spec" if known else "",
-        ) from None
+        help = f"`{known.stem}` is a bundled spec" if known else ""
+        if isinstance(error, FileNotFoundError) and not known and not path.suffix:
+            like = did_you_mean(closest(path.name, [file.stem for files in families().values() for file in files]))
+            help = f"no bundled spec has this name either; {like or '`kgen list` has them'}"
+        raise KgenError(f"cannot read {shown}: {(error.strerror or 'error').lower()}", help=help) from None
     except ValueError as error:
         raise KgenError(f"cannot read {str(spec)!r}: {error}") from None
     if len(data) > syntax.MAX_BYTES:
@@ -114,8 +116,13 @@ def _telling(made: Kernel) -> Kernel:
     return cast("Kernel", Checked(made))
 
 
-def kernel(function: Callable[P, R]) -> Decorated[P, R]:
-    """A kernel from a Python function, as a decorator: `kgen.trace` says what it may hold.
+@overload
+def kernel(function: Callable[P, R]) -> Decorated[P, R]: ...
+@overload
+def kernel(*, where: str) -> Callable[[Callable[P, R]], Decorated[P, R]]: ...
+def kernel(function: Any = None, *, where: str = "") -> Any:
+    """A kernel from a Python function, as a decorator: `kgen.trace` says what it may hold.  `where` has what a spec's header says of sizes
+    that follow from others: `@kgen.kernel(where="P = (M + 127) // 128 * 128")`.
 
     A method, whose first parameter is `self`, is read at its first call (`kgen.runtime.methods`).  The kernel keeps the function's
     name, documentation and signature; the function itself is its `__wrapped__`.  Raises `KgenError` with all errors, each at its
@@ -123,6 +130,8 @@ def kernel(function: Callable[P, R]) -> Decorated[P, R]:
     """
     from kgen.trace import trace
 
+    if function is None:
+        return functools.partial(kernel, where=where)
     if not callable(getattr(function, "__func__", function)):
         raise KgenError(f"@kgen.kernel decorates a function, not {function!r}", help="write `@kgen.kernel` above its `def`")
     plain: Any = getattr(function, "__func__", function)  # of a static method
@@ -130,9 +139,9 @@ def kernel(function: Callable[P, R]) -> Decorated[P, R]:
     if isinstance(plain, types.FunctionType) and _is_method(plain):
         from kgen.runtime.methods import method
 
-        made = method(plain, Kernel)
+        made = method(plain, Kernel, where)
         return made
-    made = Kernel(trace(plain))
+    made = Kernel(trace(plain, where=where))
     functools.update_wrapper(made, plain, updated=())
     made.__signature__ = inspect.signature(plain)
     return made
@@ -259,7 +268,9 @@ class Kernel:
     @cached_property
     def _alone(self) -> bool:
         """Whether one pass reads, of what a result's element overwrites, that element alone."""
-        if not self._reduces:  # then results of other dims have passes of their own
+        from kgen.ops import SCANS
+
+        if not self._reduces and not any(v.op in SCANS for v in self.kernel.values):  # then results of other dims have passes of their own
             return len({frozenset(r.dims) for r in self.kernel.results}) == 1
         from kgen import pipeline
         from kgen.ir import GATHERS

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 MOST_KERNELS = 64
 
 
-def method(function: types.FunctionType, made_of: Callable[[Any], Kernel]) -> Any:
+def method(function: types.FunctionType, made_of: Callable[[Any], Kernel], where: str = "") -> Any:
     """A method in whose place a class holds a function that runs kernels; its `kernels` lists those made so far.  `made_of` makes a
-    kernel that runs of a checked one."""
-    reader = _Reader(function, made_of)
+    kernel that runs of a checked one; `where` says sizes, as `kgen.kernel` has it."""
+    reader = _Reader(function, made_of, where)
 
     @functools.wraps(function, updated=())
     def run(owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -35,8 +35,8 @@ def method(function: types.FunctionType, made_of: Callable[[Any], Kernel]) -> An
 class _Reader:
     """What has been read of a method, for each kind of object that it was called on."""
 
-    def __init__(self, function: types.FunctionType, made_of: Callable[[Any], Kernel]):
-        self.function, self.made_of = function, made_of
+    def __init__(self, function: types.FunctionType, made_of: Callable[[Any], Kernel], where: str):
+        self.function, self.made_of, self.where = function, made_of, where
         parameters = list(inspect.signature(function).parameters.values())[1:]
         self.variables = [(p.name, _variable(p.annotation)) for p in parameters]
         self.lives: list[Any] = []
@@ -52,7 +52,7 @@ class _Reader:
         from kgen.trace import Lives, trace
 
         lives = Lives(owner, dtypes)
-        kernel = self.made_of(trace(self.function, lives))
+        kernel = self.made_of(trace(self.function, lives, self.where))
         lives.owner = None  # the object may go
         if len(self.kernels) == MOST_KERNELS:
             del self.lives[0], self.kernels[0]

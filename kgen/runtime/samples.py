@@ -7,6 +7,7 @@ from typing import Any
 
 from kgen.check import Kernel, Parameter
 from kgen.ops import REDUCTIONS
+from kgen.runtime import placed
 from kgen.runtime.arguments import default, follow
 from kgen.runtime.joined import joined
 from kgen.scanned import over
@@ -20,7 +21,8 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
     """Random arguments of about `elements` elements in the largest operand; dense, aligned.
 
     The dims that are reduced have `row` elements together (the last of them the most), in a kernel without reductions each
-    named dim has as far as the elements last; of the dims that stay, the first takes what is left.
+    named dim has as far as the elements last; of the dims that stay, the first takes what is left.  Integers that the formula takes for
+    places lie inside, those between which places lie go through all of them, one range after the other (`places`).
     """
     import torch
 
@@ -56,6 +58,7 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
         batch = [max(1, elements // math.prod(sizes.values()))] if named else [elements]
     sizes |= fixed
     follow(kernel, sizes, given)
+    within, between = placed.keys(kernel) | placed.picked(kernel), placed.ranges(kernel)
     for p in kernel.params:
         if p.dims is None:
             continue
@@ -64,13 +67,32 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
         torch_dtype = getattr(torch, stored.torch)
         if stored.is_float:
             given[p.name] = torch.randn(shape, device=device, dtype=torch.float32).to(torch_dtype)
+        elif p.name in between and p.name not in within:
+            dim, ends = between[p.name]
+            given[p.name] = range_ends(sizes.get(dim, math.prod(batch)), shape, ends).to(device, torch_dtype)
         else:
-            top = 2 if stored.kind == "bool" else min(100, *sizes.values(), 100)  # inside every dim, for what picks
+            own = [sizes.get(d, math.prod(batch)) for d in within.get(p.name, ())]
+            top = 2 if stored.kind == "bool" else min(own, default=min(100, *sizes.values(), 100))
+            top = max(1, min(top, 2 ** (stored.bits - (stored.kind == "int"))))
             given[p.name] = torch.randint(0, top, shape, device=device).to(getattr(torch, stored.stored.torch)).view(torch_dtype)
     for r in kernel.results:
         if r.state is not None:
             given[r.state] = given[r.state].abs()  # second moments are not negative
     return {p.name: joined(p, given[p.name]) if p.is_tensor else given[p.name] for p in kernel.params}
+
+
+def range_ends(size: int, shape: list[int], ends: frozenset[bool]) -> Any:
+    """Where ranges begin (False in `ends`), end (True) or both, that lie one behind another along `size` places: integers on the CPU, which
+    never decrease along the last dim; those of as many ranges fit together."""
+    import torch
+
+    count = shape[-1] if shape else 1
+    inner = count - (1 if len(ends) == 1 else 2)  # without the first place, or the last
+    drawn = torch.rand(max(0, inner), generator=torch.Generator().manual_seed(count), dtype=torch.float64)
+    cuts = (drawn * (size + 1)).long().clamp(max=size).sort().values
+    first, last = torch.zeros(1, dtype=torch.int64), torch.full((1,), size)
+    row = torch.cat(([first] if False in ends else []) + [cuts] + ([last] if True in ends else []))[:count]
+    return row.expand(shape).contiguous() if shape else row[0]
 
 
 def _number(p: Parameter) -> float | int:

@@ -1,11 +1,12 @@
 """Scans evaluated by PyTorch.
 
-In: a scan of a kernel's graph, its operands as the evaluator keeps them.  Out: its value.  Torch has no recurrence: that is made in
-rounds, each joining twice as many steps.
+In: a scan of a kernel's graph, its operands as the evaluator keeps them.  Out: its value.  What torch has not, recurrences and sums that
+begin anew, is made in rounds, each joining twice as many steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def along(torch: Any, v: Value, own: list, at: int) -> Any:
     if backwards:
         own = [t.flip(at) for t in own]
     function = SCANS[v.op].torch
-    found = recurrence(torch, own[0], own[1], at) if function is None else function(torch, *own, at)
+    found = OWN[v.op](torch, *own, at) if function is None else function(torch, *own, at)
     if exclusive:
         first = torch.full_like(found.narrow(at, 0, 1), identity(torch, v.op, found.dtype))
         found = torch.cat([first, found.narrow(at, 0, found.shape[at] - 1)], at)
@@ -61,7 +62,7 @@ def along(torch: Any, v: Value, own: list, at: int) -> Any:
 
 def identity(torch: Any, op: str, dtype: Any) -> float | int:
     """What stands before the first element."""
-    if op in ("cumsum", "recur"):
+    if op in ("cumsum", "recur", "cumsum_since"):
         return 0
     if op == "cumprod":
         return 1
@@ -82,4 +83,18 @@ def recurrence(torch: Any, a: Any, b: Any, at: int) -> Any:
     return b.movedim(-1, at)
 
 
-__all__ = ["along", "operands", "recurrence", "scan"]
+def since(torch: Any, begins: Any, x: Any, at: int) -> Any:
+    """The sums of x along a dim since the last place where `begins` is not 0."""
+    begun, x = begins.movedim(at, -1) != 0, x.movedim(at, -1)
+    n, step = x.shape[-1], 1
+    while step < n:
+        x = torch.cat([x[..., :step], torch.where(begun[..., step:], x[..., step:], x[..., :-step] + x[..., step:])], -1)
+        begun = torch.cat([begun[..., :step], begun[..., step:] | begun[..., :-step]], -1)
+        step *= 2
+    return x.movedim(-1, at)
+
+
+#: The scans that torch has not.
+OWN: dict[str, Callable[..., Any]] = {"recur": recurrence, "cumsum_since": since}
+
+__all__ = ["along", "operands", "recurrence", "scan", "since"]

@@ -166,7 +166,7 @@ class Analysis(Evaluator):
         found = []
         for r in self.kernel.results:
             stored = resolve(r.dtype, self.binding)
-            x, e = values[r.value], self.granted(errors[r.value])
+            x, e = values[r.value], self.granted(errors[r.value], values[r.value])
             if not isinstance(x, torch.Tensor):
                 x = torch.tensor(x, dtype=torch.float64 if isinstance(x, float) else None).reshape([1] * len(self.order))
                 e = torch.full_like(x, self.noise.get(r.value, 0.0), dtype=torch.float64)
@@ -183,9 +183,13 @@ class Analysis(Evaluator):
         """The most additions that one of `count` terms passes through."""
         return tree_depth(count)
 
-    def granted(self, error: Any) -> Any:
-        """What a result may be off by before it is rounded, for the error that was derived."""
+    def granted(self, error: Any, x: Any) -> Any:
+        """What a result `x` may be off by before it is rounded, for the error that was derived."""
         return error
+
+    def unsure(self, v: Value, x: Any, args: list, carried: list, either: Any) -> Any:
+        """Where a value may be a zero of either sign, for where zeros alone leave that open (`zeros.py`; None: nowhere)."""
+        return either
 
     def analyse(self) -> tuple[list, list]:
         """The exact value and the error of every value of the kernel, in order; those that nothing reads any more are None."""
@@ -199,7 +203,7 @@ class Analysis(Evaluator):
             values.append(x)
             self.floors.append(self.floor(v, args))
             self.told, either = zeros.told(self, v, x, args)
-            self.either.append(either)
+            self.either.append(self.unsure(v, x, args, [errors[a] for a in v.args], either))
             if isinstance(v.type, Number):
                 self.noise[k] = self.number_noise(v, x, args)
             errors.append(_fitted(self.error(v, x, args, [errors[a] for a in v.args]), x))
@@ -293,8 +297,7 @@ class Analysis(Evaluator):
         local = self.local(v, row, x, args, entering, moved, format_)
         self.steps = entering, local
         total = moved + local
-        biggest = FORMATS[format_][2]
-        return torch.where(torch.isfinite(x) & (x.abs() + total > biggest), torch.inf, total)
+        return torch.where(torch.isfinite(x) & (x.abs() + total > FORMATS[format_][2]), torch.inf, total)
 
     def local(self, v: Value, row: Op, x: Any, args: list, entering: list, moved: Any, format_: str) -> Any:
         """What an operator adds of its own to a float result `x`, which its operands' errors (`entering`) have `moved`."""
@@ -418,8 +421,7 @@ class Analysis(Evaluator):
                     return torch.where(errors[k] != 0, torch.inf, 0.0)
             y = self.value(v, shifted)
             same = (y == x) | (torch.isnan(y.double()) & torch.isnan(x.double()))
-            step = torch.where(same, 0.0, (y.double() - x.double()).abs() / back)
-            worst = torch.maximum(worst, step)
+            worst = torch.maximum(worst, torch.where(same, 0.0, (y.double() - x.double()).abs() / back))
         for k in carrying:  # a NaN that may be a number, or the other way round
             base = torch.as_tensor(args[k])
             worst = torch.where(torch.isnan(errors[k]) | torch.isnan(base) & torch.isinf(errors[k]), torch.nan, worst)

@@ -193,12 +193,19 @@ class State:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    """Write a file, whole or not at all.  Raises `KgenError` where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise KgenError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 @contextlib.contextmanager
@@ -353,12 +360,16 @@ class Campaign:
         self.replace(hand).give(block, {*hand.skipped, number})
 
     def keep(self, failure: Failure, instead_of: Failure | None = None) -> None:
-        """Write a failure's file, and remove that of the program that it was shrunk from."""
+        """Write a failure's file, and remove that of the program that it was shrunk from.  Where it cannot be written the error says what
+        it would have held."""
+        try:
+            _write(self.plan.keep / failure.name, failure.file())
+        except KgenError as error:
+            raise KgenError(f"{error}\n{failure.file()}") from None
         if instead_of is not None and instead_of.name != failure.name:
             (self.plan.keep / instead_of.name).unlink(missing_ok=True)
             if instead_of.name in self.state.failures:
                 self.state.failures.remove(instead_of.name)
-        _write(self.plan.keep / failure.name, failure.file())
         if failure.name not in self.state.failures:
             self.state.failures.append(failure.name)
         self.state.write(self.plan)

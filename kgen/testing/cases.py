@@ -18,10 +18,11 @@ from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
 from kgen.runtime import unsigned
 from kgen.runtime.arguments import default, follow, sizing
+from kgen.runtime.placed import picked
 from kgen.scanned import over
 from kgen.sized import names, value
 from kgen.syntax import Clause
-from kgen.types import DTYPES, ELLIPSIS, DType, resolve_named
+from kgen.types import DTYPES, ELLIPSIS, resolve_named
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
 MAX_ELEMENTS = 20_000
@@ -143,8 +144,9 @@ class Limits:
 
     `dtypes` says what dtype variables stand for ({"T": "bf16"}, or several names), `sizes` how large dims are ({"N": 64}, or several
     sizes; "..." takes a shape), `layouts` which of LAYOUTS tensors have, `special` whether special values and indices outside of
-    what is picked from occur, `max_elements` how many elements the dims have together at most, `leading` how many leading dims there
-    may be, `broadcast` whether those of 1 meet others.  Raises `KgenError` through `held`, where a name is none of the kernel's.
+    what is picked from occur (the latter only where `outside`), `max_elements` how many elements the dims have together at most, `leading`
+    how many leading dims there may be, `broadcast` whether those of 1 meet others.  Raises `KgenError` through `held`, where a name is
+    none of the kernel's.
     """
 
     dtypes: Mapping[str, str | Sequence[str]] | None = None
@@ -154,6 +156,7 @@ class Limits:
     max_elements: int = MAX_ELEMENTS
     leading: Sequence[int] = (0, 1, 1, 2, 2, 3, 5)
     broadcast: bool = True
+    outside: bool = True
 
     def held(self, kernel: Kernel) -> Limits:
         """The limits, where they fit a kernel."""
@@ -198,7 +201,7 @@ class Draw:
         self.binding = self.random.binding(allowed)
         self.reduced = {d for v in kernel.values if v.op == "pick" or v.op in REDUCTIONS and v.attr for d in v.attr}
         self.reduced |= {d for v in kernel.values for d in over(v.op, v.attr)}
-        self.picked = self.indices()
+        self.picked = picked(kernel)
         self.batch = self.random.several(SIZES, self.limits.leading)
         self.fixed = kernel.literals
         self.counts = {name: self.random.choice((1, 2, 3, 7, 10, 100)) for name in sizing(kernel)}
@@ -217,18 +220,6 @@ class Draw:
                 self.named[list(self.named)[place - len(self.batch)]] = 0
             self.fix()
         self.special = self.random.chance(0.5) and self.limits.special
-
-    def indices(self) -> dict[str, str]:
-        """The integer parameters from which `pick` takes its index, each with the dim that it picks from."""
-        values, found = self.kernel.values, {}
-        for v in values:
-            stack = [v.args[1]] if v.op == "pick" else []
-            while stack:
-                t = values[stack.pop()]
-                stack.extend(t.args)
-                if t.op == "param" and isinstance(t.type, DType) and t.type.is_int:
-                    found[str(t.attr)] = v.attr[0]
-        return found
 
     def rows(self) -> None:
         """Sizes of the reduced dims: one of them from the boundaries, what is reduced with it small."""
@@ -326,7 +317,7 @@ class Draw:
             batch = list(self.batch) if ELLIPSIS in p.dims else []
         shape = batch + [self.sizes[d] for d in p.dims if d != ELLIPSIS]
         x = self.strided(p, shape, written)
-        if p.name in self.picked and not self.limits.special:
+        if p.name in self.picked and not (self.limits.special and self.limits.outside):
             x = x.contiguous()  # all its elements are set
         if self.reduced and x.numel() and 0 not in x.stride():
             self.plant(p, x, len(batch))
@@ -364,12 +355,12 @@ class Draw:
         """Write what reductions get wrong into a tensor: rows of special values, and indices into what is picked from."""
         torch, rnd = self.torch, self.random
         if p.name in self.picked:
-            size = self.sizes[self.picked[p.name]]
+            size = min(self.sizes[d] for d in self.picked[p.name])
             limit = min(torch.iinfo(x.dtype).max, 2**63 - 1)
             inside = rnd.integers(0, max(1, min(size, limit)), x.shape, torch.int64)
             ignored = [default(q) for q in self.kernel.params if q.dtype == "int" and q.default is not None]
             other = rnd.among(torch.tensor([-1, size, -size, 2**40, -(2**63), *ignored]), x.shape)
-            outside = rnd.some(x.shape, 0.15) & self.limits.special
+            outside = rnd.some(x.shape, 0.15) & (self.limits.special and self.limits.outside)
             places = torch.where(outside, other.clamp(torch.iinfo(x.dtype).min, limit), inside)
             x.copy_(unsigned.stored(places, x.dtype) if unsigned.is_stored(x.dtype) else places)
             return
@@ -441,7 +432,7 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
     named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
     sizes = {d: 257 if d == named[-1] else 5 for d in named} | kernel.literals
     batch = (6,) if named else (6, 257)
-    picked = Draw(kernel, limits=Limits(special=False)).picked
+    places = picked(kernel)
     free = [p.name for p in kernel.params if not p.is_tensor and p.default is None]
     binding = dict.fromkeys(kernel.variables, dtype)
 
@@ -454,7 +445,7 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
         shape = [n for d in p.dims or () for n in (batch if d == ELLIPSIS else (sizes[d],))]
         declared = resolve_named(p.dtype, binding)
         if declared.is_int or declared.kind == "bool":
-            high = 2 if declared.kind == "bool" else min(100, sizes[picked[p.name]] if p.name in picked else 100)
+            high = 2 if declared.kind == "bool" else min(100, *(sizes[d] for d in places.get(p.name, ())), 100)
             drawn = torch.randint(0, high, shape, generator=generator)
             dtype_ = getattr(torch, declared.torch)
             return drawn.to(dtype_) if declared.stored is declared else drawn.to(torch.uint8).view(dtype_)

@@ -44,8 +44,8 @@ class Finding:
     """What is wrong with a case, in words, and in what.
 
     `kind` is "value" (of the element `at` of a result, which is to be `expected` within `bound`), "nan" (the same, where one of the two
-    is NaN), "shape" or "dtype" (of a result, which is to be `expected`), "error" (a call that has a meaning raises `message`) or
-    "no error" (a call that has none does not raise `expected`)."""
+    is NaN), "shape" or "dtype" (of a result, which is to be `expected`), "error" (a call that has a meaning raises `message`),
+    "no error" (a call that has none does not raise `expected`) or "outside" (a result depends on a lookup outside, as `message` says)."""
 
     kind: str
     message: str
@@ -225,14 +225,16 @@ def shown_progress(label: str, shown: bool) -> Iterator[None]:
 
 def check(
     kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, runnable: Any = None,
-    against: Any = None, limits: Limits | None = None, plain: bool = False,
+    against: Any = None, limits: Limits | None = None, plain: bool = False, checked: bool = False,
 ) -> Report:  # fmt: skip
     """Run `examples` random cases of a kernel on a target; `runnable` is what is run instead of the kernel itself, `against` a
     torch function that it is held against as well (`against.Against`).  With `plain` a case of plain data too, for each of PLAIN.
+    With `checked` all indices that are drawn lie inside, and no result may depend on a lookup outside.
 
     Raises `KgenError` where no code can be generated for the kernel.
     """
-    trial = Trial(checker.plain(kernel), target, runnable, against)
+    limits = replace(limits or Limits(), outside=False) if checked else limits
+    trial = Trial(checker.plain(kernel), target, runnable, against, checked)
     report = Report(kernel.name, target)
 
     def take(number: int | None, findings: list[Finding], arguments: dict[str, Any]) -> None:
@@ -259,7 +261,7 @@ def check(
 
 def check_backward(
     kernel: Kernel, target: str, examples: int = 100, seed: int = 0, progress: bool = False, limits: Limits | None = None,
-    plain: bool = False,
+    plain: bool = False, checked: bool = False,
 ) -> Report:  # fmt: skip
     """`check` for a kernel's gradients, as training has them: the forward saves, the backward reads what it saved.
 
@@ -269,18 +271,20 @@ def check_backward(
     from kgen.grad import backward
 
     kernel = checker.plain(kernel)
-    return check(backward(kernel, save=False).kernel, target, examples, seed, progress, Saving(kernel), limits=limits, plain=plain)
+    anew = backward(kernel, save=False).kernel
+    return check(anew, target, examples, seed, progress, Saving(kernel), limits=limits, plain=plain, checked=checked)
 
 
 @dataclass
 class Trial:
     """What is held against what: `runnable` (None: the kernel itself) on a target, against the kernel's meaning and, where it is
-    given, a torch function."""
+    given, a torch function; where it is `checked`, no result may depend on a lookup outside either."""
 
     kernel: Kernel
     target: str
     runnable: Any = None
     against: Any = None
+    checked: bool = False
 
     def __post_init__(self) -> None:
         from kgen.runtime.kernel import Kernel as Runnable
@@ -290,6 +294,14 @@ class Trial:
     @property
     def device(self) -> str:
         return "cpu" if self.target == "torch" else TARGETS[self.target].device
+
+    def takes(self, arguments: dict[str, Any]) -> bool:
+        """Whether a case is one for this trial: the torch function takes it, and of a `checked` one all indices lie inside."""
+        if self.against is not None and not self.against.takes(arguments):
+            return False
+        from kgen.runtime.checked import all_inside
+
+        return not self.checked or all_inside(self.kernel, arguments)
 
     def drawn(self, seed: int, number: int, limits: Limits | None, report: Report) -> tuple[list[Finding], dict[str, Any]]:
         """Judge a case; one that the torch function refuses is drawn once more without special values, then set aside."""
@@ -322,6 +334,7 @@ class Trial:
         """What is wrong with a case; the report takes the figures, and `plain` too.  The arguments are not written to."""
         import torch
 
+        from kgen.runtime.checked import all_inside, outside
         from kgen.runtime.evaluate import Evaluator
         from kgen.testing.correlated import Correlated
 
@@ -344,6 +357,8 @@ class Trial:
                 return []
         if wanted:
             return [Finding("no error", f"no error, but {wanted}", expected=wanted)]
+        if self.checked and all_inside(kernel, arguments) and (told := outside(kernel, (), arguments)):
+            return [Finding("outside", told)]
         fresh = list(returned) if isinstance(returned, tuple) else [returned]
         report.cases += 1
         got = [(given[r.state] if r.state else fresh.pop(0)).cpu() for r in kernel.results]

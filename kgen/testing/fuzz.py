@@ -68,7 +68,7 @@ class Subject:
         from kgen.runtime.kernel import Kernel as Runnable
 
         self.text, self.seed = text, seed
-        self.kernel = checker.plain(checker.check(syntax.parse(text, "<program>")))
+        self.kernel = checker.plain(_some_left_out(checker.check(syntax.parse(text, "<program>")), seed))
         self.runnable = Runnable(self.kernel)
         self.numbers = _numbers(self.kernel, seed, cases)
         self.long = few_long_rows(self.kernel, seed) if seed % 3 else None
@@ -124,6 +124,12 @@ class Subject:
         if name == "rows_alone":
             return properties.rows_alone(self.kernel, target, self.seed, self.numbers[0], None if target == "torch" else self.runnable)
         return ALONE[name](self.kernel) if name in ("prints_and_parses", "renders") else ALONE[name](self.kernel, self.seed)
+
+
+def _some_left_out(kernel: checker.Kernel, seed: int) -> checker.Kernel:
+    """A kernel, or, mostly, that of calls without some of the tensors that they may leave out."""
+    rnd = random.Random(f"left out {seed}")
+    return checker.left_out(kernel, [name for name in kernel.optional if rnd.random() < 0.7])
 
 
 def _numbers(kernel: checker.Kernel, seed: int, cases: int) -> list[int]:
@@ -255,10 +261,11 @@ def again(failure: Failure, cases: int = 8) -> str:
 
 
 def replay(
-    paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O3", alone: Iterable[str] = tuple(ALONE)
+    paths: Iterable[str | Path], targets: Sequence[str], level: str = "-O3",
+    alone: Iterable[str] = tuple(ALONE), held: Iterable[str] = tuple(ON_TARGET),
 ) -> list[Failure]:  # fmt: skip
-    """The properties of kept files on targets, and those that run nothing (`alone`); the failures.  Their kernels share C++ builds,
-    those of gradients are built where a gradient failed."""
+    """The properties of kept files on targets (`held`), and those that run nothing (`alone`); the failures.  Their kernels share C++
+    builds, those of gradients are built where a gradient failed."""
     found: list[Failure] = []
     paths = list(paths)
     for k in range(0, len(paths), 16):
@@ -268,7 +275,7 @@ def replay(
             seed = re.search(r"^# seed: (-?\d+)$", text, re.M)
             gradients = not text.startswith("# property: ") or text.startswith(("# property: gradients_agree", "# property: compiles"))
             subjects.append(Subject(text, int(seed[1]) if seed else 0, gradients=gradients))
-        found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level, alone) if what == "failed"]
+        found += [said for *_, what, said in looked_at(subjects, targets, lambda *at: None, level, alone, held) if what == "failed"]
     return found
 
 

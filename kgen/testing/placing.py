@@ -119,7 +119,10 @@ class Placing:
             return x
         rnd, where = self.rnd, [self.rnd.choice(named)]
         where += [m for m in MODIFIERS if self.chance(0.3)]
-        op = rnd.choice(("cumsum", "cumsum", "cumsum", "cummax", "cummin", "logcumsumexp", "recur", "cumprod"))
+        op = rnd.choice(("cumsum", "cumsum", "cumsum", "cummax", "cummin", "logcumsumexp", "recur", "cumprod", "cumsum_since"))
+        if op == "cumsum_since":
+            begins = Apply("gt", (x.node, Num(rnd.choice(("0", "1")), NOWHERE)), NOWHERE, NOWHERE, "infix")
+            return Term(applied(op, begins, x.node, dims=where), "float", x.dims)
         if op == "recur":
             return Term(applied(op, applied("tanh", x.node), x.node, dims=where), "float", x.dims)
         return Term(applied(op, x.node, dims=where), "float", x.dims)

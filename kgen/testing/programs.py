@@ -18,7 +18,7 @@ from kgen.ops import CONSTANTS, OPS
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, literal
 from kgen.testing.drawing import FEW_BITS, Drawing
 from kgen.testing.placing import Placing, Term
-from kgen.testing.trees import NOWHERE, Program, applied, tidy, typed, word
+from kgen.testing.trees import NOWHERE, Program, applied, defaulted, tidy, typed, word
 from kgen.types import DTYPES, ELLIPSIS, is_literal, variable_of
 from kgen.values import exact
 
@@ -62,7 +62,7 @@ def _passes(made: Program) -> bool:
 
 def program(rnd: Any, name: str = "f") -> Program:
     """A random program, its kernel called `name`."""
-    return tidy(_Maker(rnd).program(name))
+    return defaulted(rnd, tidy(_Maker(rnd).program(name)))
 
 
 class _Maker(Placing, Drawing):

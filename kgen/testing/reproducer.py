@@ -40,7 +40,7 @@ def shrunk(failure: Failure, seconds: float = SECONDS) -> Failure:
     trial, wanted = failure.trial, failure.finding
 
     def like(arguments: dict[str, Any]) -> Finding | None:
-        if trial.against is not None and not trial.against.takes(arguments):
+        if not trial.takes(arguments):
             return None
         found = trial.judge(arguments, Report(trial.kernel.name, trial.target))
         return next((f for f in found if (f.kind, f.result) == (wanted.kind, wanted.result)), None)
@@ -56,10 +56,11 @@ def written(failure: Failure) -> str:
     trial, finding = failure.trial, failure.finding
     saving = isinstance(trial.runnable, Saving)
     source = to_spec(trial.runnable.kernel if saving else trial.kernel)
-    lines = ["import torch, kgen"]
-    if saving:
-        lines.append("from kgen.testing.checks import Saving")
-    body = [f"kernel = {'Saving(' * saving}kgen.loads({_quoted(source)}){'.kernel)' * saving}"]
+    told = ", checked=True" if finding.kind == "outside" else ""
+    if told:  # by the kernel of the gradients itself
+        saving, source = False, to_spec(trial.kernel)
+    body = [f"kernel = {'Saving(' * saving}kgen.loads({_quoted(source)}{told}){'.kernel)' * saving}"]
+    lines = ["import torch, kgen", *(["from kgen.testing.checks import Saving"] if saving else [])]
     given = []
     for p in trial.kernel.params:
         value = failure.arguments[p.name]
@@ -87,7 +88,7 @@ def _uses(name: str, lines: list[str]) -> bool:
 
 def _asserted(trial: Any, finding: Finding, call: str) -> list[str]:
     """The call, and what does not hold of what it gives."""
-    if finding.kind == "error":
+    if finding.kind in ("error", "outside"):
         return [call, f"# raises: {_one_line(finding.message)}"]
     if finding.kind == "no error":
         return [f"print({call})", f"raise AssertionError({f'it is to say: {_one_line(finding.expected)}'!r})"]

@@ -14,6 +14,7 @@ At each place the bound holds for every order of the elements up to there in whi
                   behind it: u * (T + (depth + 3) * S) / (1 - n u) with T = |a| (T' + S'), the sum over all b of how many those are; none
                   where an a is infinite, where the product of neighbouring a overflows, or vanishes beside what is infinite, and none
                   behind an S that overflows
+    cumsum_since  as cumsum of what has been added since the last place that begins; none behind a condition that may be another
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 from kgen.check import Value
 from kgen.ops.scans import depth, split
-from kgen.runtime.scanned import operands, recurrence
+from kgen.runtime.scanned import operands, recurrence, since
 
 #: digits after the leading one, least exponent of a normal number, largest finite value
 FORMATS = {"f32": (23, -126, 2.0**128 - 2.0**104), "f64": (52, -1022, 1.7976931348623157e308)}
@@ -126,6 +127,15 @@ def _recurrence(torch: Any, v: Value, own: list, errors: list, at: int, unit: fl
     return torch.where((high >= math.log2(largest) - 1) | endless, torch.inf, found)
 
 
-BOUNDS = {"cumsum": _sum, "cumprod": _product, "cummax": _extreme, "cummin": _extreme, "logcumsumexp": _log, "recur": _recurrence}
+def _since(torch: Any, v: Value, own: list, errors: list, at: int, unit: float, n: int, format_: str) -> Any:
+    (begins, x), (db, e) = own, errors
+    sides = [since(torch, begins, side.clamp(min=0).add(e), at) for side in (x, -x)]
+    found = since(torch, begins, e, at) + _gamma(unit, n) * since(torch, begins, x.abs() + e, at)
+    another = (db != 0).cumsum(at) > 0
+    return torch.where((torch.maximum(*sides) > FORMATS[format_][2]) | another, torch.inf, found)
+
+
+BOUNDS = {"cumsum": _sum, "cumprod": _product, "cummax": _extreme, "cummin": _extreme, "logcumsumexp": _log, "recur": _recurrence,
+          "cumsum_since": _since}  # fmt: skip
 
 __all__ = ["error"]

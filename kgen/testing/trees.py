@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from kgen import check as checker
 from kgen import sized, syntax, typeset
-from kgen.errors import Span
+from kgen.errors import KgenError, Span
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Num, Param, Result, Type
-from kgen.types import ELLIPSIS, is_variable, variable_of
+from kgen.types import DTYPES, ELLIPSIS, is_variable, is_wide, variable_of
 
 NOWHERE = Span(0, 0)
 
@@ -105,6 +106,45 @@ def tidy(made: Program) -> Program:
             used.append(p)
     params = tuple(p for p in header.params if p in used)
     return Program((replace(header, params=params, clauses=clauses), *(h for h in helpers if h.name.name in called), *kept))
+
+
+# ------------------------------------------------------------------------------------------------ what may be left out
+
+DEFAULTS = {"float": ("1", "0.5", "-2", "0.0", "1e-3"), "int": ("1", "0", "7"), "bool": ("1 > 0", "0 > 1")}
+OPTIONAL = 0.4  # of programs are asked for some: most have none to which no other gives its sizes
+
+
+def defaulted(rnd: Any, made: Program) -> Program:
+    """The program, in some cases with tensors that a call may leave out: those to which no other takes its sizes or its dtype, and that
+    it does not write."""
+    if rnd.random() > OPTIONAL:
+        return made
+    header = next(s for s in made.statements if isinstance(s, Header))
+    written = {r.name.name.rstrip("'") for r in header.results}
+    params = list(header.params)
+    for k in rnd.sample(range(len(params)), len(params)):
+        p = params[k]
+        others = [q.type for n, q in enumerate(params) if n != k and q.type.dims is not None and q.default is None]
+        known = {d.name for t in others for d in t.dims or ()}
+        given = {t.dtype.name for t in others} | {t.dtype.name[0] for t in others if is_wide(t.dtype.name)}
+        dtype = p.type.dtype.name
+        if not p.type.dims or p.name.name in written or not {d.name for d in p.type.dims} <= known:
+            continue
+        if variable_of(dtype) and variable_of(dtype) not in given or dtype in DTYPES and DTYPES[dtype].coded or rnd.random() < 0.3:
+            continue
+        kind = DTYPES[dtype].kind if dtype in DTYPES else "float"
+        default = syntax.parse(f"d = {rnd.choice(DEFAULTS['int' if kind == 'uint' else kind])}\n").statements[0]
+        assert isinstance(default, Equation)
+        params[k] = replace(p, default=default.body)
+        header_ = replace(header, params=tuple(params))
+        found = Program(tuple(header_ if s is header else s for s in made.statements))
+        try:
+            found.kernel()
+        except KgenError:  # what the formula makes of it needs a tensor: a reduction over the leading dims
+            params[k] = p
+    if params == list(header.params):
+        return made
+    return Program(tuple(replace(header, params=tuple(params)) if s is header else s for s in made.statements))
 
 
 # ------------------------------------------------------------------------------------------------ shrinking

@@ -27,8 +27,9 @@ from kgen import syntax, typeset
 from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.optional import NONE, choices, is_none, optional
-from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
+from kgen.syntax import Apply, Clause, Equation, File, Header, Name, Param, Result, Type
 from kgen.trace.axes import MOST_SPLITS, ONE, Axis, Restart, Splits, each, show_shape
+from kgen.trace.clauses import moved_clause, moved_type, shifted, where_span
 from kgen.trace.live import Lives, Owner
 from kgen.trace.source import Code, code_of
 from kgen.trace.statements import Statements
@@ -41,9 +42,9 @@ MAX_NONE = 4
 _OR_NONE = re.compile(r"\s*\|\s*None\s*$")
 
 
-def trace(function: Callable[..., Any], lives: Lives | None = None) -> checker.Kernel:
-    """The kernel of a Python function.  `lives` has the object of a method, and is told what it reads of it.  Raises `KgenError` with
-    all errors, each at its Python line."""
+def trace(function: Callable[..., Any], lives: Lives | None = None, where: str = "") -> checker.Kernel:
+    """The kernel of a Python function.  `lives` has the object of a method, and is told what it reads of it; `where` says what a header's
+    does (`P = (M + 127) // 128 * 128`).  Raises `KgenError` with all errors, each at its Python line."""
     function = getattr(function, "__func__", function)  # a static method
     if not isinstance(function, FunctionType):
         raise KgenError(f"{function!r} is not a plain Python function", help="decorate a function written with `def`")
@@ -52,7 +53,7 @@ def trace(function: Callable[..., Any], lives: Lives | None = None) -> checker.K
     try:
         for _ in range(MOST_SPLITS):
             try:
-                return checker.check(_with_absent(code, splits, lives))
+                return checker.check(_with_absent(code, splits, lives, where))
             except Restart:
                 continue
         help = "write the parts into the annotations, as in `T[..., 2*D]`"
@@ -63,10 +64,10 @@ def trace(function: Callable[..., Any], lives: Lives | None = None) -> checker.K
         raise (in_python(error) if error.source == code.source else error) from None
 
 
-def _with_absent(code: Code, splits: Splits, lives: Lives | None) -> File:
+def _with_absent(code: Code, splits: Splits, lives: Lives | None, where: str) -> File:
     """A function's syntax tree, with those of each choice of its tensors that are None; `splits` are the splits of its dims that are known,
-    `lives` what it reads of its object.  Raises `KgenError` with the errors of one of them."""
-    whole = _Function(code, splits, lives and lives.anew()).file()
+    `lives` what it reads of its object, `where` its header's clauses.  Raises `KgenError` with the errors of one of them."""
+    whole = _Function(code, splits, lives and lives.anew(), where).file()
     nones = [p for p in optional(whole) if is_none(p)]
     if len(nones) > MAX_NONE:
         raise KgenError(Diagnostic(f"more than {MAX_NONE} parameters may be None", nones[-1].span), code.source)
@@ -74,7 +75,7 @@ def _with_absent(code: Code, splits: Splits, lives: Lives | None) -> File:
     for names in reversed([(), *choices([p.name.name for p in nones])]):
         own = frozenset(names)
         try:
-            file = _Function(code, splits, lives and lives.anew(), own).file() if names else whole
+            file = _Function(code, splits, lives and lives.anew(), where, own).file() if names else whole
             made[own] = replace(file, absent={more - own: of for more, of in made.items() if own < more})
             checker.check(made[own])
         except KgenError as error:
@@ -104,10 +105,11 @@ def to_spec(kernel: checker.Kernel) -> str:
 
 
 class _Function(Statements):
-    def __init__(self, code: Code, splits: Splits, lives: Lives | None, absent: frozenset[str] = frozenset()):
-        """`absent` are the parameters that are None."""
+    def __init__(self, code: Code, splits: Splits, lives: Lives | None, where: str, absent: frozenset[str] = frozenset()):
+        """`where` has the header's clauses; `absent` are the parameters that are None."""
         super().__init__(code, splits, lives)
-        self.absent = absent
+        self.absent, self.where = absent, where
+        self.clauses: dict[str, Clause] = {}  # those that axes are written with, then the others
 
     def file(self) -> File:
         """The whole function as a syntax tree."""
@@ -115,8 +117,10 @@ class _Function(Statements):
         start = self.code.offset(node.lineno, node.col_offset)
         name = Name(node.name, self.code.word(Span(start, self.code.offset(node.end_lineno or 0, node.end_col_offset or 0)), node.name))
         params = [p for p in self.params() if p is not None]
-        self.declare(params)
         declared = self.declared_results()
+        self.take_sizes()
+        self.declare(params)
+        self.declare_sizes(params)
         found: Any = None
         try:
             found = self.run(node.body)
@@ -130,7 +134,8 @@ class _Function(Statements):
         results = self.results(found, declared, node)
         self.raise_any()
         params += [*self.read_params(), *self.drawn_params]
-        header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()))
+        clauses = tuple(self.clauses.values())
+        header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()), clauses)
         doc = printed(inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip())
         return TracedFile(source, (header, *self.helpers.values(), *self.equations), docstring=doc)
 
@@ -146,6 +151,26 @@ class _Function(Statements):
         node = self.code.node
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         return self.code.span(node.returns or arguments[-1]).end
+
+    # ------------------------------------------------------------------------------------------ sizes
+
+    def take_sizes(self) -> None:
+        """Take the clauses that the decorator says; what is wrong with them is an error."""
+        if self.where:
+            span = where_span(self.code, self.where)
+            at = span.start if self.code.source.text[span.start : span.end] == self.where else -1
+            try:
+                self.parsed("k(x: f32[]) -> y: f32[] where ", self.where, "", at, span)
+            except Refused:
+                pass
+
+    def declare_sizes(self, params: list[Param]) -> None:
+        """Take the clauses into the scout: its dims are those that they name too."""
+        span = self.code.span(self.code.node)
+        header = Header(Name(self.code.node.name, span), tuple(params), (), span, tuple(self.clauses.values()))
+        for name in self.scout.values_of_dims(header):
+            self.scout.dims.setdefault(name.name, name.span)
+        self.scout.check_clauses(header)
 
     # ------------------------------------------------------------------------------------------ parameters
 
@@ -236,30 +261,35 @@ class _Function(Statements):
         if kind.dims is None:
             return kind
         self.splits.taken |= {d.name for d in kind.dims}
-        spans = {d.name: d.span for d in kind.dims}
+        known = {d.name: d for d in kind.dims}
         by_axis = axes(syntax.dim_names(kind.dims), kind.factors)
-        found = [[(p, spans[d]) for d in axis for p in self.splits.expand((d,))] for axis in by_axis]
+        found = [[known.get(p, Name(p, known[d].span)) for d in axis for p in self.splits.expand((d,))] for axis in by_axis]
         factors = tuple(map(len, found)) if any(len(axis) > 1 for axis in found) else ()
-        return replace(kind, dims=tuple(Name(d, span) for axis in found for d, span in axis), factors=factors)
+        return replace(kind, dims=tuple(d for axis in found for d in axis), factors=factors)
 
     def parsed_type(self, text: str, at: int, span: Span) -> Type:
         head = "k(x: "
-        parsed = self.parsed(head, text, ") -> y: f32[]", at, span)
-        header = next(s for s in parsed.statements if isinstance(s, Header))
+        header = self.parsed(head, text, ") -> y: f32[]", at, span)
         if len(header.params) != 1 or header.params[0].default is not None:
             raise self.refuse("this is not one type", span, "write the spec's type, as in `T[..., N]`; a default stands behind `=`")
-        return _moved(header.params[0].type, at - len(head), span if at < 0 else None)
+        return moved_type(header.params[0].type, at - len(head), span if at < 0 else None)
 
-    def parsed(self, head: str, text: str, tail: str, at: int, span: Span) -> File:
-        """A piece of a header from an annotation; its errors at their place in the Python text."""
+    def parsed(self, head: str, text: str, tail: str, at: int, span: Span) -> Header:
+        """A piece of a header from an annotation, whose clauses are taken; its errors at their place in the Python text."""
         if not text.strip():
             raise self.refuse("this annotation is empty", span, 'as in `"T[..., N]"`')
         try:
-            return syntax.parse(head + text + tail, self.code.source.name)
+            header = next(s for s in syntax.parse(head + text + tail, self.code.source.name).statements if isinstance(s, Header))
+            for c in header.clauses:
+                clause = moved_clause(c, at - len(head), span if at < 0 else None)
+                if not clause.inline and c.name.name in self.clauses:
+                    self.scout.errors.add(f"the size of {c.name.name} is given twice", clause.name.span, help="a dim has one clause")
+                self.clauses.setdefault(c.name.name, clause)
+            return header
         except KgenError as error:
             for d in error.diagnostics:
                 place, message, help = span, d.message, d.help
-                if d.span is not None and d.span.start >= len(head) + len(text):
+                if tail and d.span is not None and d.span.start >= len(head) + len(text):
                     message, help = "this annotation ends too early", "as in `T[..., N]`"
                 if at >= 0 and d.span is not None and len(head) <= d.span.start < len(head) + len(text):
                     end = min(d.span.end, len(head) + len(text))
@@ -324,9 +354,9 @@ class _Function(Statements):
         try:
             if ":" in text:
                 head, tail = ("k(x: f32[]) -> ", "") if text.strip().startswith("(") else ("k(x: f32[]) -> (", ")")
-                header = next(s for s in self.parsed(head, text, tail, at, span).statements if isinstance(s, Header))
+                header = self.parsed(head, text, tail, at, span)
                 shift, fixed = at - len(head), span if at < 0 else None
-                return [(r.name.name, _moved(r.type, shift, fixed), _shifted(r.name.span, shift, fixed)) for r in header.results]
+                return [(r.name.name, moved_type(r.type, shift, fixed), shifted(r.name.span, shift, fixed)) for r in header.results]
             found: list[tuple[str, Type | None, Span]] = []
             for part in re.finditer(r"[^,\[\]()]*\[[^\]]*\][^,\[\]()]*|[^,()]+", text):
                 if part.group().strip():
@@ -458,25 +488,11 @@ class _Function(Statements):
         return found
 
 
-def _shifted(span: Span, by: int, fixed: Span | None) -> Span:
-    return fixed or Span(span.start + by, span.end + by)
-
-
 def _or_none(note: ast.expr | None) -> tuple[ast.expr | None, bool]:
     """An annotation without `| None`, and whether it had that."""
     if isinstance(note, ast.BinOp) and isinstance(note.op, ast.BitOr) and isinstance(note.right, ast.Constant) and note.right.value is None:
         return note.left, True
     return note, isinstance(note, ast.Constant) and isinstance(note.value, str) and bool(_OR_NONE.search(note.value))
-
-
-def _moved(kind: Type, by: int, fixed: Span | None) -> Type:
-    """A type parsed from an annotation, its spans in the Python text."""
-
-    def name(n: Name) -> Name:
-        return replace(n, span=_shifted(n.span, by, fixed))
-
-    dims = None if kind.dims is None else tuple(name(d) for d in kind.dims)
-    return Type(name(kind.dtype), dims, _shifted(kind.span, by, fixed), kind.factors)
 
 
 __all__ = ["Apply", "Const", "Diagnostic", "Lives", "TracedFile", "to_spec", "trace"]

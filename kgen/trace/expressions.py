@@ -20,6 +20,7 @@ from kgen.syntax import Apply, Name, Num
 from kgen.trace import names
 from kgen.trace.axes import Axis
 from kgen.trace.calls import Calls
+from kgen.trace.clauses import dim_name
 from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
@@ -345,7 +346,7 @@ class Expressions(Calls):
                 value = self.eval(e)
                 if not (isinstance(value, Const) and (isinstance(value.value, str) or value.value is ...)):
                     raise self.refuse("a dim's name is a string", e, f'as in `{of.name}["N"]`')
-                found += ["..."] if value.value is ... else [part.strip() for part in value.value.split(",")]
+                found += ["..."] if value.value is ... else [dim_name(part.strip()) for part in value.value.split(",")]
             dims = self.splits.expand(found)
             if of.name == "index" and len(dims) > len(found) == 1:
                 return replace(self.index_of(dims, node), free=True)

@@ -122,7 +122,7 @@ ROWS: tuple[Row, ...] = (
     row("atan2 arctan2", "input, other", "atan2(input, other)"),
     row("hypot", "input, other", "hypot(input, other)"),
     row("copysign", "input, other", "copysign(input, other)"),
-    row("lerp", "input, end, weight", "input + weight * (end - input)", floats=True, same=True),
+    row("lerp", "input, end, weight", floats=True, same=True),
     row("addcmul", "input, tensor1, tensor2, value=None", "input + value * tensor1 * tensor2", "input + tensor1 * tensor2"),
     row("addcdiv", "input, tensor1, tensor2, value=None", "input + value * (tensor1 / tensor2)", "input + tensor1 / tensor2", floats=True),
     row("xlogy special.xlogy", "input, other", "nan if isnan(other) else 0.0 if input == 0 else input * log(other)", floats=True),
@@ -271,7 +271,7 @@ ROWS: tuple[Row, ...] = (
     row("torch.randn_like", "input, dtype=None"),
     row("ones_like", "input, dtype=None", "1"),
     row("full_like", "input, fill_value, dtype=None", "fill_value"),
-    row("torch.arange", "end, dtype=None, device=None"),
+    row("torch.arange", "start, end=None, step=1, dtype=None, device=None"),
 )  # fmt: skip
 
 

@@ -196,7 +196,10 @@ class ShapeCalls(Tracer):
         rest = len(x.shape) - sum(taken)
         if rest < 0 or any(a.leading for a in x.shape) and (any(taken[: dots[0]]) or rest < 1 or not x.shape[0].leading):
             what = "this indexes the leading dims `...` of" if rest >= 0 else "there are more indices than axes of"
-            raise self.refuse(f"{what} {show_shape(x.shape)}", node, "count from the end, as in `x[..., None]`")
+            types = [self.type_of(i) for i in items if isinstance(i, Traced) and self.is_tensor(i)]
+            masked = any(t is not None and is_bool(t) for t in types)
+            help = "choose by a mask with `torch.where(mask, x, 0.0)`" if masked else "count from the end, as in `x[..., None]`"
+            raise self.refuse(f"{what} {show_shape(x.shape)}", node, help)
         if dots[0] and any(a.leading for a in x.shape):
             what = f"this indexes the leading dims `...` of {show_shape(x.shape)}"
             raise self.refuse(what, node, "count from the end, as in `x[..., None]`")
@@ -382,7 +385,7 @@ class ShapeCalls(Tracer):
     def place(self, dim: Any, shape: Axes, node: Any, wider: int = 0) -> int:
         """Where torch's number of a dim stands in a shape (in one that is `wider`, for a dim to be inserted)."""
         if isinstance(dim, bool) or not isinstance(dim, int):
-            raise self.refuse(f"a dim is a number, not {dim!r}", node)
+            raise self.refuse(f"a dim is a number, not {dim!r}", node, 'as in `dim=-1`; by name it is kgen\'s own `sum["N"](x)`')
         leading = any(a.leading for a in shape)
         rank = len(shape) + wider
         at = dim + rank if dim < 0 else dim

@@ -13,6 +13,7 @@ from typing import Any
 
 from kgen import syntax
 from kgen.ops import OPS, REDUCTIONS
+from kgen.places import _sum
 from kgen.syntax import Apply, Name, Num
 from kgen.trace import names
 from kgen.trace.axes import ONE, Axes, Axis, show_shape
@@ -371,6 +372,15 @@ class TorchCalls(Joining):
         name = self.dtype_of(x, node).name if self.is_none(given["dtype"]) else self.dtype(given["dtype"], node)
         return replace(self.apply(name, [self.lift(value, node)], node), shape=x.shape)
 
+    def call_lerp(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """As torch has it, from the nearer end: the other end itself at a weight of 1, and NaN where the nearer one is infinite."""
+        near, far = "input + weight * (end - input)", "end - (end - input) * (1 - weight)"
+        weight = given["weight"].value if isinstance(given["weight"], Const) else None
+        text = f"{near} if abs(weight) < 0.5 else {far}"
+        if isinstance(weight, (int, float)):
+            text = near if abs(weight) < 0.5 else far
+        return self.by_text(shown, row, given, node, text)
+
     def call_zeros_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         return self.filled(Const(0), given, node)
 
@@ -381,13 +391,24 @@ class TorchCalls(Joining):
         return self.filled(given["fill_value"], given, node)
 
     def call_arange(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
-        end = given["end"]
-        form = self.form(end, node) if isinstance(end, Traced) else {}
-        if not form or self.integer(form) is not None:
+        """The positions along an axis whose size is `end - start`, from `start` on."""
+        start, end = (Const(0), given["start"]) if self.is_none(given["end"]) else (given["start"], given["end"])
+        first, last = (self.form(e, node) if isinstance(e, Traced) or self.is_whole(e) else None for e in (start, end))
+        size = _sum(last, first, -1) if first is not None and last is not None else {}
+        if not size or self.integer(size) is not None:
             raise self.refuse(f"`{shown}` counts along a dim", node, "give it the dim's size, as in `torch.arange(x.shape[-1])`")
-        axis = self.axis_of(form, node)
-        made = replace(self.index_of(axis.dims, node), shape=(axis,), free=False)
+        if self.constant(given["step"], node, "`step`") != 1:
+            raise self.refuse(f"`{shown}` counts by ones", node, "multiply it: `2 * torch.arange(n)` counts by twos")
+        axis = self.axis_of(size, node)
+        made = self.index_of(axis.dims, node)
+        if first:
+            made = self.apply("add", [made, self.number_of(first, node)], node, node, "infix")
+        made = replace(made, shape=(axis,), free=False)
         return made if self.is_none(given["dtype"]) else self.apply(self.dtype(given["dtype"], node), [made], node)
+
+    @staticmethod
+    def is_whole(value: Any) -> bool:
+        return isinstance(value, Const) and isinstance(value.value, int)
 
     def call_group_norm(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
         """Groups of dim 1, normalised over what is behind it."""

@@ -257,7 +257,9 @@ class Examination:
             all_refused = all_refused and case.probe in self.refusals
             if case.probe and probed == len(dtypes) and not self.taken and all_refused and not self.report.findings:
                 dtype, said = next(iter(self.refusals.items()))
-                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)"))
+                help = "a Triton kernel runs on a GPU, or with TRITON_INTERPRET=1 on the CPU" if "active drivers" in said else ""
+                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)", help=help))
+                self.report.refused.clear()
                 return
 
     def _held(self, case: Any) -> list[Finding]:
@@ -296,9 +298,37 @@ class Examination:
             if case.may_refuse == "graph":
                 self.report.refused.append(f"to be recorded in a CUDA graph: {said.splitlines()[0]}")
                 return []
+        if not refused.late and (found := self._of_plain_numbers(case, said)) is not None:
+            return found
         trace = raised["trace"].strip().splitlines()
         where = next((line.strip() for line in reversed(trace) if line.strip().startswith("File ") and "kgen/verify" not in line), "")
-        return [Finding(Kind.RAISES, f"{said}{f' ({where})' if where else ''}", refused.condition)]
+        help = ""
+        if not self.wanted.contiguous and any(hasattr(x, "stride") and not x.is_contiguous() for x in case.arguments.values()):
+            help = "a candidate that takes dense tensors alone is held with --contiguous (contiguous=True)"
+        return [Finding(Kind.RAISES, f"{said}{f' ({where})' if where else ''}", refused.condition, help=help)]
+
+    def _of_plain_numbers(self, case: Any, said: str) -> list[Finding] | None:
+        """What is wrong with a case whose numbers the candidate refused, by an error that `said` so, with those that have defaults at
+        them; None where it raises an error then, too, or they were."""
+        from kgen.runtime.arguments import default
+        from kgen.testing.cases import plain
+        from kgen.verify.held import Refused
+
+        given = self.held.filled(case.arguments)
+        numbers = [p for p in self.held.plain.params if not p.is_tensor and p.dtype != "int"]
+        usual = plain(self.held.plain, "f32")
+        other = {p.name: default(p) if p.default is not None else usual[p.name] for p in numbers}
+        other = {n: x for n, x in other.items() if n in self.held.takes and given[n] != x}
+        if not other:
+            return None
+        try:
+            found = self.held.findings(case.arguments | other, case.setting)
+        except Refused:
+            return None
+        words = said.splitlines()[0]
+        if not any(line.endswith(words) for line in self.report.refused):
+            self.report.refused.append(f"{', '.join(f'{n}={given[n]:g}' for n in other)}: {words}")
+        return found
 
     def _smaller(self, case: Any, found: list[Finding]) -> list[Finding]:
         """The findings, the first of them made small and with a program that shows it."""
@@ -368,6 +398,8 @@ class Examination:
         self.report.bench += [row | {"what": names[row["what"]]} for row in said["rows"]]
         if said["wrong"]:
             self.add(Finding(Kind.VALUE, f"{said['wrong']}", "of the size that is timed"))
+        if said["replaced"]:
+            self.add(Finding(Kind.CLOCK, f"replaces {said['replaced']}, by which times are read and results compared"))
         if said["apart"]:
             self.add(Finding(Kind.CLOCK, said["apart"]))
 

@@ -2,8 +2,14 @@
 
 In: a spec, arguments, and results as a candidate's process gives them.  Out: findings.  The bound of an element is that of `kgen check`
 (`testing/bounds.py`), for a kernel of which nothing is known but that it computes in f32 (f64 where one is): its sums may have any order, a
-sum about a peak may be made while that moves, and an error before the last rounding may be `SLACK` times as large, since the same formula
-can be written with a few operators more (a product with a reciprocal for a quotient).
+sum about a peak may be made while that moves, and since the same formula can be written with a few operators more (a product with a
+reciprocal for a quotient)
+
+    an error before the last rounding may be `SLACK` times as large, and two roundings of the dtype computed in larger, where the formula
+    rounds at all (x * 6 / 6 for x);
+    an exponential may vanish a little too early (`FADING`), and with it what it is a factor of;
+    a zero has either sign where it is a product with a number that its error may carry over 0, or with a sum, which may be written as the
+    sum of products; and where it is relu's of -0.0, the greater of -0.0 and 0.0.
 """
 
 from __future__ import annotations
@@ -14,11 +20,12 @@ from typing import Any
 
 from kgen import check as checker
 from kgen.errors import KgenError
+from kgen.ops import OPS, REDUCTIONS
 from kgen.runtime.joined import joined
 from kgen.testing import checks
 from kgen.testing.bounds import FORMATS, Bounded, sums_about, ulp
 from kgen.testing.correlated import Correlated
-from kgen.types import TORCH
+from kgen.types import TORCH, Float
 from kgen.verify.report import Finding, Kind, Report
 
 SLACK = 4.0
@@ -27,14 +34,19 @@ FADING = frozenset({"exp", "exp2", "expm1", "sigmoid", "erfc", "tanh", "sinh", "
 FADED = {"f32": 2.0**-118, "f64": 2.0**-1000}
 #: Whose functions' bounds hold on a device: of several the widest.
 TARGETS = {"cpu": ("cpp",), "cuda": ("cuda", "triton")}
+#: Operators that keep digits which another way to write them loses.
+CANCELLING = {"erfc": "1 - erf(x)", "expm1": "exp(x) - 1", "log1p": "log(1 + x)", "sigmoid": "0.5 + 0.5 * tanh(0.5 * x)"}
+DIGITS = {"f32": 2.0**-24, "f64": 2.0**-53}
 KINDS = {"value": Kind.VALUE, "nan": Kind.NAN, "shape": Kind.SHAPE, "dtype": Kind.DTYPE}
 
 
 class Foreign(Correlated):
     """The bounds of a kernel that somebody else wrote."""
 
-    def __init__(self, kernel: checker.Kernel, arguments: dict[str, Any], target: str):
+    def __init__(self, kernel: checker.Kernel, arguments: dict[str, Any], target: str, cancelling: bool = False):
+        """As `Analysis`; `cancelling` grants the digits that the other ways of CANCELLING lose."""
         super().__init__(kernel, arguments, target)
+        self.cancelling = cancelling
         self.about = sums_about(kernel)
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
         self.centres = {a.shift: 0.0 for a in self.about.values() if a.row.about == "mean"}
@@ -43,15 +55,64 @@ class Foreign(Correlated):
     def depth(self, count: int) -> int:
         return max(0, count - 1)
 
-    def granted(self, error: Any) -> Any:
-        return error if error is None else SLACK * error + self.faded
+    def granted(self, error: Any, x: Any) -> Any:
+        torch = self.torch
+        if error is None:
+            return None
+        more = SLACK * error + max((FADED[self.compute(v)] for v in self.kernel.values if self.fades(v)), default=0.0)
+        if not (torch.is_tensor(x) and x.dtype.is_floating_point and self.rounds):
+            return more
+        known = torch.isfinite(x) & (x != 0)
+        return more + torch.where(known, ulp(torch.where(known, x, 1.0), self.rounds), 0.0)
+
+    def fades(self, v: checker.Value) -> bool:
+        """Whether a value is an exponential that fades out; x^2 is none."""
+        return v.op in FADING and not (v.op == "pow" and self.literal(v.args[1]) is not None)
 
     @cached_property
-    def faded(self) -> float:
-        """What is lost where an exponential has vanished, or the number that it divides by overflowed, too early."""
-        values = self.kernel.values
-        fading = [v for v in values if v.op in FADING and not (v.op == "pow" and values[v.args[1]].op == "lit")]  # x^2 is no exponential
-        return max((FADED[self.compute(v)] for v in fading), default=0.0)
+    def rounds(self) -> str:
+        """The dtype in which the formula computes what is rounded; "" where it chooses and moves elements alone."""
+        floats = [v for v in self.kernel.values if v.op in (REDUCTIONS if v.attr else OPS) and isinstance(v.type, Float)]
+        formats = {self.compute(v) for v in floats if v.op != "cast" and (v.attr or not OPS[v.op].errors.exact)}
+        return min(formats, default="")  # f32 before f64
+
+    def local(self, v: checker.Value, row: Any, x: Any, args: list, entering: list, moved: Any, format_: str) -> Any:
+        """As `Analysis.local`; an exponential that fades out may have vanished, or what it divides by overflowed, too early."""
+        torch = self.torch
+        own = super().local(v, row, x, args, entering, moved, format_)
+        if self.cancelling and v.op in CANCELLING:
+            own = own + torch.where(torch.isfinite(x), torch.full((), 2 * DIGITS[format_], dtype=torch.float64), 0.0)
+        if not self.fades(v):
+            return own
+        sure = torch.zeros((), dtype=torch.bool)
+        for a in args:
+            a = torch.as_tensor(a, dtype=torch.float64)
+            sure = sure | ~torch.isfinite(a) | (a == 0)
+        return own + torch.where(sure, 0.0, torch.full((), FADED[format_], dtype=torch.float64))
+
+    @cached_property
+    def distributes(self) -> list[bool]:
+        """Of each value whether it is a sum of two, or a product with one: (a - b) w may be computed as a w - b w."""
+        found: list[bool] = []
+        for v in self.kernel.values:
+            found.append(v.op in ("add", "sub") or v.op in ("mul", "div", "neg", "cast") and any(found[a] for a in v.args))
+        return found
+
+    def unsure(self, v: checker.Value, x: Any, args: list, carried: list, either: Any) -> Any:
+        """Where a value may be a zero of either sign: as the head of this module says, besides what `zeros.py` knows."""
+        torch = self.torch
+        if not (torch.is_tensor(x) and x.dtype.is_floating_point):
+            return either
+        found = torch.zeros((), dtype=torch.bool) if either is None else either
+        if v.op == "relu":
+            found = found | (x == 0) & (args[0] == 0)
+        if v.op in ("mul", "div"):
+            if self.distributes[self.at]:
+                found = found | (x == 0)
+            for a, e in zip(args, carried, strict=True):
+                if e is not None and torch.is_tensor(a):
+                    found = found | (x == 0) & (e > 0) & (a.abs() <= SLACK * e)
+        return found if bool(found.any()) else None
 
     def results(self) -> list[Bounded]:
         """As `Analysis.results`; `loose` says of each where a zero may have either sign."""
@@ -70,22 +131,23 @@ class Expected:
     results: list[Bounded] = field(default_factory=list)
     loose: list[Any] = field(default_factory=list)
     refusal: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
-def expected(kernel: checker.Kernel, arguments: dict[str, Any], device: str) -> Expected:
-    """What a call is to give.  The arguments are on the CPU, as people have them."""
+def expected(kernel: checker.Kernel, arguments: dict[str, Any], device: str, cancelling: bool = False) -> Expected:
+    """What a call is to give.  The arguments are on the CPU, as people have them; for `cancelling` see `Foreign`."""
     import torch
 
     made: Expected | None = None
     with torch.no_grad():
         for target in TARGETS[device]:
-            analysis = Foreign(kernel, arguments, target)
+            analysis = Foreign(kernel, arguments, target, cancelling)
             try:
                 results = analysis.results()
             except KgenError as error:  # a maximum of no elements
                 return Expected(refusal=str(error))
             if made is None:
-                made = Expected(results, analysis.loose)
+                made = Expected(results, analysis.loose, arguments=arguments)
             else:
                 made.results = [Bounded(a.exact, torch.fmax(a.bound, b.bound), a.dtype) for a, b in zip(made.results, results, strict=True)]
     assert made is not None
@@ -148,6 +210,32 @@ def judged(
     report.unbounded += figures.unbounded
     report.fraction = max(report.fraction, figures.fraction)
     return found
+
+
+def advice(kernel: checker.Kernel, want: Expected, found: Finding, said: list[dict[str, Any]], got: list[Any], device: str) -> str:
+    """What can be done about a wrong value, where the candidate may be right in its way; else ""."""
+    if found.kind is not Kind.VALUE:
+        return ""
+    k = next(k for k, r in enumerate(kernel.results) if r.name == found.result)
+    if used := sorted({v.op for v in kernel.values} & set(CANCELLING)):
+        loosely = expected(kernel, want.arguments, device, cancelling=True)
+        if not any(f.result == found.result for f in judged(kernel, loosely, said, got, device, 0, Report(kernel.name, device))):
+            ways = " and ".join(f"{op}(x) as {CANCELLING[op]}" for op in used)
+            return f"it is right but for digits that are lost where {ways} is computed: a spec that is written so takes it"
+    dtype = want.results[k].dtype
+    if dtype in ("f16", "bf16"):
+        unit = float(ulp(torch_tensor(found.expected), dtype))
+        off = float(got[k][found.at]) - found.expected
+        if abs(off) < 16 * unit:
+            return f"a result is rounded to {dtype} once; of several of torch's operators each rounds (--dtype says what it claims to take)"
+    return ""
+
+
+def torch_tensor(x: float) -> Any:
+    """A number as a tensor of float64."""
+    import torch
+
+    return torch.tensor(x, dtype=torch.float64)
 
 
 TORCH_NAMES = {own.name: name for name, own in TORCH.items()}

@@ -37,6 +37,7 @@ class Loaded:
     optional: list[str] = field(default_factory=list)
     parameters: Callable[[dict[str, Any]], None] | None = None  # gives a module its own
     own: list[str] = field(default_factory=list)  # which those are
+    made: str = ""  # of a module: how it is made of its class, in Python
 
     def __call__(self, given: dict[str, Any], outs: Sequence[Any], way: str) -> list[Any]:
         """The spec's results, in order; what is written in place is the parameter's tensor.

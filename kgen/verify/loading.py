@@ -109,9 +109,9 @@ def _module(kind: type, named: dict[str, Any], interface: dict[str, Any], device
     """A module: `forward` takes some of the parameters, by name or in order, the module's own parameters are the tensors that are left."""
     around = sys.modules[kind.__module__]
     first = list(around.get_init_inputs()) if hasattr(around, "get_init_inputs") else []
-    args, kwargs = first, {}
+    args, kwargs, shown = first, {}, "*get_init_inputs()" if first else ""
     if len(first) == 2 and isinstance(first[1], dict) and isinstance(first[0], (list, tuple)):
-        args, kwargs = list(first[0]), first[1]
+        args, kwargs, shown = list(first[0]), first[1], "*get_init_inputs()[0], **get_init_inputs()[1]"
     made = kind(*args, **kwargs).to(device)
     names = [name for name, _, _ in interface["params"]]
     tensors = [name for name, tensor, _ in interface["params"] if tensor]
@@ -140,7 +140,7 @@ def _module(kind: type, named: dict[str, Any], interface: dict[str, Any], device
     results = interface["results"]
     return Loaded(
         made, passed, by_name, [n for n, s in results if not s], [(n, s) for n, s in results if s], [(n, bool(s)) for n, s in results],
-        parameters=parameters if homes else None, own=list(homes),
+        parameters=parameters if homes else None, own=list(homes), made=f"{named['name']}({shown})",
     )  # fmt: skip
 
 

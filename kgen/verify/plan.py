@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kgen import check as checker
-from kgen.testing.cases import LAYOUTS, Draw, Limits, plain
+from kgen.testing.cases import LAYOUTS, Limits, plain
 from kgen.testing.holding import few_long_rows
 from kgen.types import ELLIPSIS, VARIABLE
 from kgen.verify import shaped
 from kgen.verify.memory import FAR
+from kgen.verify.shaped import drawn
 
 #: What the tensors hold in successive calls of a case: as drawn, backwards, and as drawn but for the last element.
 AS_DRAWN, BACKWARDS, LAST = "drawn", "backwards", "last"
@@ -109,12 +110,6 @@ def _aligned(case: Case) -> Case:
     if case.setting.mode != "end" or _whole(case.arguments):
         return case
     return replace(case, setting=replace(case.setting, mode="begin"))
-
-
-def drawn(kernel: checker.Kernel, seed: int, number: int, limits: Limits) -> dict[str, Any]:
-    """The arguments of a random case."""
-    draw = Draw(kernel, seed, number, limits)
-    return draw.written(draw.arguments())
 
 
 def _fits(limits: Limits) -> bool:

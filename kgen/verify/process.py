@@ -141,9 +141,7 @@ class Process:
                 self.end()
                 raise Died(Kind.MEMORY, f"it takes {now / 2**30:.1f} GiB, the limit is {self.memory / 2**30:.1f}")
             if time.monotonic() > end:
-                said = self._tail()
-                self.end()
-                raise Died(Kind.HANG, f"no answer within {limit:g} seconds{said}")
+                raise Died(Kind.HANG, f"no answer within {limit:g} seconds{self._where()}")
         self.at.settimeout(max(1.0, end - time.monotonic()))
         try:
             return wire.receive(self.at)
@@ -181,9 +179,25 @@ class Process:
             text = self.log.read().decode(errors="replace").strip()
         except (OSError, ValueError):
             return ""
-        noise = ("Extension modules", "kgen/verify/", "Current thread", "Fatal Python error", "<no Python frame>")
+        noise = ("Extension modules", "kgen/verify/", "Current thread", "Thread 0x", "Fatal Python error", "<no Python frame>", "<frozen")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not any(n in line for n in noise)]
-        return f"; it wrote: {' | '.join(lines[-3:])}"[:500] if lines else ""
+        frames = [line for line in lines if line.startswith("File ")]  # the innermost first
+        words = [line for line in lines if line not in frames][-3:]
+        wrote = f"; it wrote: {' | '.join(words)}" if words else ""
+        return (wrote + (f"; it was at {', called at '.join(frames[:2])}" if frames else ""))[:500]
+
+    def _where(self) -> str:
+        """End a process that gives no answer; where it was, as a clause."""
+        import select
+
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGABRT)  # upon which Python tells where it is
+        gone = select.poll()
+        gone.register(self.at, select.POLLHUP)
+        gone.poll(500)
+        said = self._tail()
+        self.end()
+        return said
 
     def end(self, killing: bool = True) -> int | None:
         """End the process; what `os.waitpid` says of it."""

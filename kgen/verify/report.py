@@ -18,7 +18,6 @@ class Kind(str, enum.Enum):
     STRIDES = "strides"  # elements of a result share memory
     RETURNED = "returned"  # something else than the results: a number of them, a type that is no plain tensor, another device
     RAISES = "raises"  # an error where the call has a meaning
-    NO_ERROR = "no error"  # none where the call has no meaning (a maximum of no elements)
     INPUT = "input"  # wrote to an argument that is not a result
     OUTSIDE = "outside"  # wrote memory beside a tensor's elements
     READ = "read outside"  # read memory beside a tensor, so that the process died of it
@@ -34,7 +33,7 @@ class Kind(str, enum.Enum):
     HANG = "hang"  # no answer within the time limit
     MEMORY = "memory"  # more memory than the limit
     OWN = "own"  # calls one of torch's operators itself (held with `own`)
-    CLOCK = "clock"  # with `bench`: CUDA's events and the synchronised clock tell different times
+    CLOCK = "clock"  # with `bench`: CUDA's events and the synchronised clock tell different times, or a clock was replaced
     LOADS = "loads"  # the candidate cannot be loaded or built
 
 
@@ -45,7 +44,8 @@ class Finding:
     `condition` says how the call was made ("a side stream", "the second call with other contents", ""), `case` its arguments in words,
     `result` which result (or which tensor: of INPUT, OUTSIDE and READ), `at` the element, which is to be `expected` within `bound`.
     `number` is the case's in the order of the examination.  `gradient` tells findings of `backward` from those of the forward.
-    `python` is a program that shows it and stands alone, "" where none was made; `small` is `case` after it was made small."""
+    `python` is a program that shows it and stands alone, "" where none was made; `small` is `case` after it was made small.  `help` is what
+    can be done about it, or "" """
 
     kind: Kind
     message: str
@@ -59,6 +59,7 @@ class Finding:
     gradient: bool = False
     small: str = ""
     python: str = ""
+    help: str = ""
 
     def json(self) -> dict[str, Any]:
         """The finding as plain data; numbers that JSON lacks are text."""

@@ -8,6 +8,7 @@ are made.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +21,27 @@ from kgen.types import ELLIPSIS
 SHORT, LONGER = 5, 67
 #: Elements of a row that kernels for the CPU, too, read in several pieces, the last of them short.
 VERY_LONG = 3 * 65_536 + 77
+#: Elements of a tensor of a case whose sizes are set.
+MOST = 1 << 22
 #: Reductions of a kernel up to which it gets such rows: a search has one for each bit.
 FEW = 4
+
+
+def drawn(kernel: checker.Kernel, seed: int, number: int, limits: Limits) -> dict[str, Any]:
+    """The arguments of a random case.  Sizes that are set are halved where they would make a tensor of more than MOST elements: axes of
+    several dims, some of which have literal sizes or follow from numbers, are longer than the dim that is set."""
+    draw = Draw(kernel, seed, number, limits)
+    every = [p.dims for p in (*kernel.params, *kernel.results) if p.dims]
+    sizes = {d: limits.size(d) for d in limits.sizes or {}}
+    while sizes:
+        length = {**draw.sizes, ELLIPSIS: math.prod(draw.batch)}
+        wide = {d: max(n) for d, n in sizes.items() if max(n, default=0) > 1}
+        if max((math.prod(length.get(d, 1) for d in of) for of in every), default=0) <= MOST or not wide:
+            break
+        widest = max(wide, key=lambda d: wide[d])
+        sizes[widest] = tuple(-(-n // 2) if n == wide[widest] else n for n in sizes[widest])
+        draw = Draw(kernel, seed, number, replace(limits, sizes=dict(sizes)))
+    return draw.written(draw.arguments())
 
 
 def special_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> list[tuple[str, dict[str, Any]]]:
@@ -66,17 +86,18 @@ def _drawn(kernel: checker.Kernel, limits: Limits, seed: int, over: list[str], l
     """A case of normal numbers whose rows have a length, and so many of them."""
     dims = [p.dims or () for p in kernel.params]
     free = {d for of in dims for d in of if d != ELLIPSIS} - set(kernel.literals)
-    sizes: dict[str, Any] = {d: (1,) for d in free} | {d: (2,) for d in over} | {over[0]: (length,)}
+    parts = max((math.prod(kernel.literals.get(d, 1) for d in of) for of in dims if over[0] in of), default=1)  # of a row, in G * 128
+    sizes: dict[str, Any] = {d: (1,) for d in free} | {d: (2,) for d in over} | {over[0]: (-(-length // parts),)}
     if any(ELLIPSIS in of for of in dims):
         sizes[ELLIPSIS] = (rows,)
     elif first := next((of[0] for of in dims if len(of) > 1 and of[0] in free and of[0] not in over), None):
         sizes[first] = (rows,)
-    draw = Draw(kernel, seed, 0, replace(limits, sizes=sizes, special=False, broadcast=False, max_elements=1 << 22))
-    return draw.written(draw.arguments())
+    return drawn(kernel, seed, 0, replace(limits, sizes=sizes, special=False, broadcast=False, max_elements=MOST))
 
 
 def _is_rows(x: Any) -> bool:
-    return hasattr(x, "dtype") and x.dtype.is_floating_point and x.dim() > 1 and x.numel() > 0
+    """Whether an argument has rows: a parameter that all rows share has but one."""
+    return hasattr(x, "dtype") and x.dtype.is_floating_point and x.dim() > 1 and x.shape[0] > 1 and x.numel() > 0
 
 
 def _one_value(x: Any, shift: int) -> Any:
@@ -104,9 +125,8 @@ def zeros_and_ones(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[st
     """A case of 0, -0, 1 and -1 alone, by which the sign of a zero is seen that several operands give."""
     import torch
 
-    draw = Draw(kernel, seed, 13, replace(limits, special=False, broadcast=False))
     made: dict[str, Any] = {}
-    for name, x in draw.written(draw.arguments()).items():
+    for name, x in drawn(kernel, seed, 13, replace(limits, special=False, broadcast=False)).items():
         if hasattr(x, "dtype") and x.dtype.is_floating_point and x.dtype.itemsize > 1:
             values = torch.tensor([0.0, -0.0, 1.0, -1.0], dtype=x.dtype)
             made[name] = values[torch.randint(0, 4, x.shape, generator=torch.Generator().manual_seed(seed + len(made)))]
@@ -131,4 +151,4 @@ def _risen(x: Any) -> Any:
     return made
 
 
-__all__ = ["special_rows", "zeros_and_ones"]
+__all__ = ["drawn", "special_rows", "zeros_and_ones"]

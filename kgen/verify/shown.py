@@ -23,7 +23,7 @@ def finding(f: Any, candidate: str) -> str:
     gradient = " (its gradient)" * f.gradient
     what = f"result {f.result} " if f.result and f.kind.value not in ("input", "outside") else f"{f.result} " * bool(f.result)
     condition = f" {f.condition}" if f.condition else ""
-    text = f"error: {candidate}{gradient}{where}: {f.kind.value}{condition}: {what}{f.message}"
+    text = f"error: {candidate}{gradient}{where}: {f.kind.value}{condition}: {what}{f.message}" + f"\nhelp: {f.help}" * bool(f.help)
     if not f.python:
         return text
     return f"{text}\n\n{'Made small, as' if f.small else 'As'} Python:\n\n{f.python}"

@@ -11,13 +11,16 @@ from typing import Any
 
 from kgen.testing.reproducer import _uses, tensor
 from kgen.testing.shrinking import Shrinker
+from kgen.verify import judge
 from kgen.verify.held import Held, Refused, Unloadable
 from kgen.verify.plan import AS_DRAWN, Case, Setting, contents, described
 from kgen.verify.report import Finding, Kind
 
 #: Findings that a call of its own shows, in any process.
-PLAIN = (Kind.VALUE, Kind.NAN, Kind.SIGN, Kind.SHAPE, Kind.DTYPE, Kind.RAISES, Kind.NO_ERROR, Kind.REMEMBERED, Kind.STRIDES)
-
+PLAIN = frozenset({
+    Kind.VALUE, Kind.NAN, Kind.SIGN, Kind.SHAPE, Kind.DTYPE, Kind.RAISES, Kind.REMEMBERED, Kind.STRIDES, Kind.RETURNED, Kind.INPUT,
+    Kind.CRASH, Kind.HANG, Kind.MEMORY,
+})  # fmt: skip
 
 #: Findings that depend on calls before.
 REMEMBERS = (Kind.REMEMBERED, Kind.CHANGED)
@@ -66,7 +69,7 @@ def written(held: Held, arguments: dict[str, Any], setting: Setting, finding: Fi
     """Python that shows a finding: by a call of its own, or where that needs more, by the same examination of this one case."""
     simple = setting.mode and not (setting.side or setting.graph or setting.far or setting.alone or setting.again)
     own = held.named.kind == "python" and not held.gradients
-    if finding.kind not in PLAIN or not simple or not own or not held.loaded:
+    if finding.kind not in PLAIN or not simple or not own or not held.loaded or held.loaded.get("own"):  # parameters of a module
         return _replayed(held, arguments, setting, finding)
     return _called(held, arguments, setting, finding)
 
@@ -74,7 +77,8 @@ def written(held: Held, arguments: dict[str, Any], setting: Setting, finding: Fi
 def _imported(held: Held) -> list[str]:
     """Lines that import the candidate, as `candidate`."""
     named = held.named
-    outer = named.name.split(".")[0]
+    made = held.loaded.get("made") or named.name
+    outer = named.name.split(".")[0] + ", get_init_inputs" * ("get_init_inputs" in made)
     if named.path.endswith(".py"):
         stem = named.path.rsplit("/", 1)[-1][:-3]
         folder = named.path.rsplit("/", 1)[0]
@@ -83,7 +87,7 @@ def _imported(held: Held) -> list[str]:
         lines = ["import sys", f"sys.path.insert(0, {folder!r})", f"from {stem} import {outer}"]
     else:
         lines = [f"from {named.path} import {outer}"]
-    return [*lines, *([f"candidate = {named.name}"] if named.name != "candidate" else [])]
+    return [*lines, *([f"candidate = {made}"] if made != "candidate" else [])]
 
 
 def _given(held: Held, arguments: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -106,37 +110,58 @@ def _called(held: Held, arguments: dict[str, Any], setting: Setting, finding: Fi
     fresh = [r for r in held.kernel.results if r.state is None]
     left = held.left_out(setting)
     passed = {n: names[n] for n in held.takes if n not in left}
+    outs = [f"{r.name}_out" for r in fresh] if setting.way != "fresh" else []
+    if outs:
+        want = judge.expected(held.kernel, people, held.device)
+        bounds = [w for r, w in zip(held.kernel.results, want.results, strict=True) if r.state is None]
+        for out, w in zip(outs, bounds, strict=True):
+            dtype = f"dtype=torch.{judge.TORCH_NAMES[w.dtype]}{_on(held)}"
+            lines.append(f"{out} = torch.full({tuple(w.exact.shape)}, {_filling(w.dtype)}, {dtype})")
     by_name = held.loaded.get("by_name", False)
+    if setting.way == "destination":
+        passed |= dict(zip([r.name for r in fresh], outs, strict=True))
     given = [f"{n}={v}" if by_name else v for n, v in passed.items()]
-    made: list[str] = []
-    if setting.way != "fresh":
-        for r in fresh:
-            made.append(f"{r.name}_out = ...  # a tensor for the result")
+    if setting.way == "out":
+        given.append(f"out={outs[0] if len(outs) == 1 else f'({chr(44).join(outs)})'}")
     call = f"candidate({', '.join(given)})"
-    if setting.way != "fresh" or held.loaded.get("module"):
-        return _replayed(held, arguments, setting, finding)
     after: list[str] = []
     if finding.kind is Kind.REMEMBERED or "call " in finding.condition:
         which = setting.calls[int(finding.condition.split("call ")[1].split()[0]) - 1] if "call " in finding.condition else AS_DRAWN
         other = {n: contents(x, which) for n, x in people.items()}
         after.append(f"{call}  # a first call")
         after += [f"{n}_.copy_({tensor(other[n].contiguous(), held.device)})" for n, x in people.items() if hasattr(x, "numel")]
-    after += _asserted(held, finding, call, fresh)
+    after += _asserted(held, finding, call, fresh, outs)
     head = [*_imported(held), "import torch"]
     if used := [n for n in ("nan", "inf") if _uses(n, lines + after)]:
         head.append(f"from math import {', '.join(used)}")
     return "\n".join([*head, "", *lines, *after]) + "\n"
 
 
-def _asserted(held: Held, finding: Finding, call: str, fresh: list[Any]) -> list[str]:
+def _filling(dtype: str) -> str:
+    """What a tensor for a result holds before a call that is shown."""
+    return "nan" if dtype in judge.FORMATS else "True" if dtype == "bool" else "99"
+
+
+def _on(held: Held) -> str:
+    return f", device={held.device!r}" if held.device != "cpu" else ""
+
+
+def _asserted(held: Held, finding: Finding, call: str, fresh: list[Any], outs: list[str]) -> list[str]:
     """The call, and what does not hold of it."""
-    if finding.kind is Kind.RAISES:
-        return [call, f"# raises {' '.join(finding.message.split())[:120]}"]
-    if finding.kind is Kind.NO_ERROR:
-        return [f"raise AssertionError(f'{{{call}}}, but it is to raise an error')"]
+    words = f"# {finding.kind.value}: {' '.join(finding.message.split())[:120]}"
+    if finding.kind in (Kind.RAISES, Kind.CRASH, Kind.HANG, Kind.MEMORY):
+        return [words, call, *(["torch.cuda.synchronize()"] if held.device == "cuda" else [])]
+    if finding.kind is Kind.RETURNED:
+        expected = "torch.Tensor" if len(fresh) == 1 else f"[{', '.join(['torch.Tensor'] * len(fresh))}]"
+        got = "type(returned)" if len(fresh) == 1 else "[type(y) for y in returned]"
+        return [words, f"returned = {call}", f"assert {got} == {expected}, {got}"]
+    if finding.kind is Kind.INPUT:
+        return [f"before = str({finding.result}_.tolist())", call, f"assert str({finding.result}_.tolist()) == before, {finding.result}_"]
     result = next(r for r in held.kernel.results if r.name == finding.result)
     if result.state:
         lines, name = [call], f"{result.state}_"
+    elif outs:
+        lines, name = [call], outs[fresh.index(result)]
     else:
         lines = [f"returned = {call}"]
         name = "returned" if len(fresh) == 1 else f"returned[{fresh.index(result)}]"

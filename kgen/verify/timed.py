@@ -25,6 +25,14 @@ from kgen.runtime.samples import arguments
 _clock, _event, _base = time.perf_counter, torch.cuda.Event, getattr(torch._C, "_CudaEventBase", torch.cuda.Event)
 _synchronize: Callable[[], None] = getattr(torch._C, "_cuda_synchronize", lambda: None)
 _stream, _allclose = torch.cuda.current_stream, torch.allclose
+#: What others read clocks and compare by: a candidate that replaces one of them is up to something.
+WATCHED = {
+    "time.perf_counter": (time, "perf_counter"), "time.time": (time, "time"), "time.monotonic": (time, "monotonic"),
+    "torch.cuda.synchronize": (torch.cuda, "synchronize"), "torch.cuda.Event.elapsed_time": (torch.cuda.Event, "elapsed_time"),
+    "torch.cuda.Event.synchronize": (torch.cuda.Event, "synchronize"), "torch.cuda.Stream.synchronize": (torch.cuda.Stream, "synchronize"),
+    "torch.allclose": (torch, "allclose"), "torch.equal": (torch, "equal"),
+}  # fmt: skip
+_own = {title: getattr(*place, None) for title, place in WATCHED.items()}
 SETS = 3  # of arguments, which rounds take in turn
 SECONDS = 0.5  # that each is timed for
 MOST = 200  # rounds
@@ -37,12 +45,13 @@ Run = Callable[[dict[str, Any]], Any]
 def measure(candidate: Any, device: str, spec: str, dtype: str, elements: int, row: int) -> dict[str, Any]:
     """The figures of a candidate and of the kernel that kgen makes of the spec, on arguments of a size.
 
-    Gives `rows` (each with what, dtype, elements, ms, low, high, and on a GPU the host's clock), `wrong` (why a timed result is wrong) and
-    `apart` (why the two clocks disagree); both are "" where all is well."""
+    Gives `rows` (each with what, dtype, elements, ms, low, high, and on a GPU the host's clock), `wrong` (why a timed result is wrong),
+    `apart` (why the two clocks disagree) and `replaced` (what of WATCHED the candidate has replaced); they are "" where all is well."""
     kernel = loads(spec).kernel
     sets = [arguments(kernel, dtype, elements, device, row) for _ in range(SETS)]
     written = [r.state for r in kernel.results if r.state]
     own = Runnable(kernel)
+
     def theirs(given: dict[str, Any]) -> Any:
         if candidate.destination:
             outs = [torch.empty_like(y) for y in like]
@@ -54,6 +63,7 @@ def measure(candidate: Any, device: str, spec: str, dtype: str, elements: int, r
         like = [] if like is None else list(like) if isinstance(like, tuple) else [like]
         runs: dict[str, Run] = {"candidate": theirs, "kgen": lambda given: own(**given)}
         figures = {name: _timed(run, sets, written, device) for name, run in runs.items()}
+        replaced = ", ".join(title for title, place in WATCHED.items() if getattr(*place, None) is not _own[title])
         wrong = _wrong(kernel, theirs, sets, written)
     rows = []
     largest = max(x.numel() for x in sets[0].values() if isinstance(x, torch.Tensor))
@@ -67,7 +77,7 @@ def measure(candidate: Any, device: str, spec: str, dtype: str, elements: int, r
             if name == "candidate" and whole > APART * ms + LAUNCH:
                 apart = f"events on the caller's stream say {ms:.4g} ms, the clock says {whole:.4g} ms until the device is idle"
         rows.append(figure)
-    return {"rows": rows, "wrong": wrong, "apart": apart}
+    return {"rows": rows, "wrong": wrong, "apart": apart, "replaced": replaced}
 
 
 def _copied(given: dict[str, Any], written: list[str]) -> dict[str, Any]:

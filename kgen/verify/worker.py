@@ -29,6 +29,7 @@ _BASE = torch._C.TensorBase
 _detach, _contiguous, _cpu, _data_ptr = _BASE.detach, _BASE.contiguous, _BASE.cpu, _BASE.data_ptr
 _copy, _fill, _as_strided, _view = _BASE.copy_, _BASE.fill_, torch.as_strided, _BASE.view
 _empty, _frombuffer, _string_at, _is_complex = torch.empty, torch.frombuffer, ctypes.string_at, _BASE.is_complex
+_reshape = _BASE.reshape
 _synchronize, _sleep, _clock = getattr(torch._C, "_cuda_synchronize", lambda: None), getattr(torch.cuda, "_sleep", None), time.perf_counter
 GPU = 0.8  # of a GPU's memory that a candidate may have
 PERTURB = -6  # glibc's M_PERTURB
@@ -131,7 +132,7 @@ class Worker:
             return {"unloadable": f"{type(error).__name__}: {error}", "trace": described(error)["trace"]}, []
         c = self.candidate
         said = {"takes": c.takes, "out": c.out, "destination": c.destination, "title": c.title, "claims": c.claims, "own": c.own}
-        return said | {"optional": c.optional}, []
+        return said | {"optional": c.optional, "made": c.made}, []
 
     # Tensors
 
@@ -249,7 +250,7 @@ class Worker:
             if side:
                 stream, other = torch.cuda.Stream(), torch.cuda.Stream()
                 for buffer in self.buffers.values():  # what a kernel reads that does not wait
-                    _fill(_view(buffer, torch.uint8) if buffer.is_contiguous() else buffer, 0)
+                    _fill(buffer, 0)
                 _synchronize()
                 with torch.cuda.stream(stream):
                     if _sleep is not None:
@@ -266,11 +267,7 @@ class Worker:
                 first = None if raised else [_bytes(y) if _plain(y) else b"" for y in results]
             _synchronize()
         except Exception as error:  # reading a result is the first to be told that the context is lost
-            try:
-                _synchronize()
-                raised = described(error)  # the device answers: a launch that was refused, of which nobody asked before
-            except Exception:
-                lost = str(error)[:500]
+            raised, lost = _failed(error)
         seconds = _clock() - began
         if lost:
             return {"lost": lost, "raised": raised, "seconds": seconds}, []
@@ -388,11 +385,12 @@ class Worker:
         try:
             for y in results:
                 if _plain(y) and y.is_contiguous() and y.numel() and not any(y.data_ptr() == t.data_ptr() for t in self.tensors.values()):
-                    _fill(_view(_detach(y), torch.uint8), self.pattern)
+                    _fill(_elements(y), self.pattern)
             graph.replay()
             _synchronize()
         except BaseException as error:
-            return {"raised": described(error), "lost": str(error)[:500], "seconds": _clock() - began}, []
+            raised, lost = _failed(error)
+            return {"raised": raised, "seconds": _clock() - began} | ({"lost": lost} if lost else {}), []
         return self._described(results, keep, _clock() - began)
 
     def _raising(self, numbers: dict[str, Any], outs: list[str], way: str) -> list[Any]:
@@ -407,7 +405,6 @@ class Worker:
 
         assert self.candidate is not None
         return timed.measure(self.candidate, self.device, **asked), []
-
 
     def clock(self, reference: str, numbers: dict[str, Any]) -> tuple[dict, list]:
         """The milliseconds of a call on the tensors that were placed, and of a definition's `reference` on them (None: it fails)."""
@@ -434,6 +431,20 @@ class Worker:
             if k > 2:
                 times.append((_clock() - began) * 1e3)
         return sorted(times)[len(times) // 2]
+
+
+def _failed(error: BaseException) -> tuple[dict[str, Any], str]:
+    """What an error on a GPU is: as plain data, and how the context was lost ("": the device still answers, a launch was refused)."""
+    try:
+        _synchronize()
+    except Exception:
+        return described(error), str(error)[:500]
+    return described(error), ""
+
+
+def _elements(y: Any) -> Any:
+    """The bytes of a contiguous tensor, also of one without dims, as a tensor."""
+    return _view(_reshape(_detach(y), (-1,)), torch.uint8)
 
 
 def _plain(y: Any) -> bool:

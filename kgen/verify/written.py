@@ -7,7 +7,9 @@ is built is kept in kgen's cache, by all that it was built from.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import math
+import os
 import re
 import shlex
 import shutil
@@ -40,8 +42,10 @@ def load_written(named: dict[str, Any], interface: dict[str, Any], device: str) 
 
     path = Path(named["path"])
     target = {".cpp": "cpp", ".cu": "cuda", ".py": "triton"}[path.suffix]
-    if (target == "cpp") != (device == "cpp" or device == "cpu"):
-        raise Unloadable(f"{path.name} is for {'a GPU' if target != 'cpp' else 'the CPU'}; its tensors are to lie on {device}")
+    interpreted = target == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # Triton's interpreter takes tensors on the CPU
+    if (target == "cpp") != (device == "cpu") and not interpreted:
+        help = "; with TRITON_INTERPRET=1 Triton's interpreter runs it" * (target == "triton")
+        raise Unloadable(f"{path.name} is for {'a GPU' if target != 'cpp' else 'the CPU'}; its tensors are to lie on {device}{help}")
     kernel = loads(interface["spec"]).kernel
     names = [p.name for p in kernel.params]
     fresh = [r.name for r in kernel.results if not r.state]
@@ -49,7 +53,9 @@ def load_written(named: dict[str, Any], interface: dict[str, Any], device: str) 
     order = [(r.name, bool(r.state)) for r in kernel.results]
     if target == "triton":
         function = _triton(path, kernel)
-        return Loaded(function, names, False, fresh, written, order, out=bool(fresh))
+        taken = inspect.signature(function).parameters
+        own = [n for n in names if n in taken and taken[n].default is not inspect.Parameter.empty]
+        return Loaded(function, names, set(names) <= set(taken), fresh, written, order, out=bool(fresh), optional=own)
     if named["fixed"]:
         return Loaded(_Static(kernel, path, device).run, names, True, fresh, written, order, out=bool(fresh))
     made = Runnable(kernel)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import torch
 from click.testing import CliRunner, Result
 
 import kgen
-from kgen.bench import calls, first, kernelbench, libraries, picture, profiles, reference, table, timing
+from kgen.bench import apart, calls, first, kernelbench, libraries, library, picture, profiles, reference, table, timing
 from kgen.bench.library import TIMED
 from kgen.cli import main
 from kgen.errors import KgenError
@@ -22,6 +26,7 @@ from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.samples import arguments
 from tests.conftest import ROOT
 
+BENCH = timing.bench
 SPREADS = timing.spreads_ms  # the tests' own takes no time
 #: Torch's own functions but for those of the library, which tests/specs holds to their specs.
 OWN = {spec: call for spec, call in libraries.TORCH.items() if spec not in TIMED}
@@ -500,3 +505,63 @@ def test_kernelbench_runs_on_a_gpu() -> None:
     done = run("--kernelbench", "19,23,33,94", "--scale", "1/256", "--target", "all", "--json", "kept.json")
     assert done.exit_code == 0, done.output
     assert len(json.loads(Path("kept.json").read_text())) == 4 * 5
+
+
+# ------------------------------------------------------------------------------------------------ arguments that torch takes
+
+
+def test_integers_that_a_formula_takes_for_places_lie_inside() -> None:
+    """Of the whole table: places looked up at, keys that are compared with places, and offsets that go through all of S."""
+    given = arguments(checked("embedding_bag"), "f32", 1 << 16, "cpu", 512)
+    rows, ids, offsets = len(given["w"]), given["ids"], given["offsets"]
+    assert int(ids.min()) >= 0 and rows // 2 < int(ids.max()) < rows
+    assert offsets[0] == 0 and offsets[-1] == len(ids) and bool((offsets.diff() >= 0).all())
+    keys = arguments(checked("segment_mean"), "f32", 1 << 14, "cpu", 64)
+    assert int(keys["ids"].min()) >= 0 and int(keys["ids"].max()) < len(keys["default"])
+    begin_end = kgen.loads(
+        "f(x: f32[S], begin: i32[B], end: i32[B]) -> y: f32[B]\n\ny = sum[S](x if begin <= index[S] and index[S] < end else 0)"
+    )
+    two = arguments(begin_end.kernel, "f32", 4096, "cpu", 128)
+    assert torch.equal(two["begin"][1:], two["end"][:-1]) and two["begin"][0] == 0 and two["end"][-1] == len(two["x"])
+    few = kgen.loads("f(w: f32[V], ids: u8[S]) -> y: f32[S]\n\ny = w[V = ids]").kernel
+    assert int(arguments(few, "f32", 1 << 14, "cpu", 4096)["ids"].max()) > 200
+
+
+@pytest.mark.parametrize("spec", ["bce", "bernoulli_mask", "ragged_softmax", "segment_softmax"])
+def test_torchs_own_function_takes_what_is_drawn(spec: str) -> None:
+    """On a GPU these end the process's context with an assertion."""
+    kernel = checked(spec)
+    given = library.holding(kernel.name, arguments(kernel, "f32", 4096, "cpu", 64))
+    got = libraries.prepared(kernel, "torch", given)()
+    if spec != "bernoulli_mask":  # which draws others
+        assert reference.Reference(kernel, given).alike(got) == ""
+
+
+def test_a_cell_that_fails_is_a_row_and_the_others_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind one that ends what runs on the GPU cells run in processes of their own (here: threads), that one without what ended it."""
+    broken = {"gpu": False}
+
+    def assertion(x: Any) -> Any:
+        broken["gpu"] = True
+        raise RuntimeError("device-side assert triggered")
+
+    monkeypatch.setitem(libraries.TORCH, "softmax", assertion)
+    monkeypatch.setattr(timing, "lost", lambda device: broken["gpu"] and threading.current_thread() is threading.main_thread())
+    monkeypatch.setattr(apart, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    done = run("softmax", "gelu", "--elements", "2^10", "--row", "64", "--target", "cpp", "--against", "eager", "--json", "kept.json")
+    assert done.exit_code == 0, done.output
+    assert "left out eager, softmax f32 1,024 in rows of 64: RuntimeError: device-side assert triggered (it ended" in done.stderr
+    kept = json.loads(Path("kept.json").read_text())
+    assert [(r["kernel"], r["what"]) for r in kept] == [("softmax", "cpp"), ("gelu", "cpp"), ("gelu", "eager")]
+    kernel = checked("softmax")
+    assert pickle.loads(pickle.dumps(kernel)).signature() == kernel.signature()
+
+
+def test_what_has_no_figures_is_a_row_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "bench", lambda kernel, *rest: 1 / 0 if kernel.name == "softmax" else BENCH(kernel, *rest))
+    done = run("softmax", "gelu", "--elements", "2^10", "--row", "64", "--target", "cpp", "--against", "none", "--json", "kept.json")
+    assert done.exit_code == 1 and "error: softmax f32 1,024 in rows of 64: ZeroDivisionError" in done.stderr
+    first, second = json.loads(Path("kept.json").read_text())
+    assert (first["what"], first["error"]) == ("cpp", "ZeroDivisionError: division by zero") and second["kernel"] == "gelu"
+    assert re.search(r"softmax +f32 +1,024 +64 +cpp +failed", done.stdout)
+    assert "gelu" in run("kept.json", "--table").stdout

@@ -50,11 +50,31 @@ def test_a_bare_name_finds_the_bundled_spec(folder: bool) -> None:
     assert Path("here/gelu/gelu.cpp").exists()
 
 
+def test_a_bare_name_that_is_none_says_which_is_like_it() -> None:
+    assert "did you mean `gelu`?" in kgen("compile", "gelup").stderr
+    assert "`kgen list` has them" in kgen("compile", "nothing_like_it").stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_output_that_finds_no_room_is_an_error_and_no_traceback() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", "from kgen.cli import main; main()", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr == "error: cannot write the output: no space left on device\n"
+
+
 def test_dash_writes_the_source_and_nothing_else() -> None:
     done = kgen("compile", GELU, "--target", "cuda", "-o", "-")
     assert done.exit_code == 0
     assert done.stdout.startswith("// ") and done.stdout.endswith("\n") and not done.stderr
     assert kgen("compile", GELU, "-o", "-").exit_code == 2
+
+
+@pytest.mark.parametrize("target", ["triton", "cuda", "cpp"])
+def test_dash_writes_the_file_that_a_folder_gets(target: str) -> None:
+    """Of a dim taken apart too, where a file's host part takes whole tensors or their parts."""
+    assert kgen("compile", "rope", "--target", target, "--standalone", "-o", "here").exit_code == 0
+    (path,) = (found for found in Path("here").rglob("*") if found.is_file())
+    assert kgen("compile", "rope", "--target", target, "-o", "-").stdout == path.read_text()
 
 
 def test_every_wrong_spec_is_reported_and_the_right_ones_are_written() -> None:
@@ -138,6 +158,15 @@ def test_fmt_sets_a_file_well_and_check_tells() -> None:
     assert Path("s.k").read_text() == "# doc\nf(x: T[...]) -> y: T[...]\n\ny = x * 2  # twice\n"
     assert kgen("fmt", "--check", "s.k").exit_code == 0
     assert kgen("fmt", "-", input="f(x:T[...])->y:T[...]\ny=x\n").stdout == "f(x: T[...]) -> y: T[...]\n\ny = x\n"
+
+
+def test_fmt_keeps_a_files_mode_and_links() -> None:
+    Path("s.k").write_text("f(x:T[...])->y:T[...]\ny=x\n")
+    os.chmod("s.k", 0o600)
+    Path("link.k").symlink_to("s.k")
+    assert kgen("fmt", "link.k").exit_code == 0
+    assert Path("link.k").is_symlink() and stat.S_IMODE(Path("s.k").stat().st_mode) == 0o600
+    assert Path("s.k").read_text() == "f(x: T[...]) -> y: T[...]\n\ny = x\n"
 
 
 def test_the_bundled_specs_are_well_set() -> None:

@@ -98,3 +98,18 @@ def test_how_a_row_is_joined_follows_from_its_length_alone() -> None:
 def test_library_has_the_table() -> None:
     text = Cuda().library_file("kgen_scans_table.cuh")
     assert f"SCAN_FEW = {scan_launches.FEW};" in text and all(f"{t.team}, {t.threads}}}" in text for t in scan_launches.TEAMS)
+
+
+@needs_gcc
+@pytest.mark.slow
+def test_sums_begin_anew_whoever_takes_a_row(tmp_path) -> None:
+    torch.manual_seed(3)
+    text = ("since(x: T[..., N], k: i32[..., N], begins: bool[..., N]) -> (y: T[..., N], z: i64[..., N])\n\n"
+            "y = cumsum_since[N](begins, x)\nz = cumsum_since[N, reversed, exclusive](begins, k)\n")  # fmt: skip
+    shapes = (5, 3), (3, 27), (2, 3000), (2, 20_001)
+    calls = [(torch.randn(s), torch.randint(-9, 9, s, dtype=torch.int32), torch.rand(s) < 0.1) for s in shapes]
+    emulated = Emulated(text, tmp_path, *calls)
+    for x, k, begins in calls:
+        got = emulated(x, k, begins)
+        assert torch.allclose(got["y"].double(), scanned("cumsum_since", False, False, begins, x.double()), rtol=1e-5, atol=1e-5)
+        assert torch.equal(got["z"], scanned("cumsum_since", True, True, begins, k.long()))

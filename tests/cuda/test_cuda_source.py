@@ -405,3 +405,21 @@ def test_what_a_reading_does_without_stands_behind_it():
     body = source(text)
     body = body[body.index("f_kernel(") :]
     assert body.index("= exp(") < body.index("walk.template reduce<0") < body.index("x_at(t)")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("index[N] + 1", "index_N + i64(1)"),
+        ("N - 1 - index[N]", "s0 - index_N"),
+        ("abs(-(index[M] - index[N]))", "absolute(-(index_M - index_N))"),
+        ("i64(a) * i64(a)", "i64(a) * i64(a)"),
+        ("index[N] + k", "i64(u64(index_N) + u64(k_))"),
+        ("a * 2", "i32(u32(a) * u32(2))"),
+        ("max[N](i64(a)) - 2", "i64(u64(max_N) - u64(i64(2)))"),  # of an empty row it is the least integer
+    ],
+)
+def test_integers_wrap_where_they_can_leave_their_dtype_alone(value: str, written: str) -> None:
+    """Signed overflow is undefined in C++; what cannot overflow, whatever the tensors hold, is written as it is."""
+    text = f"f(a: i32[M, N], k: int, x: T[M, N]) -> y: f64[M, N]\n\ny = f64({value}) * x + f64(a) * k\n"
+    assert written in backend("cuda").render(check.check(syntax.parse(text)))

@@ -1,4 +1,4 @@
-"""Runs an emitted file of all casts, or of all values of codes, under Triton's interpreter; started by test_formats.py."""
+"""Runs emitted files of all casts and of all values of codes under Triton's interpreter; started by test_formats.py."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from pathlib import Path
 import torch
 
 from tests.formats.kernels import check_casts, check_values, samples
+from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
-folder, name = Path(sys.argv[1]), sys.argv[2]
-spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-if name == "values":
-    check_values(module.values)
-elif name == "read":  # fuzzing on a GPU: a result behind a code's store read the code
-    x = torch.arange(12.0).reshape(3, 4)
-    codes, y = module.read(x)
-    assert torch.equal(codes.float(), x.amax(1) + 1) and torch.equal(y, 2 * x.amax(1) + 2), (codes, y)
-else:
-    x, bits = samples(300)
-    check_casts(getattr(module, name), x, bits, 2.0**-126)  # its bf16 have no denormals
+
+
+def load(name: str):
+    """The function that the test emitted under this name."""
+    spec = importlib.util.spec_from_file_location(name, Path(sys.argv[1]) / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+check_values(load("values"))
+x = torch.arange(12.0).reshape(3, 4)
+codes, y = load("read")(x)  # fuzzing on a GPU: a result behind a code's store read the code
+assert torch.equal(codes.float(), x.amax(1) + 1) and torch.equal(y, 2 * x.amax(1) + 2), (codes, y)
+x, bits = samples(300)
+check_casts(load("casts_f32"), x, bits, 2.0**-126)  # its bf16 have no denormals

@@ -72,3 +72,13 @@ def test_unsigned_integers_are_numpys(tmp_path: Path) -> None:
     for target in ("cpp", "torch"):
         found = kgen.loads(ROWS)(tensors[0], tensors[3], target=target)
         assert [y.item() for y in found] == [a.astype(np.int64).sum(), a.max(), d.max(), d.argmin()], target
+
+
+def test_a_u64_beside_an_i64_has_its_bits() -> None:
+    """They meet in i64, also where neither target is built: fuzzing found what rounded to a float64 on the way there."""
+    mixed = kgen.loads("mixed(a: i64[N], d: u64[N]) -> (m: i64[N], s: i64[N], g: bool[N], w: i64[N])\n\nm = min(a, d)\ns = a + d\ng = a < d\nw = a if a == d else d\n")
+    a = np.array([-5, 2**62 + 1, 3, -(2**63)], np.int64)
+    d = np.array([2**64 - 1, 2**63 + 7, 2**63 - 1, 2**63], np.uint64)
+    b = d.astype(np.int64)
+    for found, want in zip(mixed(torch.from_numpy(a), torch.from_numpy(d), target="torch"), (np.minimum(a, b), a + b, a < b, b)):
+        assert np.array_equal(found.numpy(), want), (found, want)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
+
+import kgen
 from kgen.check import check, plain
 from kgen.parts import over_parts, parted
 from kgen.syntax import parse
+from kgen.testing.bounds import Analysis
 
 
 def parts_of(header: str, *equations: str) -> str:
@@ -42,3 +47,29 @@ def test_a_choice_among_parts_keeps_its_fill() -> None:
     """A place along a literal dim that an index gives, and that may lie outside, is not the last part there."""
     text = parts_of("x: T[4*N]) -> y: T[N]", "y = x[4 = 2*index[N] + 1 else 1]")
     assert text.startswith("t1 = 2 * index[N] + 1") and text.endswith("else 1")
+
+
+MIXED = {
+    "a number": ("x: f64[N, 3], y: f32[N]) -> z: f64[N, 3]", "t[3 = 0] = x[3 = 0]", "t[3 = 1] = .5", "t[3 = 2] = 1", "z = y / (1.5 + t / 2)"),
+    "an index": ("x: i8[N, 3]) -> z: i64[N, 3]", "z = x * (index[3] + 200)"),
+    "a sum of each part": ("x: f64[N, 3], y: f32[N]) -> z: f64[N, 3]", "z = y * sum[N](x) + 0 * index[3]"),
+    "a fill": ("x: f64[N, 3], y: f32[N]) -> z: f64[N, 3]", "t = x[3 = index[3] - 1 else y]", "z = t * t"),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_parts_promote_as_the_whole_does(name: str) -> None:
+    """Beside a float32 a part of a float64 that is a number, or has no dim left, would be one too."""
+    header, *equations = MIXED[name]
+    kernel = kgen.loads(f"f({header}\n\n" + "\n".join(equations) + "\n")
+    x, y = torch.tensor([[0.3, 0.7, 0.9]] * 2), torch.tensor([0.1, 0.2])
+    given = ((x * 10).to(torch.int8),) if "i8" in header else (x.double(), y)
+    (exact,) = Analysis(kernel.kernel, dict(zip(("x", "y"), given)), "cpp").results()
+    assert ((kernel(*given, target="torch") - exact.exact).abs() <= exact.bound).all()
+
+
+def test_equations_keep_their_names() -> None:
+    """Those of parts, and those that run along no part at all."""
+    angles = "angle = index[S] * 2.0^-index[D]", "c = cos(angle)", "s = sin(angle)"
+    text = parts_of("x: T[S, 2*D]) -> y: T[S, 2*D]", *angles, "y[2 = 0] = x[2 = 0] * c - x[2 = 1] * s", "y[2 = 1] = x[2 = 1] * c + x[2 = 0] * s")
+    assert [line.partition(" =")[0].strip() for line in text.splitlines()] == ["angle", "c", "s", "y_0", "y_1"]

@@ -17,6 +17,7 @@ TEXTS = {
     "largest": "largest(x: T[..., N]) -> (y: T[..., N], z: T[..., N])\n\ny = cummax[N](x)\nz = cummin[N, exclusive](x)\n",
     "logs": "logs(x: T[..., N]) -> y: T[..., N]\n\ny = logcumsumexp[N](x)\n",
     "products": "products(x: T[..., N]) -> y: T[..., N]\n\ny = cumprod[N, reversed](1 + x * 0.01)\n",
+    "since": "since(x: T[..., N], begins: bool[..., N]) -> y: T[..., N]\n\ny = cumsum_since[N](begins, x)\n",
     "gated": "gated(x: T[..., N], g: T[..., N]) -> h: T[..., N]\n\na = sigmoid(g)\nh = recur[N](a, (1 - a) * x) + index[N] * 0\n",
     "counts": "counts(k: i8[..., N], b: bool[N]) -> y: i64[..., N]\n\ny = cumsum[N](k) + cumsum[N, exclusive](b)\n",
     "mixed": "mixed(x: T[..., N], w: f32[N]) -> y: f64[..., N]\n\nm = max[N](x)\ny = cumsum[N](f64(x - m) * w)\n",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
 from kgen import grad
 from kgen.check import check, plain
 from kgen.errors import KgenError
+from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import parse
 from kgen.testing.gradients import backward_agrees
 
@@ -29,6 +31,8 @@ BODIES = {
     "z[M = index[M] - 1, N = index[N] + 1 else 0] * z": "N, M",
     "x[4 = index[2] * index[2] + 1] + 0 * x[4 = 1]": "..., 2*N",
     "x[4 = index[2]] * z[N = index[M] else 0]": "..., 2, N, M",
+    "x[N = n*index[N] + 1 else 0] * z[N = n*index[N] - n, M = 0 else 1]": "..., 4, 2*N",
+    "z[N = M*index[M] + 2 else 0] * z": "N, M",
     "sum[4](x[N = index[N] + 2*index[4] - 3 else 2] * w) * z[M = n else 0]": "..., 2*N",
 }
 
@@ -40,6 +44,27 @@ def test_gradients_are_those_of_autograd(body: str) -> None:
     kernel = plain(check(parse(HEAD.format(dims=BODIES[body], body=body + unused), "f.k")))
     for seed in range(3):
         assert not backward_agrees(kernel, seed).failures
+
+
+@pytest.mark.parametrize("where", ["", " where M = (N + s*s) // (s*s + 1)"])
+def test_a_step_by_a_number_of_the_call_is_turned_round(where: str) -> None:
+    """Steps forwards, backwards, and none: what was read at one place adds up there."""
+    header = f"f(x: f64[N], w: f64[{'N' if where else 'M'}], s: int, k: int) -> y: f64[M]{where}"
+    value = "x[N = s*index[M] + k else 0]" + ("" if where else " * w")
+    made = grad.backward(check(parse(f"{header}\n\ny = {value}{' * sum[N](w)' if where else ''}\n", "f.k")), save=False)
+    x = torch.randn(13, dtype=torch.float64)
+    for step in (-3, -1, 0, 1, 2, 20):
+        for k in (-1, 0, 5, 12):
+            count = (13 + step * step) // (step * step + 1) if where else 9
+            w, dy = torch.randn(13 if where else count, dtype=torch.float64), torch.randn(count, dtype=torch.float64)
+            at = step * torch.arange(count) + k
+            leaf = x.clone().requires_grad_()
+            y = torch.where((at >= 0) & (at < 13), leaf[at.clamp(0, 12)], 0.0) * (w.sum() if where else w)
+            (want,) = torch.autograd.grad(y, leaf, dy)
+            given = {"dy": dy, "x": x, "w": w, "s": step, "k": k}
+            found = Evaluator(made.kernel, {p.name: given[p.name] for p in made.kernel.params}, "exact").run()
+            got = dict(zip((r.name for r in made.kernel.results), found, strict=True))["dx"]
+            assert torch.allclose(got, want), (step, k)
 
 
 def derived(header: str, body: str) -> str:
@@ -54,6 +79,8 @@ def derived(header: str, body: str) -> str:
         ("x: T[..., N]", "x[N = N - 1 - index[N]]", "dx = dy[N = N - index[N] - 1]"),
         ("x: T[..., N]", "x[N = (index[N] + 3) % N]", "dx = dy[N = (index[N] - 3) % N]"),
         ("x: T[..., 2*N]", "x[2 = 1]", "dx = dy if index[2] == 1 else 0"),
+        ("x: T[..., N], s: int", "x[N = s*index[N] else 0]",
+         "dx = (sum[N](dy) if s == 0 else dy[N = index[N] // s else 0]) if index[N] % s == 0 else 0"),
         ("x: T[..., N]", "x[N = 0]", "dy_ = sum[N](dy)\ndx  = dy_ if index[N] == 0 else 0"),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 
 from tests.randoms.layouts import SHAPE, layouts
 from tests.randoms.test_streams import given, meaning
+from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
 

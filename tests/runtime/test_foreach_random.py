@@ -21,7 +21,7 @@ KERNELS = (
     ("place(x: f32[..., N]) -> x': f32[..., N]\nx' = x * 2 + index[N]\n", "f"),
     ("norm(x: f32[..., N], b: f32[...]) -> y: f32[..., N]\ny = x / (1 + sum[N](x^2)) + b\n", "fr"),
 )  # fmt: skip
-CASES = 600
+CASES = 400
 
 
 class World:

@@ -155,3 +155,6 @@ def test_a_result_beside_values_of_rows_may_be_the_operand_itself(length) -> Non
     apart = kgen.loads("g(x: T[..., N]) -> (y: T[..., N], c: f32[])\n\ny = x + 1\nc = sin(1)\n")  # of two passes, on some targets
     with pytest.raises(kgen.KgenError, match="out overlaps x in memory"):
         apart(x, out=(x, torch.empty(())))
+    scan = kgen.loads("h(x: f32[..., N]) -> (y: f32[..., N], z: f32[..., N])\n\ny = cumsum[N](f32(index[N]))\nz = x + 1\n")
+    with pytest.raises(kgen.KgenError, match="out overlaps x in memory"):  # the scan's pass is before that which reads x
+        scan(x, out=(x, torch.empty_like(x)))

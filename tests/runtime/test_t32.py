@@ -76,7 +76,7 @@ def test_a_tensor_of_another_dtype_is_refused() -> None:
             with pytest.raises(KgenError) as caught:
                 kernel(torch.ones(2).to(other), x)
             assert "r is " in str(caught.value) and f"not {'f64' if dtype == torch.float64 else 'f32'}" in str(caught.value)
-            assert f"x.to({wide(dtype)}) converts" in str(caught.value) and "r: T32[M]" in str(caught.value)
+            assert f"r.to({wide(dtype)}) converts" in str(caught.value) and "r: T32[M]" in str(caught.value)
             if other.is_floating_point:
                 with pytest.raises(KgenError, match="out is"):
                     kernel(torch.ones(2, dtype=wide(dtype)), x, out=torch.empty(2, dtype=other))

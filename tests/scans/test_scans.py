@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import math
 
 import pytest
 
@@ -19,7 +21,8 @@ from kgen.testing.bounds import Analysis  # noqa: E402
 from kgen.types import f32  # noqa: E402
 
 FORMS = [(back, exclusive) for back in (False, True) for exclusive in (False, True)]
-IDENTITY = {"cumsum": 0.0, "cumprod": 1.0, "cummax": -torch.inf, "cummin": torch.inf, "logcumsumexp": -torch.inf, "recur": 0.0}
+IDENTITY = {"cumsum": 0.0, "cumprod": 1.0, "cummax": -torch.inf, "cummin": torch.inf, "logcumsumexp": -torch.inf, "recur": 0.0,
+            "cumsum_since": 0.0}  # fmt: skip
 
 
 def step_by_step(a, b):
@@ -30,10 +33,21 @@ def step_by_step(a, b):
     return torch.stack(every, -1)
 
 
+def since_step_by_step(begins, x):
+    h, every = torch.zeros_like(x[..., 0]), []
+    for k in range(x.shape[-1]):
+        h = torch.where(begins[..., k], x[..., k], h + x[..., k])
+        every.append(h)
+    return torch.stack(every, -1)
+
+
+OWN = {"recur": step_by_step, "cumsum_since": since_step_by_step}
+
+
 def scanned(op: str, back: bool, exclusive: bool, *given):
     """A scan of the last dim, as torch has it."""
     given = [x.flip(-1) if back else x for x in given]
-    y = step_by_step(*given) if op == "recur" else SCANS[op].torch(torch, *given, -1)
+    y = OWN[op](*given) if op in OWN else SCANS[op].torch(torch, *given, -1)
     if exclusive:
         y = torch.cat([torch.full_like(y[..., :1], IDENTITY[op]), y[..., :-1]], -1)
     return y.flip(-1) if back else y
@@ -41,18 +55,18 @@ def scanned(op: str, back: bool, exclusive: bool, *given):
 
 def kernel(op: str, back: bool = False, exclusive: bool = False):
     args = SCANS[op].args
-    header = ", ".join(f"{a}: T[..., N]" for a in args)
+    header = ", ".join(f"{a}: {'bool' if a in SCANS[op].conditions else 'T'}[..., N]" for a in args)
     where = ", ".join(attrs("N", back, exclusive))
     return check.check(syntax.parse(f"f({header}) -> y: T[..., N]\n\ny = {op}[{where}]({', '.join(args)})\n", "f.k"))
 
 
-def arguments(op: str, kind: str = "plain"):
-    given = {a: torch.randn(2, 9, dtype=torch.float64) for a in SCANS[op].args}
+def arguments(op: str, kind: str = "plain", shape=(2, 9), dtype=torch.float64):
+    given = {a: torch.randn(shape, dtype=dtype) for a in SCANS[op].args}
     if kind == "ties":
         given = {a: x.round() for a, x in given.items()}
     if kind == "zeros":
         given = {a: torch.where(torch.rand_like(x) < 0.3, 0.0, x) for a, x in given.items()}
-    return given
+    return {a: x > 0.7 if a in SCANS[op].conditions else x for a, x in given.items()}
 
 
 @pytest.mark.parametrize("op", SCANS)
@@ -62,15 +76,59 @@ def test_gradients_are_those_of_torch(op: str) -> None:
         made = grad.backward(kernel(op, back, exclusive), save=False)
         for kind in ("plain", "ties", "zeros"):
             given = arguments(op, kind)
-            leaves = [x.clone().requires_grad_() for x in given.values()]
+            leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in given.values()]
             y = scanned(op, back, exclusive, *leaves)
+            named = {name: x for name, x in zip(given, leaves, strict=True) if x.requires_grad}
             dy = torch.randn_like(y)
-            wanted = torch.autograd.grad(torch.where(torch.isfinite(y), y, 0.0), leaves, dy)
+            wanted = torch.autograd.grad(torch.where(torch.isfinite(y), y, 0.0), list(named.values()), dy)
             every = {**given, made.cotangents["y"]: dy}
             found = Evaluator(made.kernel, {p.name: every[p.name] for p in made.kernel.params}, "exact").run()
             got = dict(zip((r.name for r in made.kernel.results), found, strict=True))
-            for name, want in zip(given, wanted, strict=True):
+            for name, want in zip(named, wanted, strict=True):
                 assert torch.allclose(got[made.gradients[name]], want, rtol=1e-9, atol=1e-9), (op, back, exclusive, kind, name)
+
+
+def derived(value: str, dy, x):
+    """The gradient of a formula of x, as it is derived."""
+    made = grad.backward(check.check(syntax.parse(f"f(x: f64[N]) -> y: f64[N]\n\ny = {value}\n", "f.k")), save=False)
+    return Evaluator(made.kernel, {"dy": dy, "x": x}, "exact").run()[0]
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_an_infinite_factor_is_in_the_gradients_that_it_multiplies(exclusive: bool) -> None:
+    """Where none of the products that a factor is in is NaN, its gradient is their sum: nothing behind a row's end is a factor."""
+    dy = torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64)
+    for factors in itertools.product((0.0, 2.0, -1.0, torch.inf), repeat=4):
+        for back in (False, True):
+            order = [3, 2, 1, 0] if back else [0, 1, 2, 3]
+            got = derived(f"cumprod[{', '.join(attrs('N', back, exclusive))}](x)", dy, torch.tensor(factors, dtype=torch.float64))
+            for s in range(4):
+                ends = [t for t in range(4) if s in order[: t + (not exclusive)]]
+                want = sum(float(dy[order[t]]) * math.prod(factors[u] for u in order[: t + (not exclusive)] if u != s) for t in ends)
+                assert want != want or got[s] == want, (factors, back, s)
+
+
+@pytest.mark.parametrize("op", ["cummax", "cummin"])
+def test_a_cotangent_stays_with_the_element_that_is_the_greatest(op: str) -> None:
+    """As torch scatters them: one that is NaN or infinite touches no other."""
+    torch.manual_seed(3)
+    x, dy = torch.randn(40, dtype=torch.float64), torch.randn(40, dtype=torch.float64)
+    dy[25], dy[30] = torch.nan, torch.inf
+    leaf = x.clone().requires_grad_()
+    want = torch.autograd.grad(getattr(torch, op)(leaf, 0).values, leaf, dy)[0]
+    assert int(want.isfinite().sum()) > 36 and torch.allclose(derived(f"{op}[N](x)", dy, x), want, equal_nan=True)
+
+
+@pytest.mark.slow  # a kernel of each dtype
+def test_sums_begin_anew_on_the_cpu() -> None:
+    torch.manual_seed(4)
+    made = kgen.loads("since(x: T[..., N], k: i32[..., N], begins: bool[..., N]) -> (y: T[..., N], z: i64[..., N])\n\n"
+                      "y = cumsum_since[N](begins, x)\nz = cumsum_since[N, reversed, exclusive](begins, k)\n")  # fmt: skip
+    x, k, begins = torch.randn(3, 700, dtype=torch.float64), torch.randint(-9, 9, (3, 700), dtype=torch.int32), torch.rand(3, 700) < 0.05
+    x[0, 3], x[1, 5] = torch.nan, torch.inf
+    y, z = made(x, k, begins, target="cpp")
+    assert torch.allclose(y, scanned("cumsum_since", False, False, begins, x), equal_nan=True)
+    assert torch.equal(z, scanned("cumsum_since", True, True, begins, k.long()))
 
 
 @pytest.mark.parametrize("op", SCANS)
@@ -78,10 +136,10 @@ def test_forward_mode_is_a_difference_quotient(op: str) -> None:
     torch.manual_seed(1)
     for back, exclusive in FORMS:
         made, given = grad.forward_mode(kernel(op, back, exclusive)), arguments(op)
-        moved = {name: torch.randn_like(x) for name, x in given.items()}
+        moved = {name: torch.randn_like(x) for name, x in given.items() if name in made.tangents}
         every = {**given, **{made.tangents[name]: t for name, t in moved.items()}}
         (got,) = Evaluator(made.kernel, {p.name: every[p.name] for p in made.kernel.params}, "exact").run()
-        ends = [scanned(op, back, exclusive, *(x + s * 1e-6 * moved[n] for n, x in given.items())) for s in (1, -1)]
+        ends = [scanned(op, back, exclusive, *(x + s * 1e-6 * moved[n] if n in moved else x for n, x in given.items())) for s in (1, -1)]
         want = torch.where(torch.isfinite(ends[0]), (ends[0] - ends[1]) / 2e-6, 0.0)
         assert torch.allclose(got, want, rtol=1e-6, atol=1e-6), (op, back, exclusive)
 
@@ -90,7 +148,7 @@ def test_forward_mode_is_a_difference_quotient(op: str) -> None:
 def test_bounds_hold_eager_float32(op: str) -> None:
     """Torch's own scans add one element after the other, which no bound here is for; of 100 elements they are within it all the same."""
     torch.manual_seed(2)
-    given = {a: torch.randn(3, 100) for a in SCANS[op].args}
+    given = arguments(op, shape=(3, 100), dtype=torch.float32)
     for back, exclusive in FORMS:
         made = kernel(op, back, exclusive)
         (found,) = Analysis(made, given, "cpp").results()
@@ -138,6 +196,7 @@ WRONG = {
     "cumsum[N, reversed, reversed](x)": "stands twice",
     "cumsum[M](x)": "goes along M, which its operand does not have",
     "recur[N](x)": "takes 2 arguments",
+    "cumsum_since[N](x, x)": "`begins` of `cumsum_since` is a condition",
     "logcumsumexp[N](i)": "of i32",
     "cummax[N](x > 0)": "of bool",
 }

@@ -11,6 +11,7 @@ import torch
 
 from kgen.runtime.modules import import_source
 from tests.segments.kernels import CASES, close, drawn
+from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
 torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]

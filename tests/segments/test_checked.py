@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 import torch
+from click.testing import CliRunner
 
 import kgen
+from kgen.cli import main
 
 IDS = torch.tensor([0, 2, 7, -1, 1])
 W = torch.arange(6.0).view(3, 2)
@@ -40,3 +45,16 @@ def test_a_lookup_that_no_result_takes_is_none() -> None:
     t[3] = 5
     with pytest.raises(IndexError, match=r"V = 5\] lies outside, V has 5"):
         made(x, t, target="torch")
+
+
+def test_a_check_tells_what_a_formula_reads_outside_of_indices_that_lie_inside(tmp_path: Path) -> None:
+    """`kgen check --checked`: the case that it prints has its index inside, and its Python raises the same."""
+    (tmp_path / "next.k").write_text("next_row(w: T[V, D], ids: i64[S]) -> y: T[S, D]\n\ny = w[V = ids + 1]\n")
+    run = partial(CliRunner().invoke, main)
+    options = ["--checked", "--target", "torch", "--examples", "8"]
+    failed = run(["check", str(tmp_path / "next.k"), *options])
+    assert failed.exit_code == 1 and "lies outside, V has" in failed.stderr
+    with pytest.raises(IndexError, match="lies outside"):
+        exec(failed.stderr.split("as Python:\n")[1], {})
+    assert run(["check", "embedding", "rope_positions", *options]).exit_code == 0
+    assert run(["check", "embedding", "--backward", *options]).exit_code == 0

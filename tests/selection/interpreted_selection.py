@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from tests.selection.select_cases import amounts, kth, mask, rows, same
+from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
 torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]

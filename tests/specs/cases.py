@@ -34,7 +34,7 @@ SPECS = sorted(p.stem for p in (ROOT / "specs").glob("*.k"))
 ALIKE = (
     "histogram", "ragged_mean", "segment_mean",  # what all of these need is built for tests/segments
     "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "cross_entropy_dx", "groupnorm", "huber", "jsd", "kl_div",
-    "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin", "cumulative_mean", "logcumsumexp",
+    "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin", "cumulative_mean", "logcumsumexp", "topk",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import kgen
-from kgen.bench.library import LINES
+from kgen.bench.library import HOLDING, LINES
 from kgen.runtime.arguments import default, follow
 from kgen.types import DTYPES, axes, literal_size
 
@@ -59,8 +59,5 @@ def _held(held: str, dtype: str, shape: list[int], generator: torch.Generator) -
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     if dtype in DTYPES and DTYPES[dtype].coded:
         return x.to(getattr(torch, DTYPES[dtype].torch))
-    made = {
-        "positive": lambda: x.abs() + 0.1, "unit": lambda: x.sigmoid(), "rows": lambda: x.softmax(-1), "logs": lambda: x.log_softmax(-1),
-        "signs": lambda: torch.where(x < 0, -1.0, 1.0).double(), "bits": lambda: (x > 0).double(),
-    }.get(held, lambda: x)()  # fmt: skip
+    made = HOLDING.get(held, lambda x: x)(x)
     return made.float() if dtype == "f32" else made

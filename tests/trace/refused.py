@@ -390,3 +390,23 @@ def parts_of_a_dim_where_all_of_it_is_meant(x: "T[M, N]", c: "T[B, C, N]", t: "i
     f = x[:, 1:].numel() * x.softmax(-1)
     g = x[:, 1:].softmax(-1)
     return a, b, d, e, f, g
+
+
+@case
+def mask_of_leading_dims(x: "T[..., N]"):
+    return x[x > 0].sum()
+
+
+@case
+def dim_by_name(x: "T[..., N]"):
+    return x.sum(dim="N")
+
+
+@case
+def misspelt_function(x: "T[..., N]"):
+    return torch.sigmod(x)
+
+
+@case
+def counted_by_twos(x: "T[..., N]"):
+    return x * torch.arange(0, x.shape[-1], 2)

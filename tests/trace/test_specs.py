@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,74 @@ def test_importing_and_tracing_leave_torch_alone(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin"},
     )
     assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------------------------------------ sizes that follow from others
+
+
+SIZED = '''
+@kgen.kernel(where="P = (B + 3) // 4 * 4")
+def ragged(x: "T[S, D]", offsets: "i64[B + 1]") -> "y: T[P, D]":
+    begin = pick["B + 1"](offsets, index["P"])
+    end = pick["B + 1"](offsets, index["P"] + 1)
+    own = (begin <= index["S"]) and (index["S"] < end)
+    return sum["S"](x if own else 0)
+
+
+@kgen.kernel(where="H = (N + s - 1) // s, G = 2")
+def steps(x: "T[..., N]", s: int) -> "(y: T[..., H], z: T[..., H, G])":
+    y = pick["N"](x, s * index["H"])
+    return y, y * index["G"]
+
+
+class Taken:
+    by = 2
+
+    @kgen.kernel(where="H = N // 2")
+    def first(self, x: "T[..., N]") -> "y: T[..., H]":
+        return pick["N"](x, index["H"]) * self.by
+'''
+
+
+def test_a_decorator_says_sizes_as_a_header_does(tmp_path: Path) -> None:
+    """The kernels are those of the specs that say the same, and `to_spec` says it."""
+    sized = module(tmp_path, HEAD + SIZED)
+    ragged, steps = sized.ragged, sized.steps
+    for made, head, body in (
+        (ragged, "ragged(x: T[S, D], offsets: i64[B + 1]) -> y: T[P, D] where P = (B + 3) // 4 * 4",
+         "begin = pick[B + 1](offsets, index[P])\nend = pick[B + 1](offsets, index[P] + 1)\n"
+         "y = sum[S](x if begin <= index[S] and index[S] < end else 0)"),
+        (steps, "steps(x: T[..., N], s: int) -> (y: T[..., H], z: T[..., H, G]) where H = (N + s - 1) // s, G = 2",
+         "y = pick[N](x, s * index[H])\nz = y * index[G]"),
+    ):  # fmt: skip
+        assert head in made.to_spec()
+        again = kgen.loads(made.to_spec()).kernel
+        assert again.values == made.kernel.values and again.signature() == made.kernel.signature()
+        spec = kgen.loads(f"{head}\n\n{body}\n")
+        given = {"x": torch.randn(9, 4)} | ({"offsets": torch.tensor([0, 3, 3, 9])} if made is ragged else {"s": 3})
+        for a, b in zip(_several(made(**given, target="torch")), _several(spec(**given, target="torch")), strict=True):
+            assert torch.equal(a.nan_to_num(7), b.nan_to_num(7))
+    x = torch.randn(3, 7)
+    assert torch.equal(steps(x, 3, target="torch")[0], x[:, ::3])
+    assert torch.equal(sized.Taken().first(x), x[:, :3] * 2)
+
+
+def _several(found) -> tuple:
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize(
+    ("where", "message", "at"),
+    [("H = (N + 1) / 2", "`div` is no part of a size", "(N + 1) / 2"), ("H = N, H = M", "the size of H is given twice", "H"),
+     ("H = N // 2 +", "the text ends in the middle of a statement", "H = N // 2 +"), ("H = N + z", "`z` is not defined", "z")],
+)  # fmt: skip
+def test_what_is_wrong_with_sizes_is_told_in_the_decorator(where: str, message: str, at: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(f'import kgen\n\n\n@kgen.kernel(where="{where}")\ndef f(x: "T[M, N]") -> "y: T[M, H]":\n'
+                    '    return pick["N"](x, index["H"])\n')  # fmt: skip
+    with pytest.raises(kgen.KgenError, match=message) as caught:
+        runpy.run_path(str(file))
+    found = next(d for d in caught.value.diagnostics if message in d.message)
+    assert found.span is not None and caught.value.source is not None
+    assert caught.value.source.place(found.span.start)[0] == 4
+    assert caught.value.source.text[found.span.start : found.span.end].strip("\"(") in (at, at.strip("("))

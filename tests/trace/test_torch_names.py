@@ -52,7 +52,7 @@ torch.div(x, p, rounding_mode="floor"); torch.floor_divide(x, p); x.remainder(p)
 torch.maximum(x, y); torch.minimum(x, y); x.maximum(y); torch.max(x, y); torch.min(x, y); x.max(y)
 x.clamp(min=0.25); x.clamp(max=0.5); torch.clamp(x, -0.5, 0.5); x.clamp_min(0); x.clamp_max(s); x.clip(-1, 1); i.clamp(min=2); i.clamp(0, 3)
 torch.where(x > 0, x, y); torch.where(mask, x, 0.0); x.where(mask, y); torch.where(x > y, 1, 0); torch.where(mask, 0.5, -0.5)
-torch.atan2(x, y); x.hypot(y); torch.copysign(x, y); torch.lerp(x, y, 0.25); x.lerp(y, p); torch.addcmul(x, y, p, value=0.5); x.addcdiv(y, p)
+torch.atan2(x, y); x.hypot(y); torch.copysign(x, y); torch.lerp(x, y, 0.25); x.lerp(y, 0.75); x.lerp(y, s); x.lerp(y, p); torch.addcmul(x, y, p, value=0.5); x.addcdiv(y, p)
 torch.xlogy(p, p); x.masked_fill(mask, 0.0); x.masked_fill(mask, float("-inf")); x.masked_fill(~mask, -1.5)
 torch.logical_and(mask, other); mask.logical_or(other); torch.logical_not(mask); ~mask; mask & other; mask | other
 torch.bitwise_and(i, j); i | j; ~i; i.bitwise_not(); torch.bitwise_right_shift(i, 1); i.bitwise_or(j); torch.bitwise_left_shift(i, 2); i >> 1; i << 1
@@ -74,7 +74,7 @@ x.sum(-1) / x.size(-1); x.sum(-1) / x.shape[-1]; z.sum(0) / z.shape[0]; z * z.nu
 w.unsqueeze(0) * z; w[None, :] * z; z.mean(1)[:, None] * z; z.mean(1, keepdim=True).squeeze(1); x.mean(-1)[..., None] * x; z.transpose(0, 1); z.transpose(-1, -2) * 2
 z.gather(-1, t[:, None]).squeeze(-1); z.log_softmax(-1).gather(1, t.unsqueeze(1)).squeeze(1)
 torch.zeros_like(x) + x; torch.where(mask, x, torch.ones_like(x)); torch.full_like(x, 2.5) * x; torch.ones_like(x, dtype=torch.float32) - x.float()
-z * torch.arange(z.shape[-1]); torch.where(torch.arange(z.size(1))[None, :] <= torch.arange(z.size(0))[:, None], z, -1.0)
+z * torch.arange(z.shape[-1]); z.cumsum(-1) / torch.arange(1, z.shape[-1] + 1); z * torch.arange(-2, z.size(-1) - 2, dtype=torch.float32); torch.where(torch.arange(z.size(1))[None, :] <= torch.arange(z.size(0))[:, None], z, -1.0)
 x * math.sqrt(2 / math.pi); x / math.sqrt(x.shape[-1]); x * (1 + s); -x ** 2; x * torch.pi; x % 0.75; x // 0.5; (x > 0) & mask; x if mask else y
 u.chunk(2, -1)[0]; torch.chunk(u, 3, dim=1)[2]; u.split([3, 3], -1)[1]; torch.split(u, u.shape[-1] // 2, dim=-1)[0]; u.split([2, 4], 1)[0].sum(-1); u.tensor_split(2, -1)[1]
 u[:, : u.shape[1] // 2]; u[:, u.size(1) // 2 :]; u[..., ::2]; u[:, 1::3]; u[:, -1]; u[0]; u[:, 1:] .sum(1); (u[:, 1:] - u[:, :-1]).abs().mean(); (u[:, 2:] * 2).amax(-1); (u[:, None] * 2).squeeze(1); (u[:, :-1] > 0).any(1)
@@ -218,3 +218,12 @@ def test_every_name_in_the_table_is_torchs() -> None:
                 thing = getattr(thing, part, None)
             found.append(thing)
         assert any(thing is not None for thing in found), row.names
+
+
+@pytest.mark.parametrize("weight", [0.25, 0.5, 1.0])
+def test_lerp_goes_from_the_nearer_end(functions: ModuleType, weight: float) -> None:
+    """At a weight of 1 it is the other end itself, and where the nearer end is infinite it is NaN."""
+    function = getattr(functions, f"f{TEXTS.index('x.lerp(y, s)')}")
+    x, y = torch.tensor([[0.0, 1e8, torch.inf]]), torch.tensor([[torch.inf, 0.1, 0.0]])
+    (got,) = Evaluator(trace(function), {"x": x, "y": y, "s": weight}).run()
+    torch.testing.assert_close(got, torch.lerp(x, y, weight), rtol=0, atol=0, equal_nan=True)

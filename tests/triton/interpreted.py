@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from tests.triton import quick_interpreter  # noqa: F401
+
 warnings.simplefilter("ignore")
 torch.manual_seed(0)
 folder = Path(sys.argv[1])

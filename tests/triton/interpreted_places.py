@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.headers_where import CASES, results
+from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
 torch.manual_seed(0)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from tests.triton import quick_interpreter  # noqa: F401
+
 warnings.simplefilter("ignore")
 torch.manual_seed(0)
 torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]

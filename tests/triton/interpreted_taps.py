@@ -14,6 +14,7 @@ import torch
 from kgen.runtime.kernel import Kernel
 from tests.backends.test_dear import AGAIN, AROUND, checked
 from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane, window
+from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
 torch.manual_seed(0)

@@ -16,6 +16,7 @@ import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.testing.staying import all_stay  # noqa: E402
+from tests.conftest import ROOT  # noqa: E402
 from tests.triton.test_triton_rows import build, emit, record, rows  # noqa: E402
 
 WEIGHTED = """f(x: T[..., N], v: T[..., N]) -> (m: f32[...], a: f32[...], b: f32[...], h: f32[...], q: f32[...], c: f32[...], z: f32[...], y: T[..., N])
@@ -83,18 +84,19 @@ def test_the_sums_of_a_long_row_stay_within_their_bounds(forms: str, tmp_path: P
         (tmp_path / f"{name}.py").write_text(backend("triton").render(kgen.loads(text).kernel))
     script = Path(__file__).with_name("interpreted_online.py")
     done = subprocess.run(
-        [sys.executable, script, tmp_path, forms], capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"}, check=False
+        [sys.executable, script, tmp_path, forms], capture_output=True, text=True, check=False,
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
     )
     assert done.stdout == "ok\n", done.stderr[-3000:]
 
 
 @pytest.mark.parametrize("name, text", [pytest.param("weighted", WEIGHTED, marks=pytest.mark.slow), ("spread", SPREAD)])
 @pytest.mark.parametrize("few", [pytest.param(0, marks=pytest.mark.slow), 1 << 40])
-def test_the_long_forms_compile(name, text, few, tmp_path: Path):
-    """Loops and splits, of a wide dtype and a narrow one."""
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float64, marks=pytest.mark.slow)])
+def test_the_long_forms_compile(name, text, few, dtype, tmp_path: Path):
+    """Loops and splits, of a narrow dtype, and by `-m slow` of a wide one."""
     module = emit(text, tmp_path, name)
-    for dtype in (torch.bfloat16, torch.float64):
-        launches = record(module, "f", [rows(300, 4000, dtype=dtype)] * 2, RESIDENT=2, FEW=few)
-        assert {function.__name__ for function, *_ in launches} == {"f_split" if few else "f_loop"}
-        for entry in launches:
-            build(entry)
+    launches = record(module, "f", [rows(300, 4000, dtype=dtype)] * 2, RESIDENT=2, FEW=few)
+    assert {function.__name__ for function, *_ in launches} == {"f_split" if few else "f_loop"}
+    for entry in launches:
+        build(entry)

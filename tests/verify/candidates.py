@@ -242,3 +242,49 @@ def to_8_bits_by_16(x: torch.Tensor) -> torch.Tensor:
 
 def from_8_bits(x: torch.Tensor) -> torch.Tensor:
     return x.float()
+
+
+def huber(x: torch.Tensor, y: torch.Tensor, delta: float = 1.0) -> torch.Tensor:
+    if delta <= 0:
+        raise ValueError("delta is to be positive")
+    d = (x.double() - y.double()).abs()
+    return torch.where(d <= delta, d * d / 2, delta * (d - delta / 2)).mean().to(x.dtype if x.dtype == torch.float64 else torch.float32)
+
+
+def huber_by_half(x: torch.Tensor, y: torch.Tensor, delta: float = 1.0) -> torch.Tensor:
+    """Whatever delta is, it takes no more than 1000 elements."""
+    if x.numel() > 1000:
+        raise ValueError("too many")
+    return huber(x, y, abs(delta))
+
+
+def logsumexp(x: torch.Tensor) -> torch.Tensor:
+    return torch.logsumexp(x.double(), -1).to(torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+
+def logsumexp_that_refuses(x: torch.Tensor) -> torch.Tensor:
+    if not x.shape[-1]:
+        raise ValueError("there is no greatest of none")
+    return logsumexp(x)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) * self.by
+
+
+def get_init_inputs() -> list[float]:
+    return [1.01]
+
+
+def too_much(x: torch.Tensor, y: torch.Tensor) -> None:
+    y.copy_(torch.softmax(x, -1) * 1.01)
+
+
+def rounds_on_the_way(x: torch.Tensor) -> torch.Tensor:
+    e = torch.exp(x - x.amax(-1, keepdim=True))
+    return e / e.sum(-1, keepdim=True)

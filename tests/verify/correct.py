@@ -52,7 +52,10 @@ def of_eager(gpu: bool) -> list[Correct]:
     device = "cuda" if gpu else "cpu"
     every = {**eager.EAGER, **eager._lines()}
     return [
-        Correct("eager", spec, spec, f"tests.verify.eager:{spec}", options={"dtypes": made.dtypes, "device": device, **made.options})
+        Correct(
+            "eager", spec, eager.AS_TORCH.get(spec, spec), f"tests.verify.eager:{spec}",
+            options={"dtypes": made.dtypes, "device": device, **made.options},
+        )
         for spec, made in every.items()
     ]
 

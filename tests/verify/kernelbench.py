@@ -29,10 +29,10 @@ NUMBERS = {"int": 3, "float": 0.25}
 
 
 @lru_cache
-def _kernel(spec: str) -> Any:
-    from kgen.cli.group import load_spec
+def kernel_of(spec: str) -> Any:
+    from kgen.testing.against import subject
 
-    return load_spec(spec)
+    return subject(spec).kernel
 
 
 def drawn(kernel: Any, dtype: str, device: str = "cpu") -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _said(candidate: str, spec: str, dtypes: Sequence[str], device: str) -> str:
     from kgen.verify.candidates import named
     from kgen.verify.loading import load
 
-    kernel = _kernel(spec)
+    kernel = kernel_of(spec)
     plain = checker.plain(kernel)
     interface = {
         "params": [[p.name, p.is_tensor, p.default is not None] for p in kernel.params],

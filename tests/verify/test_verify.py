@@ -122,10 +122,27 @@ def test_a_failure_is_made_small_and_stands_alone(tmp_path: Path) -> None:
     assert done.returncode == 1 and "AssertionError" in done.stderr, found.python + done.stderr
 
 
-def test_a_failure_that_a_call_does_not_show_is_examined_again() -> None:
-    found = report("writes_its_input", shrink=3.0).findings[0]
-    with pytest.raises(CheckFailed, match="input: result x: is written to"):
+@pytest.mark.parametrize("name", ["writes_its_input", "too_much", "Scaled", "twice"])
+def test_a_failure_is_shown_without_this_package(name: str) -> None:
+    found = report(name, shrink=0.1).findings[0]
+    assert "kgen" not in found.python, found.python
+    with pytest.raises(AssertionError):
         exec(compile(found.python, "<shown>", "exec"), {})
+
+
+def test_a_failure_that_a_call_does_not_show_is_examined_again() -> None:
+    found = report("empty", shrink=0.1).findings[0]
+    with pytest.raises(CheckFailed, match="unwritten: result y: nan at"):
+        exec(compile(found.python, "<shown>", "exec"), {})
+
+
+def test_what_can_be_done_is_said() -> None:
+    assert "--contiguous" in report("refuses_strides", examples=14).findings[0].help
+    assert "rounded to f16 once" in report("rounds_on_the_way", dtypes=("f16",), special=False).findings[0].help
+    digits = examine(torch.nn.functional.gelu, "gelu", special=False, device="cpu", shrink=0, dtypes=("f32",)).findings[0]
+    assert "erfc(x) as 1 - erf(x)" in digits.help
+    hangs = report("hangs", timeout=1.0).findings[0]
+    assert "in hangs" in hangs.message and "candidates.py" in hangs.message
 
 
 def test_a_callable_that_no_other_process_imports_runs_here() -> None:

@@ -120,7 +120,7 @@ loss_scaled_kernel(
     auto beside_out_row = walk.template output<5>(beside_ptr);
     walk.each([&](float& scaled_element, float& beside_element, float weight, i64 index_V) {
         // scaled = weight / (1 + sum[V](weight^2)) * (1 + index[V])
-        const float scaled = weight / add_row * float(i64(u64(i64(1)) + u64(index_V)));
+        const float scaled = weight / add_row * float(i64(1) + index_V);
         // beside = tanh(pick[V](weight, best)) * weight
         const float beside = tanh_row * weight;
         scaled_element = scaled;

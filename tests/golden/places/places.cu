@@ -116,7 +116,7 @@ places_i_kernel(
         // total = sum[N](k)
         // times = prod[N](i32(h))
         // product = prod[N](f32(x))
-        return First{x, typename Walk::Place(index_N), k, typename Walk::Place(index_N), i64(u64(i64(k)) * u64(i64(k))), typename Walk::Place(index_N), k, h, i64(u64(i64(h)) - u64(i64(k))), flag, (x > F(0)) && flag, i64(k), i64(i32(h)), float(x), x};
+        return First{x, typename Walk::Place(index_N), k, typename Walk::Place(index_N), i64(k) * i64(k), typename Walk::Place(index_N), k, h, i64(h) - i64(k), flag, (x > F(0)) && flag, i64(k), i64(i32(h)), float(x), x};
     }, x_row, k_row, h_row, flag_row, index_N_row);
     if (walk.stops(0)) return;
     const i64 i = i64(first.i);

@@ -18,8 +18,9 @@ def kernel(x_ptr, q_ptr, s_ptr, n, BLOCK: tl.constexpr):
     scale = tl.div_rn(tl.where(bad, float("nan"), top), 127.0)
     tl.store(s_ptr + row, scale)
     level = libdevice.rint(tl.div_rn(x, scale))
+    number = level == level  # of inf / inf tl.maximum would make -127
     level = tl.minimum(tl.maximum(level, -127.0), 127.0)
-    level = tl.where((top > 0) & (level == level) & (scale == scale), level, 0.0)
+    level = tl.where((top > 0) & number & (scale == scale), level, 0.0)
     tl.store(q_ptr + row * n + cols, level.to(tl.int8), mask)
 
 
