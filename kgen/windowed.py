@@ -74,21 +74,29 @@ class Windowed:
 
     def share(self, dy: Part) -> Part | None:
         """The contribution of a cotangent, settled in the dims of the windows; None where what it is made of cannot be followed."""
+        total = self.followed(dy, self.solves)
+        if total is None and self.solves:  # it differs along several literal dims: each of their places is asked
+            every = self.followed(dy, False)
+            total = None if every is None else self.tape.counted(every, tuple(w.inner for w in self.windows))
+        return None if total is None else type(dy)(total, dy.guards)
+
+    def followed(self, dy: Part, solves: bool) -> int | None:
+        """The cotangent at the windows in which an element lies; where places are not solved for it still runs along the literal dims."""
         tape, total = self.tape, None
-        for places, conditions in self.placed():
+        for places, conditions in self.placed(solves):
             made = _At(self.turned, self.windows, places).value(dy.raw)
             if made is None:
                 return None
             for c in conditions:
                 made = tape.build("x if c else 0", x=made, c=c)
             total = made if total is None else tape.build("a + b", a=total, b=made)
-        return None if total is None else type(dy)(total, dy.guards)
+        return total
 
-    def placed(self) -> Iterator[tuple[dict[str, int], list[int]]]:
+    def placed(self, solves: bool) -> Iterator[tuple[dict[str, int], list[int]]]:
         """For each copy of the cotangent the places that lead to an element, by dim, and under which conditions they do."""
         tape, turned = self.tape, self.turned
-        solved = [turned.solved(w.place, self.here(w.dim), w.pivot, w.step, *(w.inner,) * self.solves) for w in self.windows]
-        if not self.solves:
+        solved = [turned.solved(w.place, self.here(w.dim), w.pivot, w.step, *(w.inner,) * solves) for w in self.windows]
+        if not solves:
             pairs = [*zip(self.windows, solved, strict=True)]
             places = {w.pivot: tape.build(f"q // {w.step}", q=q) if w.step > 1 else q for w, q in pairs}
             yield places, [tape.build(f"q % {w.step} == 0", q=q) for w, q in pairs if w.step > 1]
