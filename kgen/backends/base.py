@@ -21,7 +21,7 @@ from kgen.backends.names import Names, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, Reach, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
+from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
@@ -497,7 +497,7 @@ class Render:
         places = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
         text.update({let.name: named(places[let.expr.name][", ".join(let.expr.attrs)]) for let in p.lets if let.expr.name in places})
         taps, aside = self.taps(p, inputs, indices, text)
-        reaches = self.reaches(taps)
+        reaches = reaches_of(taps, self.global_names.fresh)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
         drawn = words(self, p, text) if self.backend.draws else {}
@@ -535,13 +535,6 @@ class Render:
         used = {", ".join(let.expr.attrs) for let in p.lets if let.expr.name in ("load", "index") and let.name in read}
         aside = {t.name for t in (*of.values(), *at.values()) if t.spec_name not in used}
         return tuple(made), frozenset(aside) if made else frozenset()
-
-    def reaches(self, taps: tuple[Tap, ...]) -> tuple[Reach, ...]:
-        """What windows among taps need, each once."""
-        found = dict.fromkeys((t.tensor, m.dim) for t in taps for m in t.by if m.along)
-        fresh = self.global_names.fresh
-        sizes = {dim: fresh(f"size_{dim}") for dim in dict.fromkeys(dim for _, dim in found)}
-        return tuple(Reach(t, dim, fresh(f"{t.name}_{dim}_stride"), sizes[dim]) for t, dim in found)
 
     def references(self, p: Map) -> dict[str, str]:
         """The results that are already declared where an element's code begins, by name: of several, which are references."""

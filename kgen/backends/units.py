@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kgen.backends.text import Text, source
@@ -88,6 +89,13 @@ class Reach:
     dim: str
     stride: str
     size: str
+
+
+def reaches_of(taps: Iterable[Tap], fresh: Callable[[str], str]) -> tuple[Reach, ...]:
+    """What windows among taps need, each once; `fresh` makes names free."""
+    found = dict.fromkeys((t.tensor, m.dim) for t in taps for m in t.by if m.along)
+    sizes = {dim: fresh(f"size_{dim}") for dim in dict.fromkeys(dim for _, dim in found)}
+    return tuple(Reach(t, dim, fresh(f"{t.name}_{dim}_stride"), sizes[dim]) for t, dim in found)
 
 
 @dataclass(frozen=True)
