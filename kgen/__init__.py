@@ -14,11 +14,11 @@ from kgen.errors import KgenError
 from kgen.version import __version__
 
 if TYPE_CHECKING:
-    from kgen import optim
+    from kgen import optim, testing
     from kgen.runtime.kernel import Kernel, kernel, load, loads
     from kgen.torch_op.patching import patch
 
-__all__ = ["Kernel", "KgenError", "__version__", "kernel", "load", "loads", "optim", "patch"]
+__all__ = ["Kernel", "KgenError", "__version__", "kernel", "load", "loads", "optim", "patch", "testing"]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,9 +31,14 @@ def __getattr__(name: str) -> Any:
         from kgen.torch_op.patching import patch
 
         return patch
-    if name == "optim":
-        return importlib.import_module("kgen.optim")
+    if name in ("optim", "testing"):
+        return importlib.import_module(f"kgen.{name}")
     raise AttributeError(f"module 'kgen' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is to use, whether it is imported yet or not."""
+    return sorted(__all__)
 
 
 def _runnable() -> type:

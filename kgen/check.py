@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from kgen import advice, packed, sized, syntax, typeset
 from kgen import optional as options
-from kgen import packed, sized, syntax, typeset
 from kgen.clauses import LITERAL, Sizes
 from kgen.errors import KgenError, Span
 from kgen.expressions import prelude
@@ -39,7 +39,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, cast_to, describe, made_storable, needs_parameter, storable, stored_type, two_names
+from kgen.values import Parameter, Value, cast_to, describe, needs_parameter, storable, stored_type
 
 MAX_VARIABLES = 4
 MAX_DIMS = 64
@@ -267,14 +267,16 @@ class _Checker(Sizes):
                 self.error(
                     f"`{t.dtype.name}` is not the type of a number",
                     t.dtype.span,
-                    help=f"a tensor is `{t.dtype.name}[...]`, a 0-d tensor `{t.dtype.name}[]`, a number `float` or `int`"
+                    help="a choice is an `int`, as in `causal: int = 1`, and asked as `causal != 0`"
+                    if t.dtype.name == "bool"
+                    else f"a tensor is `{t.dtype.name}[...]`, a 0-d tensor `{t.dtype.name}[]`, a number `float` or `int`"
                     if known
                     else "a tensor has a dtype and dims, as in `T[..., N]`; a number is `float` or `int`",
                 )
         else:
             self.check_tensor_type(t)
         text = None
-        if dims is None and p.default is not None and not options.is_drawn(p):
+        if dims is None and p.default is not None and not options.is_drawn(p) and t.dtype.name in ("float", "int"):
             text = typeset.format_expr(p.default)
             self.check_default(p, p.default, text)
         if dims is not None and is_variable(t.dtype.name):
@@ -334,7 +336,7 @@ class _Checker(Sizes):
             elif not d.name[0].isupper():
                 self.error(f"the dim `{d.name}` does not begin with a capital letter", d.span, help=f"write `{d.name.capitalize()}`")
             if d.name in seen:
-                self.error(f"dim {d.name} stands twice in one tensor", d.span, help=two_names(d.name))
+                self.error(f"dim {d.name} stands twice in one tensor", d.span, help=advice.two_names(d.name))
             seen.add(d.name)
 
     def declare_helpers(self) -> None:
@@ -398,9 +400,8 @@ class _Checker(Sizes):
                 if is_literal(d.name):  # known, whoever has it
                     self.dims.setdefault(d.name, d.span)
                 if d.name not in (leading if d.name == ELLIPSIS else self.dims):
-                    self.error(
-                        f"dim {d.name} of `{name}` is no parameter's", d.span, help="a result's sizes must be known from the parameters"
-                    )
+                    help = advice.unknown_size(d.name, self.params.values())
+                    self.error(f"dim {d.name} of `{name}` is no parameter's", d.span, help=help)
             if r.primed:
                 self.check_state(r)
             elif name in self.params:
@@ -520,7 +521,9 @@ class _Checker(Sizes):
                     f"{what} has dim {d}, which `{name}` does not",
                     where,
                     label=show_type(describe(leaf), leaf.dims),
-                    help=f"add {d} to `{name}: {show_type(r.type.dtype.name, dims)}`, or reduce over {d}",
+                    help=f"add {d} to `{name}: {show_type(r.type.dtype.name, dims)}`, or reduce over {d}"
+                    if d != "1"
+                    else "dims meet by name, not by a size of 1: leave it away, or take its one place, `[1 = 0]`",
                 )
                 return None
         stored = r.type.dtype.name
@@ -529,7 +532,7 @@ class _Checker(Sizes):
         t = v.type
         if not storable(t, stored_type(stored)):
             was = t if isinstance(t, Number) else describe(v)
-            self.error(f"`{name}` is {stored} but its value is {was}", span, help=made_storable(self.values, v, name, stored))
+            self.error(f"`{name}` is {stored} but its value is {was}", span, help=advice.made_storable(self.values, v, name, stored))
             return None
         if not self.fits(value, stored_type(stored), defined[name].body):
             return None

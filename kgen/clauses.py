@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from kgen import sized
-from kgen.nodes import Apply, Clause, Expr, Header, Name, postorder
+from kgen.nodes import INFIX, Apply, Clause, Expr, Header, Name, postorder
 from kgen.optional import Defaults
 from kgen.types import ELLIPSIS, FEW, axes, is_literal, literal_size
 from kgen.values import closest, did_you_mean
@@ -57,7 +57,8 @@ class Sizes(Defaults):
         """Whether a clause is made of what sizes are made of; an error if not."""
         wrong = sized.allowed(c.value)
         if wrong is not None:
-            what = f"`{wrong.op}`" if isinstance(wrong, Apply) else "this"
+            signs = {op: sign for sign, (op, _) in INFIX.items()}
+            what = f"`{signs.get(wrong.op, wrong.op)}`" if isinstance(wrong, Apply) else "this"
             help = "sizes are whole numbers, dims and `int` parameters, joined by + - * // % min and max"
             self.error(f"{what} is no part of a size", wrong.span, help=help)
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from kgen import casts, host, positions, searches, syntax
+from kgen import advice, casts, host, positions, searches, syntax
 from kgen.errors import Errors, Span, TooLong
 from kgen.ops import CODES, CONSTANTS, OPS, REDUCTIONS, SCANS, Op
 from kgen.places import Places
@@ -41,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, no_such_dim, show_value
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -173,7 +173,7 @@ class Expressions:
         elif name in ("True", "False"):
             self.error(f"`{name}` is not defined", node.span, help="bools come from comparisons, as in `1 > 0`")
         else:
-            found = closest(name, [*self.names, *self.dims, *CONSTANTS])
+            found = name.lower() if name.lower() in CONSTANTS else closest(name, [*self.names, *self.dims, *CONSTANTS])
             self.used.add(found)
             self.error(f"`{name}` is not defined", node.span, help=did_you_mean(found))
 
@@ -186,21 +186,17 @@ class Expressions:
 
     def unknown_function(self, node: Apply) -> None:
         """The error for a call of what does not exist, with what was probably meant."""
-        known = [*OPS, *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *(d for d in DTYPES if d in WRITTEN), "pick"]
-        alias = {
-            "float": "f32(x)", "int": "i64(x)", "maximum": "max(a, b)", "minimum": "min(a, b)", "square": "x^2", "abs_": "abs(x)",
-            "ln": "log(x)", "amax": "max[N](x)", "amin": "min[N](x)",
-        }  # fmt: skip
+        signs = {name for name, _ in (*syntax.INFIX.values(), *syntax.PREFIX.values())}
+        dtypes = (d for d in DTYPES if d in WRITTEN)
+        known = [*(op for op in OPS if op not in signs), *REDUCTIONS, *SCANS, *self.helpers, *prelude(), *dtypes, "pick"]
         self.error(
             f"there is no function `{node.op}`",
             node.head,
-            help=f"write `{alias[node.op]}`"
-            if node.op in alias
-            else f"bytes of {element} are those of a tensor declared `{element}[...]`, whose values are `{element}(x)`"
+            help=f"bytes of {element} are those of a tensor declared `{element}[...]`, whose values are `{element}(x)`"
             if (element := PACKING.get(node.op))
             else needs_parameter(node.op)
             if is_wide(node.op)
-            else did_you_mean(closest(node.op, known)),
+            else advice.unknown_function(node.op, known),
         )
 
     def apply(self, node: Apply, args: list[int | None], env_dims: dict[str, Dims] | None, in_helper: bool) -> int | None:
@@ -229,7 +225,7 @@ class Expressions:
         if op == "index":
             self.error("`index[N]` takes no operand", node.head, help="it is the element's position along N")
             return None
-        if node.dims is not None and not node.args:
+        if node.dims is not None and not node.args and self.is_function(op):
             self.error(f"`{op}[...]` lacks its operand", node.span, help=f"write `{op}[{', '.join(d.name for d in node.dims)}](x)`")
             return None
         if node.written == "call" and op in self.helpers or (op in prelude() and op not in OPS):
@@ -255,12 +251,13 @@ class Expressions:
             return None
         return None if None in args else self.operate(row, node, [a for a in args if a is not None])
 
-    def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "") -> None:
+    def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "", dims: Dims | None = None) -> None:
+        """The error for a call with more arguments or fewer; `dims` are those that it lacks."""
         plural = "argument" if len(wanted) == 1 else "arguments"
-        dims = f"[{', '.join(d.name for d in node.dims)}]" if node.dims else ""
-        self.error(
-            f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help or f"write `{op}{dims}({', '.join(wanted)})`"
-        )
+        own = dims if dims is not None else tuple(d.name for d in node.dims or ())
+        shown = f"[{', '.join('N' if d == 'D' else d for d in own)}]" if own else ""
+        help = help or f"write `{op}{shown}({', '.join(wanted)})`"
+        self.error(f"`{op}` takes {len(wanted)} {plural}, not {len(node.args)}", node.head, help=help)
 
     def dims_of(self, node: Apply, env: dict[str, Dims] | None) -> Dims | None:
         """The dims in a call's square brackets, a helper's own ones replaced; None without brackets or after an error."""
@@ -273,7 +270,7 @@ class Expressions:
             elif d.name == ELLIPSIS or d.name in self.dims:
                 names.append(d.name)
             else:
-                help = f"{d.name} is a dtype" if d.name in self.variables else no_such_dim(d.name, self.dims)
+                help = f"{d.name} is a dtype" if d.name in self.variables else advice.no_such_dim(d.name, self.dims)
                 self.error(f"there is no dim {d.name}", d.span, help=help)
                 return None
         for k, d in enumerate(node.dims):
@@ -370,7 +367,8 @@ class Expressions:
             self.error(f"helpers call one another more than {MAX_NESTED} deep", node.head, help="give a part of it a name in an equation")
             self.errors.raise_any()
         if len(args) != len(helper.params):
-            self.wrong_count(node, name, tuple(p.name for p in helper.params))
+            dims = tuple(d.name for d in helper.dims) if node.dims is None else None
+            self.wrong_count(node, name, tuple(p.name for p in helper.params), dims=dims)
             return None
         if (dims is None) != (not helper.dims):
             seen = self.values[args[0]].dims if args and args[0] is not None else ()
@@ -446,7 +444,11 @@ class Expressions:
                     f"`{node.op}` reduces over {'`...`' if d == ELLIPSIS else d}, which {what} does not have",
                     node.head,
                     label=show_value(x),
-                    help="a number has no dims" if isinstance(x.type, Number) else "",
+                    help="a number has no dims"
+                    if isinstance(x.type, Number)
+                    else f"name its dims: `{node.op}[{', '.join(x.dims)}]`"
+                    if d == ELLIPSIS and x.dims
+                    else "",
                 )
                 return False
         return True

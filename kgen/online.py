@@ -10,9 +10,9 @@ weights of an element there are:
     offsum[D] x m      the sum of x - m, likewise
     sqsum[D] x s       the sum of (x - s / n)^2, s being sum[D](x) of n elements: of rows that do not stay on the chip alone
 
-A backend keeps the sums about the greatest element so far, and rescales them when that rises; so a row is read once, not twice.  What k
-differs from the m that was summed about is made good at the end, by exp(m - k) or n * (m - k): 1 and 0 exactly for a finite maximum, and
-what the formula gives for an infinite one.  A weight must be known where x is: it is made of no reduction or gather that x is not made of.
+A backend keeps the sums about the greatest element so far, and rescales them when that rises; so a row is read once, not twice.  Where k
+is m, what the formula gives for an infinite m is made good at the end, by exp(f - m) or n * (f - m) for f = m where that is finite, else 0:
+1 and 0 exactly for a finite maximum.  A weight must be known where x is: it is made of no reduction or gather that x is not made of.
 
 Error: each term passes through no more rescalings than the depth of the tree, and their arguments add up to max - x; a term that is
 far below the maximum has a large error for its size, but little weight.  The rows of the table have the bounds.
@@ -251,11 +251,13 @@ def _rider(sum_: About, let: Let, build: Builder) -> Let:
     expr = Op(sum_.row.name, *let.expr.attrs, *operands)
     if sum_.row.about == "mean":  # the formula's own, to a rounding
         return replace(let, expr=expr)
-    m, k = build.defs[str(sum_.peak)], build.defs[str(sum_.shift)]
+    if sum_.shift != sum_.peak:  # the maximum where it is finite, else 0: what the sum is about already
+        return build.like(expr, let, let.label)
+    m = build.defs[str(sum_.peak)]
     total = build.like(expr, let)
     finite = build.add(Op("isfinite", ref(m.name)), boolean, m.dims, m.span)
     about = build.like(Op("where", ref(finite.name), ref(m.name), ref(build.literal("0", m).name)), m)
-    off = build.like(Op("sub", ref(about.name), ref(k.name)), let)
+    off = build.like(Op("sub", ref(about.name), ref(m.name)), let)
     if "exp" in sum_.row.factors:
         return build.like(Op("mul", ref(total.name), ref(build.like(Op("exp", ref(off.name)), let).name)), let, let.label)
     n = build.add(Op("cast", ref(count(build, let.expr.attrs, let.span).name)), let.dtype, (), let.span, "", let.generic)

@@ -456,14 +456,29 @@ _FIRST_WORDS = {
 
 def _habit(source: Source, token, previous: Token | None, accepts: set[str], lines: _Lines) -> str | None:
     """What to write instead of what other languages have at this place; None where it is none of their habits."""
+    begun = source.text[source.text.rfind("\n", 0, token.start_pos) + 1 : token.start_pos]  # the line up to there
+    if token == "//" and not begun.strip() or token == "*" and previous == "/":
+        return "a comment begins with `#`"
     if previous is None:
         return None
-    begun = source.text[source.text.rfind("\n", 0, token.start_pos) + 1 : token.start_pos]  # the line up to there
     first = re.fullmatch(r"\s*(\w+)\s*", begun)
     if first is not None and first.group(1) in _FIRST_WORDS and token.type == "NAME":
         return _FIRST_WORDS[first.group(1)]
     if first is not None and token.type in ("SIGN", "TIMES") and "EQUAL" in accepts:
         return "a name has one equation, `name = expression`: give the new value a name of its own"
+    joined = previous.type == "NUMBER" and token.type == "NAME" and token.start_pos == previous.end_pos
+    if joined and re.fullmatch("_.*|[fFhHlLuU]|b?f[0-9]+", token):
+        return "numbers have digits, a point and an exponent: `1000`, `1e-5`"
+    if token == "|" and previous != "|" and "NUMBER" in accepts:
+        return "the magnitude of x is `abs(x)`"
+    if token.type == "SIGN" and previous == "[":
+        return "dims go by name, as in `max[N](x)`"
+    if token.type == "COMMA" and not lines.open and "EQUAL" in accepts:
+        return "an equation gives one value: a maximum and its place are `max[N](x)` and `argmax[N](x)`, an equation each"
+    if token.type == "COLON" and lines.open and lines.open[-1].type == "LSQB":
+        return "parts are dims of their own: of `x: T[..., 2*D]` the halves are `x[2 = 0]` and `x[2 = 1]`"
+    if token.type == "COLON" and first is not None:
+        return "an equation is `name = expression`"
     header = "in a header each parameter has a type, as in `x: T[..., N]` or `eps: float = 1e-5`"
     if str(token) == "->" and "__ANON_0" not in accepts:
         return header

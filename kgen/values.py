@@ -5,14 +5,12 @@ In: nothing.  Out: the classes that `expressions.py` makes and every later layer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kgen.errors import Span
 from kgen.types import (
     DTYPES,
     INT,
-    PACKING,
     Dims,
     Float,
     Number,
@@ -20,8 +18,6 @@ from kgen.types import (
     is_bool,
     is_float,
     is_int,
-    is_literal,
-    literal_size,
     promote,
     show_type,
     variable_of,
@@ -91,32 +87,6 @@ def storable(t: ValueType, stored: ValueType) -> bool:
     if isinstance(t, Number):
         return is_bool(t) == is_bool(stored)
     return t == stored or (is_int(t) and is_int(stored) and promote([(t, True), (stored, True)]) == stored)
-
-
-def made_storable(values: Sequence[Value], v: Value, name: str, stored: str) -> str:
-    """What to write where a value cannot be stored as it is: a cast, `//` for whole numbers, or the dtype of what is packed."""
-    if stored in PACKING:
-        return f"declare `{name}: {PACKING[stored]}[...]`: {stored} are bytes of two each"
-    if v.op == "div" and DTYPES.get(stored) is not None and is_int(DTYPES[stored]) and all(is_int(values[a].type) for a in v.args):
-        return f"`/` gives a float: whole numbers are divided by `//`, or write `{stored}(...)` around it"
-    return f"write `{stored}(...)` around it"
-
-
-def two_names(dim: str) -> str:
-    """What to write where one tensor has a dim twice."""
-    if not is_literal(dim):
-        return "give the two dims two names"
-    return f"give the two dims two names, as in `H*P, W*Q`, and behind the results `where P = {dim}, Q = {dim}`"
-
-
-def no_such_dim(dim: str, known: Iterable[str]) -> str:
-    """What to write where no parameter has a dim by that name: a name that is like it, or of a number a clause that names it."""
-    known = list(known)
-    if (like := next((k for k in known if k.lower() == dim.lower()), "") or closest(dim, known)) != "":
-        return did_you_mean(like)
-    if is_literal(dim) and literal_size(dim) > 0:
-        return f"dims go by name; one of {literal_size(dim)} elements is declared behind the results, `where K = {dim}`"
-    return "dims are those of the parameters"
 
 
 def show_value(v: Value) -> str:

@@ -201,8 +201,10 @@ class CFamily(Backend):
     def element_head(unit: Unit, *more: str) -> str:
         """The first line of the function that computes an element: it returns its one result, several are references.  `more` are
         parameters that stand first."""
-        params = [*more, *(f"{t.compute} {t.name}" for t in unit.read), *(f"{t.compute} {t.name}" for t in unit.taps)]
-        params += [f"{x.compute} {x.name}" for x in unit.indexed] + [f"{s.type} {s.name}" for s in unit.scalars]
+        params = [*more, *(f"{t.compute} {t.name}" for t in unit.read if t.name not in unit.within)]
+        params += [f"{t.compute} {t.name}" for t in unit.taps]
+        params += [f"{x.compute} {x.name}" for x in unit.indexed if x.name not in unit.within]
+        params += [f"u32 {w.name}" for w in unit.words] + [f"{s.type} {s.name}" for s in unit.scalars if s.name not in unit.within]
         if unit.single:
             return wrapped(f"inline {unit.outputs[0].compute} {unit.element}", params, " {")
         return wrapped(f"inline void {unit.element}", params + [f"{o.compute}& {o.name}" for o in unit.outputs], " {")

@@ -35,9 +35,10 @@ class CudaMap(host.HostView):
     rows: bool  # whether a thread may take several, or several pieces of one
     by: str  # the layout's method that says how far these lie apart
     locate: str  # and the one that says where an element lies
-    loads: list[tuple[str, str, str, int, bool]]
+    loads: list[tuple[str, str, int, bool]]
     taps: list[tuple[str, str]]
     part_loads: list[tuple[str, str]]
+    drawn: list[tuple[str, str]]  # random words of neighbours
     stores: list[tuple[str, str, str, str]]
     part_stores: list[tuple[list[str], str, list[str]]]  # vectors that may be stored as one: they, where that is, and each one's own store
     turns: bool  # whether there are parts that may lie in turns
@@ -70,7 +71,7 @@ class MapPrinter:
         self.base: MapView = backend.map_view(render, unit)
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
         self.numbers, self.words = host.numbers(backend, unit, given), kept_words(render, unit.calls)
-        vectors = [t.name for t in unit.read] + [t.name for t in unit.taps] + [t.name for t in unit.outputs]
+        vectors = [t.name for t in unit.read] + [t.name for t in unit.taps] + [t.name for t in unit.outputs] + [w.name for w in unit.words]
         self.lanes = {name: self.names.fresh(f"{name}s") for name in vectors}
         self.at = {t.name: f"at[{i}]" for i, t in enumerate(self.base.operands)}
         self.memory = [t for t in self.base.operands if t not in unit.indices]
@@ -93,10 +94,28 @@ class MapPrinter:
 
     def element_arguments(self) -> list[str]:
         """What the element function is given, of the k-th elements of vectors."""
-        values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read]
+        within, indexed = self.unit.within, (x.name for x in self.unit.indexed if x.name not in self.unit.within)
+        values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read if t.name not in within]
         values += [f"{self.lanes[t.name]}[r].at[k]" for t in self.unit.taps]
-        values += [f"i64({self.place(x.name)} + k * layout.step({self.base.position[x.name]}))" for x in self.unit.indexed]
-        return values + [f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name for n in self.numbers]
+        values += [f"counted<LANES, SPLAT, {self.base.position[x]}>(layout, {self.place(x)}, k)" for x in indexed]
+        values += [f"{self.lanes[w.name]}.at[k]" for w in self.unit.words]
+        return values + [self.number(n) for n in self.numbers if n.argument.name not in within]
+
+    @staticmethod
+    def number(n: host.PassedNumber) -> str:
+        """A number as an element takes it."""
+        return f"to<{n.argument.type}>({n.argument.name})" if n.converted else n.argument.name
+
+    def drawn(self) -> list[tuple[str, str]]:
+        """The words of a thread's neighbours: the name of their vector, and its call."""
+        given = {t.name: f"{t.compute}(element({self.vector(t)}, 0))" for t in self.unit.read}
+        given |= {n.argument.name: self.number(n) for n in self.numbers}
+        made = []
+        for w in self.unit.words:
+            seed, offset = (given.get(str(x), str(x)) for x in (w.seed, w.offset))
+            call = f"draw<LANES, SPLAT, {self.base.position[str(w.before)]}{w.bits}>(layout, {seed}, {offset}, {self.place(str(w.before))})"
+            made.append((self.lanes[w.name], call))
+        return made
 
     def vector(self, t: Tensor) -> str:
         """The vector of an input, of row r where there are several."""
@@ -133,6 +152,10 @@ class MapPrinter:
     def stays(self, t: Tensor) -> bool:
         """Whether an operand is the same for the rows of a thread."""
         return not self.rows or bool(self.held >> self.base.position[t.name] & 1)
+
+    def begin(self, t: Tensor) -> str:
+        """Where an input's vector begins, that of a tensor without dims where that does: so the compiler sees one value for all threads."""
+        return f"{t.name} + {self.at[t.name]}" if t.dims else t.name
 
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
@@ -196,8 +219,9 @@ class MapPrinter:
             rows=self.rows,
             by=self.by,
             locate={"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
-            loads=[(self.lanes[t.name], t.name, self.at[t.name], base.position[t.name], not self.stays(t)) for t in alone],
+            loads=[(self.lanes[t.name], self.begin(t), base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
+            drawn=self.drawn(),
             taps=self.taps(),
             stores=stores,
             part_stores=self.part_stores(stores),
@@ -209,7 +233,7 @@ class MapPrinter:
             vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", passing, ";", 110), 8),
             tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,
-            code=[*self.backend.printed(unit.lines), *values, *self.element_arguments()],
+            code=[*self.backend.printed(unit.lines), *values, *self.element_arguments(), *(call for _, call in self.drawn())],
         )
 
     def launch(self, chosen: str) -> host.HostView:

@@ -116,8 +116,11 @@ def position(c: Code, name: str) -> str:
 
 def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
-    params = [*(f"{t.compute} {t.name}" for t in c.inputs), *(f"{position(c, t.name)} {t.name}" for t in c.indices)]
-    return params, [f"{t.name}_row" for t in (*c.inputs, *c.indices)]
+    inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
+    params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
+    params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
+    names = [*(t.name for t in (*inputs, *indices)), *(w.name for w in c.words), *(m.name for m in c.drawn)]
+    return params, [f"{name}_row" for name in names]
 
 
 def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False) -> list[str]:
@@ -139,6 +142,10 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     adds = rounds and all(map(is_plain, c.accumulators))
     call = "online" if peaked else "accumulate" if adds else "reduce"
     params = [f"{kind}& part", *params] if adds else params
+    whole = not rounds and len(every) == 1 and c.accumulators[0].magnitude and len(operands) == 1
+    if whole:
+        made.append(f"const {kind} {value} = walk.template magnitude<{r}, {kind}>({operands[0]});")
+        return [*made, *ending(c, r, value, later)]
     made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
     made += [f"    {line}" for line in backend.printed(c.lines)]
     if adds:
@@ -147,7 +154,12 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
         made.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
     made += about(backend, c, kind, params, peaked) if peaked else ["}"]
     made[-1] += f"{''.join(f', {o}' for o in operands)});"
-    made.append(f"if (walk.stops({2 * r})) return;")
+    return [*made, *ending(c, r, value, later)]
+
+
+def ending(c: Code, r: int, value: str, later: frozenset[str]) -> list[str]:
+    """The lines behind reading number `r`, whose partial has the name `value`: the row's values that are read `later`."""
+    made = [f"if (walk.stops({2 * r})) return;"]
     for a in c.accumulators:
         if a.name in later:
             made.append(f"const {a.type} {a.name} = {f'{a.type}({value}.{a.name})' if a.place else f'{value}.{a.name}'};")
@@ -161,7 +173,8 @@ def raw_peak(c: Code, every: list[Partial]) -> int | None:
     if len(early) != 1 or early[0].a.kind != "max" or c.indices:
         return None
     a = early[0].a
-    return next((k for k, t in enumerate(c.inputs) if a.value == t.name and t.compute == a.type), None)
+    inputs = [t for t in c.inputs if t.name not in c.within]
+    return next((k for k, t in enumerate(inputs) if a.value == t.name and t.compute == a.type), None)
 
 
 def about(backend: Backend, c: Code, kind: str, params: list[str], peaked: list[Partial]) -> list[str]:

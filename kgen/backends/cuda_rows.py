@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, RowUnit, ScanUnit, Statement, Tensor
+from kgen.backends.units import ORDER, Code, Gather, Made, RowUnit, ScanUnit, Statement, Tensor
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -57,6 +57,8 @@ class CudaRows(host.HostView):
     parameters_about: str = FIELDS
     columns: bool = False
     persists: bool = False
+    draws: bool = False  # whether a thread draws words between the vectors of rows that it has to itself
+    makes: bool = False  # whether it has kgen_made.cuh
     code: list[str]
     walk: str  # how a kernel of a written file walks
 
@@ -69,7 +71,7 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
     found: list[Walked] = []
     for t in sorted(unit.inputs, key=unit.is_row):
         role = "state" if t.name in written else "input"
-        kept = sum(t in c.inputs for c in readings) > 1
+        kept = sum(t in read_by(c) for c in readings) > 1 or any(c.makes and t == c.makes.inputs[0] for c in readings)
         found.append(Walked(t.name, t.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, role, not unit.is_row(t), kept)))
     for t in unit.indices:
         found.append(Walked(t.name, "", t.type, RowOperand(t.spec_name, t.dtype, t.dims, "index", not unit.is_row(t))))
@@ -81,6 +83,11 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
             role = "state" if o.state else "result"
             found.append(Walked(o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, not unit.is_row(o))))
     return found, pointers
+
+
+def read_by(c: Code) -> tuple[Tensor, ...]:
+    """The operands that a reading reads, also for what takes the place of one."""
+    return (*c.inputs, *(c.makes.inputs if c.makes else ()))
 
 
 def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
@@ -100,6 +107,7 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     shared = [o for o in operands if is_shared(o, unit)]
     kept = [o for o in operands if o.kept]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
+    goes_on = goes_on or any(c.makes for c in unit.codes)
     return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2) and not {*shared} & {*kept}
 
 
@@ -117,6 +125,10 @@ class RowPrinter:
         self.long = counts(unit.long or unit.codes)[0]  # the readings that reduce of a row that does not stay on the chip
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
+        written = {w.name for w in self.operands if w.is_written}
+        self.alone = {t.name for t in unit.inputs if not t.dims and t.name not in written}  # one value for all rows
+        asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
+        self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.drawn for t in m.indices)}
         self.is_kept = any(w.record.kept for w in self.operands)
         self.persists = persists(unit, [w.record for w in self.operands])
 
@@ -130,6 +142,10 @@ class RowPrinter:
         for n in self.numbers:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
+        read = {t.name for c in self.unit.codes for t in read_by(c) if t in self.unit.inputs}
+        for t in self.unit.inputs:
+            if t.name in read & self.alone:
+                made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
         gathers = [*self.gathers]
         for k, w in enumerate(self.operands):
             if w.name in self.gathers:
@@ -142,14 +158,14 @@ class RowPrinter:
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
             return [*made, *self.rounds()]
-        read = {t.name for c in self.unit.codes for t in c.inputs}
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
             made += kept
         for w in self.operands:
             if w.record.element and not w.has_memory:
-                made.append(f"auto {w.name}_row = walk.template position<{self.position[w.name]}>();")
+                if w.name in self.asked:
+                    made.append(f"auto {w.name}_row = walk.template position<{self.position[w.name]}>();")
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
@@ -159,7 +175,7 @@ class RowPrinter:
         """The lines that have a row's own values, of the tensors that are `read`."""
         made = self.row_indices()
         for t in self.unit.inputs:
-            if self.unit.is_row(t) and t.name in read:
+            if self.unit.is_row(t) and t.name in read and t.name not in self.alone:
                 made.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{self.position[t.name]}>({t.name}_ptr));")
         return made
 
@@ -177,9 +193,12 @@ class RowPrinter:
         for w in self.operands:
             number = self.position[w.pointer or w.name]
             if w.record.element and not w.has_memory:
-                made.append(f"auto {w.name}_row = walk.template position<{number}>();")
+                if w.name in self.asked:
+                    made.append(f"auto {w.name}_row = walk.template position<{number}>();")
             elif w.pointer in read:
                 moves = bool(set(w.record.dims) & set(unit.rows))
+                if w.pointer in self.alone:
+                    continue
                 kind, end = ("ahead", "ahead") if not w.record.element else ("moving" if moves else "same", "row")
                 made.append(f"auto {w.pointer}_{end} = walk.template {kind}<{number}>({w.pointer}_ptr);")
         return [*made, "auto columns_row = walk.template columns<Columns>();"]
@@ -205,7 +224,7 @@ class RowPrinter:
         """The phases within the loop over a team's rows."""
         unit = self.unit
         read = {t.name for c in unit.codes for t in c.inputs}
-        tensors = [t for t in unit.inputs if t.name in read]
+        tensors = [t for t in unit.inputs if t.name in read and t.name not in self.alone]
         order = ["columns_row", *(f"{t.name}_{'ahead' if unit.is_row(t) else 'row'}" for t in tensors)]
         ins = ", ".join(order)
         ahead = [f"const {t.compute} {t.name} = {t.compute}({t.name}_ahead.now);" for t in tensors if unit.is_row(t)]
@@ -256,6 +275,10 @@ class RowPrinter:
                 later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
                 later |= {c.search.total.name} if c.search else set()
                 reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
+                reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
+                reads = [*(f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in c.divisors), *reads]
+                done = [f"{m.name}_row.done = true;" for m in c.drawn if any(m in x.drawn for x in codes[k + 1 :])]
+                reads = [*self.draws(c, declared), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
                 behind = []
                 reading += bool(c.accumulators)
@@ -270,6 +293,13 @@ class RowPrinter:
                 made.append(lines)
         return made
 
+    def making(self, m: Made) -> list[str]:
+        """The lines that make what takes an operand's place."""
+        params = ", ".join(f"{t.compute} {t.name}" for t in m.inputs)
+        lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
+        operands = ", ".join(f"{t.name}_row" for t in m.inputs)
+        return [f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", *(f"    {line}" for line in lines), f"}}, {operands});"]
+
     def row_stores(self, c: Code) -> list[str]:
         """What one thread of a row stores."""
         if self.unit.aside:
@@ -282,15 +312,31 @@ class RowPrinter:
             return [f"if (walk.leader()) {text}" for text in stores]
         return ["if (walk.leader()) {", *(f"    {text}" for text in stores), "}"]
 
+    def draws(self, c: Code, declared: set[str]) -> list[str]:
+        """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
+        made: list[str] = []
+        for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.drawn)) for w in words):
+            made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
+        for m in c.drawn:
+            params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"u32 {w.name}" for w in m.words)]
+            operands = "".join(f", {name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
+            lines = [*self.backend.printed(m.lines), f"return {m.value};"]
+            made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
+            made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of{operands});")
+        found = [line for text in made if text not in declared for line in text.split("\n")]
+        declared.update(made)
+        return found
+
     def storing(self, c: Code) -> list[str]:
         """The reading that stores elements, or adds up columns."""
         params, operands = partials.taken(c)
         made = []
         for o in c.outputs:
             pointer = self.pointers[o.name]
-            made.append(f"auto {o.name}_out_row = walk.template output<{self.position[pointer]}>({pointer}_ptr);")
+            made.append(f"auto {o.name}_out_row = {output(o, self.position[pointer], pointer)};")
         sums = ["columns_row"] if c.columns else []
-        params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *("Columns& columns_element" for _ in sums), *params]
+        written = [f"{'float' if o.pair else o.type}& {o.name}_element" for o in c.outputs]
+        params = [*written, *("Columns& columns_element" for _ in sums), *params]
         made.append(f"walk.each([&]({', '.join(params)}) {{")
         made += [f"    {line}" for line in self.backend.printed(c.lines)]
         made += [f"    {o.name}_element = {stored(o)};" for o in c.outputs]
@@ -325,6 +371,8 @@ class RowPrinter:
             code=[*opening, *(line for lines in phases for line in lines)],
             columns=bool(self.unit.columns),
             persists=self.persists,
+            draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
+            makes=any(c.makes for c in self.unit.codes) or any(o.pair for o in self.unit.outputs),
             walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
         )
 
@@ -417,8 +465,17 @@ class RowPrinter:
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
 
 
+def output(o: Tensor, position: int, pointer: str) -> str:
+    """The call that gives what is written along a row."""
+    if not o.pair:
+        return f"walk.template output<{position}>({pointer}_ptr)"
+    return f"coded<{position}>(walk, {pointer}_ptr, [](float a, float b) {{ return {o.pair}(a, b); }})"
+
+
 def stored(o: Tensor) -> Text:
-    """The value of an output as its memory has it."""
+    """The value of an output as its memory has it; of codes, what these are made of."""
+    if o.pair:
+        return source("narrowed({0})", o.value)
     return o.value if o.compute == o.type else source("{0}({1})", o.type, o.value)
 
 

@@ -83,6 +83,7 @@ class Triton(Backend):
     suffix = ".py"
     comment = "#"
     end = ""
+    neighbours = "EVEN[1]"
     types = {
         "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64", "i8": "tl.int8", "u8": "tl.uint8",
         "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "bool": "tl.int1",

@@ -133,7 +133,8 @@ class MapPrinter:
         uses = body.union(*(s.uses for s in self.storage), *self.aliases.values())
         self.variables = [v for v in names if v in uses]
         self.passed = [v for v in self.variables if v not in self.types]
-        self.constants = [v for v in (*self.variables, *self.aliases) if v in body]
+        self.even = [f"{i.name}_even" for i in self.unit.indices if f"{i.name}_even" in body]
+        self.constants = [v for v in (*self.variables, *self.aliases, *self.even) if v in body]
 
     def _operands(self) -> Iterable[Operand]:
         """The operands in the order of their strides: the last is a result."""
@@ -174,10 +175,13 @@ class MapPrinter:
             value = source("place({0}, {1})", o.pointer, where) if o.pointer else source(f"{function}({{0}}, 1)", where)
             made.append(Statement((o.at,), "", value))
         for t in self.read():
-            read = source("tl.load({0}, mask)", self.operands[t.spec_name].at)
+            o = self.operands[t.spec_name]
+            read = source("tl.load({0}, mask)", o.at) if t.dims else source("tl.load({0})", o.pointer)  # one for all
             made.append(Statement((t.name,), "", self.backend.widen(read, t)))
         for i in self.unit.indices:
             made.append(Statement((i.name,), "", source("{0} + {1}.to(tl.int64)", self.starts[i.name], self.operands[i.name].at)))
+            if f"{i.name}_even" in self.even:
+                made.append(Statement((f"{i.name}_even",), CONSTEXPR, source('4 if {0} == "flat" else 1', self.operands[i.name].kind)))
         return made + self.taps()
 
     def read(self) -> list[Tensor]:

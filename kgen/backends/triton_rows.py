@@ -367,7 +367,7 @@ class RowPrinter:
         given += ["segment", "present", "length", *(["sizes"] if "sizes" in words else [])]
         given += [o.steps for o in operands if o.steps and o.steps in words]
         dtypes = (*self.render.variables.values(), *self.render.computed_of)
-        constants = [*(n for n in ("KINDS", "VECTORS", "RANK", "ROWS") if n in words), "BLOCK", "SEGMENT", "INDEX"]
+        constants = [*(n for n in ("KINDS", "VECTORS", "EVEN", "RANK", "ROWS") if n in words), "BLOCK", "SEGMENT", "INDEX"]
         return tuple(given), (*constants, *(n for n in dtypes if n in words))
 
     @staticmethod

@@ -36,6 +36,8 @@ LONGEST = 2**20
 class StaticTriton(Triton):
     """Triton's functions by the names that they have for the dtype."""
 
+    neighbours = ""
+
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, 'tl.fma')}({operands})"
 

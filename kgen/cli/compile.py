@@ -48,6 +48,7 @@ def compile_(
         raise click.UsageError("--build takes no --static: the head of a static file says how it is built")
     sizes = None if static is None else _sizes(static)
     rows: list[tuple[str, ...]] = []
+    built: list[Path] = []
 
     def written(k: Kernel, t: str, spec: Kernel) -> dict[str, str]:
         """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims.  What goes
@@ -81,7 +82,7 @@ def compile_(
                     from kgen.runtime.toolchain import build_file
 
                     try:
-                        build_file(t, path, k, arch)
+                        built.extend(build_file(t, path, k, arch))
                     except OSError as error:
                         raise KgenError(f"cannot build {path}: {error.strerror or error}") from None
                 rows.append(_compiled_row(k, path, source, {} if sizes is None else _chosen(k, dtypes)))
@@ -91,6 +92,8 @@ def compile_(
     finally:
         if rows:
             print_table(("kernel", "file", "lines", "reads", "writes", "bound"), rows, right=(2, 3, 4))
+        for path in built:
+            click.echo(f"built {path}", err=True)
 
 
 def _sizes(text: str) -> dict[str, int]:

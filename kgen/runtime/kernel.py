@@ -65,6 +65,8 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
         raise KgenError(f"cannot read {shown}: {(error.strerror or 'error').lower()}", help=help) from None
     except ValueError as error:
         raise KgenError(f"cannot read {str(spec)!r}: {error}") from None
+    if path.suffix == ".py":
+        raise KgenError(f"{shown} is Python, and no spec", help="`to_spec()` of a decorated function is the text of a spec")
     if len(data) > syntax.MAX_BYTES:
         raise KgenError(f"{shown} is longer than {syntax.MAX_BYTES:,} bytes", help="one file holds one kernel")
     try:

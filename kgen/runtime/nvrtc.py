@@ -144,7 +144,7 @@ def _vectors(vec: int, shape: Sequence[int], rows: Sequence[Sequence[int]], item
     for (*outer, inner), itemsize, address in zip(rows, itemsizes, addresses, strict=True):
         if inner == 0:
             continue
-        if inner != 1 or itemsize and (address % (vec * itemsize) or any(s % vec for s in outer)):
+        if inner != 1 or any(s % vec for s in outer) or itemsize and address % (vec * itemsize):
             return False
     return True
 
@@ -236,7 +236,7 @@ def rows_plan(
     return rows.cached(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
-        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words), unit.long,
+        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow), unit.long,
     )  # fmt: skip
 
 

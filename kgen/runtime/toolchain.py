@@ -40,23 +40,24 @@ def listing(kernel: Kernel, source: str, stage: str, target: str, bound: Binding
     return "\n".join(m if isinstance(m, str) else _disassemble(m) for _, m in _triton(kernel, bound, arch, stage))
 
 
-def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> Path:
-    """Compile an emitted file with its target's compiler: a shared library beside it, or for Triton a cubin a kernel.
+def build_file(target: str, path: Path, kernel: Kernel, arch: str) -> list[Path]:
+    """Compile an emitted file with its target's compiler: a shared library beside it, or for Triton a cubin a kernel.  Returns them.
 
     Raises `KgenError` with the compiler's words where it refuses, or names the tool that is missing.
     """
     if target == "cpp":
         from kgen.runtime.build import build
 
-        made = path.with_suffix(".so")
-        made.write_bytes(build(path.read_text(encoding="utf-8"), path.stem))
+        made = [path.with_suffix(".so")]
+        made[0].write_bytes(build(path.read_text(encoding="utf-8"), path.stem))
     elif target == "cuda":
-        made = path.with_suffix(".cu.so")
-        _run([_tool("nvcc"), *NVCC, f"-arch={arch}", "-Xcompiler", "-fPIC", "-shared", str(path), "-o", str(made)])
+        made = [path.with_suffix(".cu.so")]
+        _run([_tool("nvcc"), *NVCC, f"-arch={arch}", "-Xcompiler", "-fPIC", "-shared", str(path), "-o", str(made[0])])
     else:
+        made = []
         for name, cubin in _triton(kernel, dict(kernel.bindings()[0]), arch, "sass"):
-            made = path.with_name(f"{name}.cubin")
-            made.write_bytes(cubin)
+            made.append(path.with_name(f"{name}.cubin"))
+            made[-1].write_bytes(cubin)
     return made
 
 

@@ -50,6 +50,14 @@ def test_a_bare_name_finds_the_bundled_spec(folder: bool) -> None:
     assert Path("here/gelu/gelu.cpp").exists()
 
 
+def test_what_is_built_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgen.runtime import toolchain
+
+    monkeypatch.setattr(toolchain, "build_file", lambda target, path, kernel, arch: [path.with_suffix(".so")])
+    done = kgen("compile", GELU, "--target", "cpp", "--build")
+    assert done.exit_code == 0 and done.stderr == "built build/gelu/gelu.so\n"
+
+
 def test_a_bare_name_that_is_none_says_which_is_like_it() -> None:
     assert "did you mean `gelu`?" in kgen("compile", "gelup").stderr
     assert "`kgen list` has them" in kgen("compile", "nothing_like_it").stderr
@@ -93,11 +101,12 @@ def test_every_wrong_spec_is_reported_and_the_right_ones_are_written() -> None:
         (lambda: Path("s.k").mkdir(), "is a folder"),
         (lambda: None, "no such file"),
         (lambda: Path("s.k").write_text(""), "there is no kernel here"),
+        (lambda: Path("s.py").write_text("import kgen\n"), "s.py is Python, and no spec"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(make, message: str) -> None:
     make()
-    done = kgen("compile", "s.k")
+    done = kgen("compile", "s.py" if Path("s.py").exists() else "s.k")
     assert done.exit_code == 1 and message in done.stderr and not done.stdout
 
 
@@ -257,6 +266,11 @@ def test_compile_loads_neither_torch_nor_triton_and_takes_little_more_than_its_i
             assert done.returncode == 0, done.stderr
     # Processor time, beside what importing some libraries takes on this machine (0.5 s where that takes 0.6).
     assert best["compile"] < 2 * best["imports"]
+
+
+def test_what_there_is_to_use_is_listed_before_it_is_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", "import kgen; print(dir(kgen)); kgen.testing.check"], capture_output=True, text=True)
+    assert "'kernel', 'load', 'loads', 'optim', 'patch', 'testing'" in done.stdout and not done.stderr
 
 
 def test_importing_kgen_loads_nothing_heavy() -> None:

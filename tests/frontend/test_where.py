@@ -96,7 +96,7 @@ def test_what_no_call_can_work_out_is_an_error() -> None:
     assert "`x` is a tensor, and sizes" in error("x: T[N]) -> y: T[E] where E = x", "y = x[N = index[E] else 0]")
     assert "`cont` is not defined | did you mean `count`?" in error("x: T[N], count: int) -> y: T[E] where E = cont", "y = x[N = index[E] else 0] * count")
     assert "H is 0, which is no size of a dim" in error("x: T[N]) -> y: T[H, N] where H = 0", "y = x + index[H]")
-    assert "`div` is no part of a size | sizes are whole" in error("x: T[N]) -> y: T[E] where E = N / 2", "y = x[N = index[E] else 0]")
+    assert "`/` is no part of a size | sizes are whole" in error("x: T[N]) -> y: T[E] where E = N / 2", "y = x[N = index[E] else 0]")
     assert "this is no part of a size" in error("x: T[N]) -> y: T[E] where E = 2.5 * N", "y = x[N = index[E] else 0]")
     assert "`e` does not begin with a capital" in error("x: T[N]) -> y: T[N] where e = 2*N")
     assert "`n` is both a dim and a parameter" in error("x: T[N], n: int) -> y: T[N] where n = 2", "y = x * n")

@@ -175,6 +175,20 @@ def test_the_two_commands_are_what_ci_runs() -> None:
     assert "README.md" in ci and all(f"```sh {mark}" in readme for mark in ("first", "second"))
 
 
+def test_the_language_names_all_its_functions() -> None:
+    """All but signs, and but what the functions of the prelude are made of."""
+    from kgen.expressions import prelude
+    from kgen.ops import REDUCTIONS, SCANS
+    from kgen.ops.table import _ROWS
+    from kgen.syntax import INFIX, PREFIX
+
+    parts = {"shift", "finite_shift", "root", "above", "alike", "zeros", "others", "box_muller", "fraction53"}
+    signs = {name for name, _ in (*INFIX.values(), *PREFIX.values())}
+    text = (ROOT / "docs" / "language.md").read_text()
+    listed = set(re.findall(r"`([a-z]\w*)", text[text.index("## All functions") : text.index("## Values")]))
+    assert not {*(row.name for row in _ROWS), *REDUCTIONS, *SCANS, *prelude()} - signs - parts - listed
+
+
 def test_the_readme_is_the_first_half_hour() -> None:
     assert len(PAGES[0].read_text().splitlines()) <= 250
 

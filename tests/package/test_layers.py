@@ -11,12 +11,12 @@ from tests.conftest import ROOT
 #: From the lowest up.  A package's name stands for its modules, but for those that another layer names.
 LAYERS: tuple[tuple[str, str], ...] = (
     ("ground", "errors hooks resources types version"),
-    ("language", "lalr grammar nodes extents syntax sized typeset ops host values searches monoids places positions scanned casts expressions "
+    ("language", "lalr grammar nodes extents syntax sized typeset ops host values advice searches monoids places positions scanned casts expressions "
                  "optional clauses packed check write mathematics specialise"),
     ("from Python", "trace"),
     ("derivatives", "transposed tape invariant saving grad parts whole"),
     ("programs", "ir selection expand flattened segments lookups online lower rewrite taps dear spared"),
-    ("plans", "phases passes schedule columns hoist counted precision cost products pipeline"),
+    ("plans", "phases passes schedule columns hoist reread counted quotients precision cost products pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
     ("PyTorch's side", "torch_op optim"),

@@ -25,6 +25,8 @@ from tests.cuda.emulated import Emulated
 from tests.randoms.layouts import SHAPE, layouts
 from tests.randoms.philox import KNOWN, halves, stream, words
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 SEED, OFFSET = 0x299F31D0A4093822, -5
 #: Words of a map, by numbers of the call and by tensors.
 BITS = """bits(x: T[..., M, N], seed: int, offset: int, s: i64[], o: i64[]) -> (y: T[..., M, N], r: i64[..., M, N], t: i64[..., N, M])
@@ -39,6 +41,23 @@ ROWS = """lines(x: T[..., M, N], seed: int, o: i64[]) -> (r: i64[..., M, N], top
 r   = random[..., M, N](seed, o) if max[N](x) > -inf else 0
 top = max[N](random[..., M, N](seed, o) if x == x else 0)
 all = sum[M](random[..., M](seed, o) if max[N](x) > -inf else 0)
+"""
+
+
+#: Both words of each pair of elements, in a map and in a row.
+PAIRS = """pairs(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], t: i64[..., N])
+
+y = x
+r = philox(seed, o, index[..., N] | 1) - philox(seed, o, index[..., N] & -2)
+t = philox(seed, o, index[..., N] | 2) - philox(seed, o, index[..., N] & -4) if max[N](x) > -inf else 0
+"""
+#: What several readings read of words, by one stream and by two.
+AGAIN = """anew(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], g: T[..., N])
+
+z = x + normal[..., N](seed, o)
+y = z - max[N](z)
+r = random[..., N](seed, o + 1) if min[N](z) < inf else 0
+g = softmax[N](x + gumbel[..., N](seed, o))
 """
 
 
@@ -101,18 +120,21 @@ def test_streams_of_any_layout_in_cpp(name: str) -> None:
             assert torch.equal(y, wanted), (name, shape)
 
 
-def test_neighbours_share_words_where_there_is_one_stream(tmp_path: Path) -> None:
-    """A thread keeps the words of a counter: of a map and of rows in vectors, and where an element has two of them."""
+def test_neighbours_share_words_in_cuda(tmp_path: Path) -> None:
+    """A thread draws its vector's words, four of a counter, also where an element has two of them; where a seed is computed, and is one
+    for all, it keeps those of the last counter."""
     texts = {
         "flat": "flat(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\ny = x\nr = random[..., N](s, o)\n",
         "pairs": "pairs(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\n"
                  "y = x\nr = philox(s, o, index[..., N] | 1) - philox(s, o, index[..., N] & -2)\n",
         "along": "along(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\n"
                  "y = x - max[N](x)\nr = random[..., N](s, o)\n",
+        "computed": "computed(x: T[..., N], s: i64[], o: int) -> (y: T[..., N], r: i64[..., N])\n\ny = x\nr = random[..., N](s + 0, o)\n",
     }  # fmt: skip
     assert "Philox& philox" not in backend("cuda").render(check.check(syntax.parse(BITS, "two.k")))
     for name, text in texts.items():
-        assert "Philox philox;" in backend("cuda").render(check.check(syntax.parse(text, "one.k")))
+        drawn = "Philox philox;" if name == "computed" else "= draw<LANES, SPLAT, "
+        assert drawn in backend("cuda").render(check.check(syntax.parse(text, "one.k")))
         shapes = ((5, 16), (3, 70), (1, 1), (2, 3, 40))
         calls = [(torch.randn(shape).to(dtype), torch.tensor(SEED), 3) for shape in shapes for dtype in (torch.float32, torch.bfloat16)]
         run = Emulated(text, tmp_path, *calls)
@@ -122,6 +144,26 @@ def test_neighbours_share_words_where_there_is_one_stream(tmp_path: Path) -> Non
                 flat = stream((wanted.numel() + wanted.numel() % 2,), SEED, 3).view(-1, 2)
                 wanted = (flat[:, 1] - flat[:, 0]).repeat_interleave(2)[: wanted.numel()].view(wanted.shape)
             assert torch.equal(run(*args)["r"], wanted), (name, args[0].shape)
+
+
+def compiled(text: str) -> Kernel:
+    return Kernel(check.check(syntax.parse(text, "random.k")))
+
+
+def test_words_of_several_readings_in_cuda(tmp_path: Path) -> None:
+    """Made once of rows that stay on the chip, drawn anew of others: of rows of whole vectors and of any, of one element, of long ones."""
+    source = backend("cuda").render(check.check(syntax.parse(AGAIN, "anew.k")))
+    assert "z_row.done = true" in source and "drawn<Walk, -2, 0>" in source
+    shapes = ((3, 2, 40), (5, 24), (3, 70), (2, 13), (4, 1), (1, 5000), (1, 1280))
+    calls = [(torch.randn(s).to(d), torch.tensor(SEED), 3) for s in shapes for d in (torch.float64, torch.bfloat16)]
+    calls += [(torch.randn(6, 48)[:, 4:36], torch.tensor(SEED), 3), (torch.randn(32, 6).T, torch.tensor(SEED), 3)]
+    run, exact = Emulated(AGAIN, tmp_path, *calls), compiled(AGAIN)
+    for args in calls:
+        found = run(*args)
+        assert torch.equal(found["r"], stream(args[0].shape, SEED, 4)), args[0].shape
+        near = 2.0**-7 if args[0].dtype == torch.bfloat16 else 1e-5  # normal numbers are f32
+        for name, wanted in zip(found, exact(*args, target="torch"), strict=True):
+            torch.testing.assert_close(found[name], wanted, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("name", ["bits", "lines"])
@@ -149,7 +191,7 @@ def test_a_backward_in_cuda_has_the_mask_of_the_formula(tmp_path: Path) -> None:
 
 def test_streams_of_any_layout_in_triton(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    for text in (BITS, ROWS):
+    for text in (BITS, ROWS, PAIRS):
         for file, made in backend("triton").written(check.check(syntax.parse(text, "random.k"))).items():
             (tmp_path / file).write_text(made)
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}

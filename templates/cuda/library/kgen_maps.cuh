@@ -33,10 +33,20 @@ template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, ty
 __device__ inline auto load_rows(const Layout& layout, const T* p, Index by) {
     return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * by); });
 }
+// The position k places behind that of a vector's first element; these are multiples of LANES, and the compiler knows the last bits.
+template <int LANES, u64 SPLAT, int K, typename Layout, typename Index> __device__ inline i64 counted(const Layout& layout, Index first, int k) {
+    constexpr bool STILL = K < SPLATS && SPLAT >> K % 64 & 1;
+    if (LANES == 1 || (STILL && (SPLAT != GIVEN || layout.step(K) == 0))) return i64(first);
+    return i64(first / LANES * LANES | Index(k));
+}
 template <int LANES, typename T> __device__ inline void store(T* p, const Vector<T, LANES>& v) {
     *reinterpret_cast<Vector<T, LANES>*>(p) = v;
 }
 
+// i / n, by a shift where n is a power of two: all threads go one way.
+template <typename Index> __device__ inline Index over(Index i, Index n) {
+    return (n & (n - 1)) == 0 ? i >> __popcll(n - 1) : i / n;
+}
 // The dims of K operands, merged, outermost first.
 template <int RANK, int K, typename Index> struct Layout {
     Index n, size[RANK], stride[K][RANK];
@@ -48,7 +58,7 @@ template <int RANK, int K, typename Index> struct Layout {
         for (int k = 0; k < K; k++) at[k] = 0;
         #pragma unroll
         for (int d = RANK - 1; d >= 0; d--) {
-            const Index own = d == SHARED ? size[d] / PIECES : size[d], outer = d > 0 ? i / own : 0, inner = i - outer * own;
+            const Index own = d == SHARED ? size[d] / PIECES : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
             #pragma unroll
             for (int k = 0; k < K; k++) at[k] += inner * stride[k][d] * (ROWS && d == SHARED ? PIECES : 1);
             i = outer;
@@ -114,7 +124,7 @@ template <int K> struct Plan : Dims<K> {
             const i64 bytes = operands[k].bytes;
             if (step(k) == 0) continue;
             if (step(k) != 1 || (bytes > 0 && uintptr_t(operands[k].pointer) % u64(vec * bytes) != 0)) return false;
-            for (int d = 0; d < this->rank - 1 && bytes > 0; d++) {
+            for (int d = 0; d < this->rank - 1; d++) {
                 if (this->stride[k][d] % vec != 0) return false;
             }
         }

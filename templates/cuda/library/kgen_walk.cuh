@@ -24,6 +24,10 @@ struct Walk : Partials {
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP == 3 || (KEEP == 2 && !CLUSTER && WIDE != GIVEN) ? VECTORS : 1;
+    // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
+    static constexpr int LANES = VEC, TAKEN = VECTORS;
+    static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
+    static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -186,6 +190,7 @@ struct Walk : Partials {
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
         }
         __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ const Vector<T, VEC>& values(int v) const { return now[v]; }
         __device__ T one_loose(const Walk&, int j) const { return loose[j]; }
         // The same bits, but the compiler does not know: it computes from them anew, and keeps nothing else from reading to reading.
         __device__ void renew(const Walk& walk, int v) {
@@ -193,6 +198,12 @@ struct Walk : Partials {
             #pragma unroll
             for (unsigned& word : words.at) asm volatile("prmt.b32 %0, %0, 0, %1;" : "+r"(word) : "r"(walk.again));
             held[v] = words;
+        }
+        // Another vector in the place of the v-th, for the readings that follow.
+        __device__ void replace(const Walk& walk, int v, int k, const Vector<T, VEC>& by) {
+            now[k] = by;
+            if constexpr (HELD == 1) held[v] = by;
+            if constexpr (HELD == 2) *walk.template place<T>(shared, v) = by;
         }
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
@@ -311,6 +322,13 @@ struct Walk : Partials {
             part.add(few);
         }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
     }
+    // The same of a reading whose one result is the greatest magnitude of one operand.
+    template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
+        }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
+    }
     // Whether a peak is the greatest of what lies in memory, and not of few elements that stay taken apart; that of a vector.
     template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return KEEP != 1 || VECTORS * VEC > 16; }
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
@@ -318,6 +336,9 @@ struct Walk : Partials {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).now + k)};
         else return joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
     }
+    // A vector that was taken before in the same reading.
+    template <typename In> __device__ auto retake(In& in, int v, int k, int) -> decltype(in.again(*this, v, k)) { in.again(*this, v, k); }
+    template <typename In> __device__ void retake(In& in, int v, int k, long) { in.take(*this, v, k); }
     // The sums of GROUP vectors from the g-th on about a peak.
     template <int GROUP, typename Part, typename About, typename... In>
     __device__ void sums(Part& few, const Part& top, const About& about, Index base, Index end, int g, bool full, In&... in) {
@@ -325,7 +346,7 @@ struct Walk : Partials {
         for (int k = 0; k < GROUP; k++) {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
-            (in.take(*this, g + k, k), ...);
+            (retake(in, g + k, k, 0), ...);
             few.merge_sums(some(c, joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
         }
     }

@@ -692,9 +692,7 @@ void loss_l_run(
                         const F max_V = max_V_rows[j + l].max_V;
                         const F expsum_V = max_V_rows[j + l].expsum_V;
                         // l = logsumexp[V](x) - picked if t != ignore else 0
-                        const bool t1 = std::isfinite(max_V);
-                        const F t2 = t1 ? max_V : F(0);
-                        const F l_ = ne_row ? std::log(expsum_V * exponential((t1 ? max_V : F(0)) - t2)) + t2 - picked : F(0);
+                        const F l_ = ne_row ? std::log(expsum_V) + (std::isfinite(max_V) ? max_V : F(0)) - picked : F(0);
                         l_held[j + l] = l_;
                         of_held[j + l] = of;
                         l_kept_held[j + l] = l_;

@@ -76,9 +76,7 @@ loss_l_kernel(
     const i32 of = class_at(t);
     const bool ne_row = t != ignore;
     // l = logsumexp[V](x) - picked if t != ignore else 0
-    const bool t1 = isfinite(max_V);
-    const F t2 = t1 ? max_V : F(0);
-    const F l = ne_row ? log(expsum_V * exp((t1 ? max_V : F(0)) - t2)) + t2 - picked : F(0);
+    const F l = ne_row ? log(expsum_V) + (isfinite(max_V) ? max_V : F(0)) - picked : F(0);
     if (walk.leader()) {
         *walk.template at<5>(l_ptr) = float(l);
         *walk.template at<6>(of_ptr) = of;
@@ -96,8 +94,8 @@ loss_scaled_kernel(
     const float* weight_at__ptr, float* scaled_ptr, float* beside_ptr, i64 V) {
     Walk walk(rows);
     walk.template start<1>();
+    const i64 best = i64(*best_ptr);
     const auto weight_at_ = [&](i64 place) { return float(walk.template gathered<3>(weight_at__ptr, 0, place)); };
-    const i64 best = i64(*walk.template at<1>(best_ptr));
     auto weight_row = walk.template keep<0>(weight_ptr);
     auto index_V_row = walk.template position<2>();
 

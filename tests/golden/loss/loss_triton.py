@@ -251,10 +251,8 @@ def loss_l_row(
     max_V = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
     expsum_V = tl.reduce(tl.where(inside, exp_below(x - finite_or_zero(max_V)), 0.0), 1, plus, keep_dims=True)
     # l = logsumexp[V](x) - picked if t != ignore else 0
-    t1 = is_finite(max_V)
-    t2 = tl.where(t1, max_V, 0.0)
-    t3 = libdevice.log(expsum_V * libdevice.exp(tl.where(t1, max_V, 0.0) - t2)) + t2
-    l = tl.where(ne_row, t3 - picked, 0.0)
+    t1 = libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked
+    l = tl.where(ne_row, t1, 0.0)
     tl.store(l_row, l, present)
     tl.store(l_kept_row, l, present)
 
@@ -332,10 +330,8 @@ def loss_l_loop(
         max_V, expsum_V = loss_l_join_max_V(max_V, expsum_V, max_V_part, expsum_V_part)
     tl.store(of_row, of, present)
     # l = logsumexp[V](x) - picked if t != ignore else 0
-    t1 = is_finite(max_V)
-    t2 = tl.where(t1, max_V, 0.0)
-    t3 = libdevice.log(expsum_V * libdevice.exp(tl.where(t1, max_V, 0.0) - t2)) + t2
-    l = tl.where(ne_row, t3 - picked, 0.0)
+    t1 = libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked
+    l = tl.where(ne_row, t1, 0.0)
     tl.store(l_row, l, present)
     tl.store(l_kept_row, l, present)
 
@@ -397,10 +393,8 @@ def loss_l_split(
         expsum_V_all *= fall(max_V_all, max_V)
         expsum_V = tl.reduce(expsum_V_all, 1, plus, keep_dims=True)
         # l = logsumexp[V](x) - picked if t != ignore else 0
-        t1 = is_finite(max_V)
-        t2 = tl.where(t1, max_V, 0.0)
-        t3 = libdevice.log(expsum_V * libdevice.exp(tl.where(t1, max_V, 0.0) - t2)) + t2
-        l = tl.where(ne_row, t3 - picked, 0.0)
+        t1 = libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked
+        l = tl.where(ne_row, t1, 0.0)
         tl.store(l_row, l, present)
         tl.store(l_kept_row, l, present)
 

@@ -123,7 +123,7 @@ __device__ inline void moving_place_vector(Index i, const Layout<RANK, 2, Index>
     layout.locate(i, at);
     Vector<i64, LANES> places;
     #pragma unroll
-    for (int k = 0; k < LANES; k++) places.at[k] = moving_place_element(i64(at[0] + k * layout.step(0)));
+    for (int k = 0; k < LANES; k++) places.at[k] = moving_place_element(counted<LANES, SPLAT, 0>(layout, at[0], k));
     store(place + at[1], places);
 }
 

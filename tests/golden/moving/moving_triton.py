@@ -600,7 +600,7 @@ def launch(kernel, dims, tensors, names, writes, numbers, sizes, constants=()):
         for outer in itertools.product(*(range(size) for size, *_ in dims[:-4])):  # dims beyond four
             starts = [sum(i * dim[1 + k] for i, dim in zip(outer, dims)) for k in range(len(operands))]
             parts = [x if x is None or not start else x.as_strided((), (), x.storage_offset() + start) for x, start in zip(operands, starts)]
-            kinds = tuple(kind(inner, k, x) for k, x in enumerate(parts))
+            kinds = tuple("any" if x is None and starts[k] % 4 else kind(inner, k, x) for k, x in enumerate(parts))
             pointers = [x for x in parts if x is not None]
             steps = [step for own in zip(s0, s1, s2, s3) for step in own]
             steps += [start for x, start in zip(operands, starts) if x is None]

@@ -98,8 +98,9 @@ __device__ inline void numbers_y_vector(
             numbers_y_element<T, F>(
                 F(element(xs[r], k)), i32(element(ks[r], k)), i64(element(bs, k)), u8(element(ss, k)),
                 float(element(x_strides, k)), double(element(doubles, k)),
-                i64(at[6] + r * layout.below(6, ROWS) + k * layout.step(6)), c, bound, N, to<T>(a), big, odd, n,
-                m, N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k, u_k, half_k, d_k, wide_k, mask_k);
+                counted<LANES, SPLAT, 6>(layout, at[6] + r * layout.below(6, ROWS), k), c, bound, N, to<T>(a),
+                big, odd, n, m, N_i8, s5, s6, to<f16>(a_f16), s8, s9, even, y_k, z_k, w_k, u_k, half_k, d_k,
+                wide_k, mask_k);
             ys.at[k] = T(y_k);
             zs.at[k] = z_k;
             ws.at[k] = w_k;
