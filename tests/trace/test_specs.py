@@ -307,7 +307,7 @@ def _several(found) -> tuple:
 
 @pytest.mark.parametrize(
     ("where", "message", "at"),
-    [("H = (N + 1) / 2", "`div` is no part of a size", "(N + 1) / 2"), ("H = N, H = M", "the size of H is given twice", "H"),
+    [("H = (N + 1) / 2", "`/` is no part of a size", "(N + 1) / 2"), ("H = N, H = M", "the size of H is given twice", "H"),
      ("H = N // 2 +", "the text ends in the middle of a statement", "H = N // 2 +"), ("H = N + z", "`z` is not defined", "z")],
 )  # fmt: skip
 def test_what_is_wrong_with_sizes_is_told_in_the_decorator(where: str, message: str, at: str, tmp_path: Path) -> None:
