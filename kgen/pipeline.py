@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
-from kgen import columns, hoist, precision, products, rewrite, schedule, taps
+from kgen import columns, hoist, precision, products, reread, rewrite, schedule, taps
 from kgen import cost as costs
 from kgen import lower as lowering
 from kgen.check import Kernel
@@ -92,7 +92,7 @@ def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
     by_columns = columns.by_columns(expanded(kernel, binding, rides))
-    return counting(hoist.hoisted(columns.merged(schedule.planned(by_columns, rides))))
+    return counting(reread.reread(hoist.hoisted(columns.merged(schedule.planned(by_columns, rides))), kernel))
 
 
 def _tapped(program: Program, rides: Rides) -> Plan | None:
@@ -114,7 +114,7 @@ def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same of those that are merged."""
     made = _tapped(columns.by_columns(expanded(kernel, binding, rides)), rides)
-    return counting(hoist.hoisted(columns.merged(made))) if made is not None else merged(kernel, binding, rides)
+    return counting(reread.reread(hoist.hoisted(columns.merged(made)), kernel)) if made is not None else merged(kernel, binding, rides)
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps: bool = False) -> Plan:

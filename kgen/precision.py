@@ -41,6 +41,7 @@ from kgen.ir import Let, Program, literal_of, live
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import OPS, REDUCTIONS, ROWS, Op, Reduction
 from kgen.passes import Plan, elements
+from kgen.quotients import shared_quotients
 from kgen.types import DTYPES, DType, f64, is_wide
 
 #: How far the brief and the rough form of an operator may lie from the exact value, relatively.
@@ -170,8 +171,8 @@ def _is_float(let: Let) -> bool:
 
 
 def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
-    """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough", "near" or "fused",
-    that dtype)."""
+    """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough", "near", "fused" or
+    "shared", that dtype); the last are quotients (`kgen.quotients`)."""
     program = replace(plan.program, lets=live(plan.program.lets, plan.program.stores))  # what rows that do not stay take has accurate forms
     ordered, defs = _ordered(program.lets), program.by_name
     ends = {
@@ -199,7 +200,8 @@ def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
     for let in program.lets:
         if let.name in ends and let.expr.name in ("add", "sub") and let.dims and _product(let, defs, uses) is not None:
             made[let.name] = ("fused", ends[let.name][0])
-    return made
+    declared = {p.name: p.dtype for p in kernel.params}
+    return made | {name: ("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
 
 
 def _may_be_f64(let: Let, decides: str) -> bool:

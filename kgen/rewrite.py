@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from kgen import host
 from kgen.ir import Builder, Let, Op, Program, exact, leaf, literal_of, live, ref, renumber, verify
-from kgen.ops import CODES
+from kgen.ops import CODES, CONVERTS
 from kgen.types import FLOAT, DType, Number
 
 Defs = dict[str, Let]
@@ -93,6 +93,24 @@ def _divide(let: Let, defs: Defs, build: Builder) -> Let | None:
     return build.like(Op("mul", ref(x.name), ref(factor.name)), let, let.label)
 
 
+def _divide_by_scale(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """x / s is x * (1 / s) where s is a scale of powers of two: both round the same real number once.  Its code is 254 less the one of s,
+    which leaves NaN with 255 as it is.  It is done where s stands still, so that it is computed once for many x."""
+    if let.expr.name != "div" or not isinstance(let.dtype, DType):
+        return None
+    x, s = _operands(let, defs)
+    value = defs[s.expr.operands[0].name] if s.expr.name == "cast" else s
+    dtype, how = CONVERTS.get(value.expr.name, (None, ()))
+    if dtype is None or how is not None or dtype.coding is None or not dtype.coding.exponents or not set(s.dims) < set(let.dims):
+        return None
+    code = defs[value.expr.operands[0].name]
+    other = build.like(Op("sub", ref(build.literal("254", code).name), ref(code.name)), code)
+    inverse = build.like(Op(value.expr.name, ref(other.name)), value)
+    if value is not s:
+        inverse = build.like(Op("cast", ref(inverse.name)), s)
+    return build.like(Op("mul", ref(x.name), ref(inverse.name)), let, let.label)
+
+
 def _small_power(let: Let, defs: Defs, build: Builder) -> Let | None:
     """x^1 to x^4 as products: exact for 1, one rounding (0.5 ulp) for 2, at most 1.5 ulp for 3 and, since squaring doubles the
     first rounding, 2.5 ulp for 4; every target's pow has a larger bound."""
@@ -140,6 +158,7 @@ RULES: tuple[Rule, ...] = (
     Rule("times-one", "bits", _times_one),
     Rule("code-of-value", "bits", _code_of_value),
     Rule("divide-by-power-of-two", "bits", _divide),
+    Rule("divide-by-scale", "bits", _divide_by_scale),
     Rule("small-power", "2.5 ulp", _small_power),
 )
 

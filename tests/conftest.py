@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 #: Threads of OpenMP that wait for work spin, and take the processors from the run's other workers; read where torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+#: What is imported is compiled once: not by each worker, nor by each of the hundred processes that tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
 collect_ignore_glob = ["errors/*.k", "golden/*.k", "fuzzed/*.k"]  # other tests read them: wrong on purpose, made here, found by fuzzing
@@ -118,6 +122,13 @@ def built_quickly() -> Iterator[None]:
         patch.setattr(build, "FLAGS", tuple("-O0" if f == "-O3" else f for f in build.FLAGS))
         patch.setattr(build, "library", cache(build.library.__wrapped__))
         yield
+
+
+@pytest.fixture
+def built_quickly_by_default(request: pytest.FixtureRequest) -> None:
+    """`built_quickly`, but for what `-m slow` runs."""
+    if request.node.get_closest_marker("slow") is None:
+        request.getfixturevalue("built_quickly")
 
 
 #: What a test with much on the device may take of it, and what stays for all others.

@@ -7,7 +7,7 @@ the target's templates, which put signature, grid, masks and loops around the co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -16,17 +16,17 @@ from pathlib import Path
 from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
-from kgen.backends.drawn import WORDS, beside, bits, needed
+from kgen.backends.drawn import needed, neighbours, words
 from kgen.backends.names import Names, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, Words
+from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Let, Program, Ref, Store, exact, literal_of, taken
+from kgen.ir import Let, Program, Ref, Store, exact, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -78,6 +78,9 @@ class Backend:
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
     own_forms: frozenset[str] | None = None
+    pairs: Mapping[str, str] = {}  # the functions that make the codes of two values at a time, by operator
+    makes = False  # whether what a row is made into takes its place on the chip (`kgen.backends.remade`)
+    shares = False  # whether quotients of which codes are made go by what follows from their divisor (`kgen.quotients`)
     rides = Rides.NONE  # of which rows sums about a peak are made with it
     merges = False  # whether sums over rows are made while these are gone through
     taps = False  # whether a map reads neighbours as vectors
@@ -97,7 +100,7 @@ class Backend:
         next nearer one that it has."""
         own = self.own_forms
         if own is None:
-            return allowed
+            return allowed if self.shares else {name: found for name, found in allowed.items() if found[0] != "shared"}
         taken = {}
         for name, (form, decides) in allowed.items():
             nearer = NEARER[NEARER.index(form) :] if form in NEARER else ()
@@ -134,6 +137,23 @@ class Backend:
 
     def cast(self, x: Text, given: DType, target: DType, type_name: str) -> Text:
         raise NotImplementedError
+
+    def spelled(self, row: Op, let: Let, defs: Mapping[str, Let]) -> Spell:
+        """How the target writes a let's operator; `defs` are the program's lets."""
+        return self.spell(row)
+
+    def pair(self, code: Let, defs: Mapping[str, Let]) -> str:
+        """The function that makes the codes of two values at a time, of which `code` is one."""
+        return self.pairs[code.expr.name]
+
+    def selected(self, lets: Iterable[Let], rows: Container[str], defs: Mapping[str, Let]) -> set[str]:
+        """The lets of a reading that are computed whether a condition of the row's own selects them or not; `rows` has the row's values,
+        `defs` the program's lets."""
+        return set()
+
+    def of_whole(self, x: Text, given: DType, target: DType, type_name: str, inside: bool) -> Text:
+        """The cast of a float that is a whole number, or NaN, to an integer dtype; `inside` where that has all that it may be."""
+        return self.cast(x, given, target, type_name)
 
     def statement(self, name: str, type_name: str, value: Text, is_declared: bool, note: str) -> Statement:
         """A line that gives a value its name; `is_declared` where that has a type already."""
@@ -374,7 +394,7 @@ class Render:
 
     def inputs(self, p: Pass) -> tuple[Tensor, ...]:
         """The tensors that a pass reads: parameters, and what passes before it kept."""
-        params = {q.name: q for q in self.kernel.params}
+        params = {q.name: q for q in (*self.kernel.params, *self.kernel.results)}
         values = {let.expr.attrs[0]: let for let in p.lets if let.expr.name == "load"}
         made = []
         for t in p.loads:
@@ -393,8 +413,10 @@ class Render:
         """A workspace's dtype as the templates see it: a dtype's name, or the generic name of what it is computed in."""
         return let.generic or let.tensor_dtype.name
 
-    def outputs(self, stores: tuple[Store, ...], values: dict[str, Text], defs: dict[str, Let]) -> tuple[Tensor, ...]:
-        """What a pass writes, each with the text of its value."""
+    def outputs(
+        self, stores: tuple[Store, ...], values: dict[str, Text], defs: dict[str, Let], coded: Container[str] = ()
+    ) -> tuple[Tensor, ...]:
+        """What a pass writes, each with the text of its value; of the codes among `coded`, of what they are made of."""
         results = {r.name: r for r in self.kernel.results}
         made = []
         for s in stores:
@@ -405,7 +427,9 @@ class Render:
             else:
                 r = results[s.result]
                 name, spec = self.global_names.user(s.result), s.state or s.result
-                made.append(Tensor(name, spec, self.storage(r.dtype), compute, s.dims, r.dtype, s.state is not None, values[s.result]))
+                pair = self.backend.pair(defs[s.ref], defs) if s.ref in coded else ""
+                given = s.dims, r.dtype, s.state is not None, values[s.result], pair
+                made.append(Tensor(name, spec, self.storage(r.dtype), compute, *given))
         return tuple(made)
 
     def index_tensors(self, p: Map | Reduce) -> tuple[Tensor, ...]:
@@ -475,43 +499,19 @@ class Render:
         taps, aside = self.taps(p, inputs, indices, text)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
-        drawn = self.words(p, text) if self.backend.draws else {}
+        drawn = words(self, p, text) if self.backend.draws else {}
         lets = needed(p.lets, [s.ref for s in p.stores], drawn) if drawn else p.lets
-        body = Body(self, names, lets, text, [s.ref for s in p.stores], declared, self.neighbours(p, indices))
+        body = Body(self, names, lets, text, [s.ref for s in p.stores], declared, neighbours(self, p, indices))
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
         unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
         if drawn:
             names_of = {t.name for t in (*inputs, *indices)} | {s.name for s in scalars}
             unit = replace(unit, words=tuple(drawn.values()), within=frozenset(names_of - unit.uses))
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
-        words = frozenset().union(*(s.text.uses for s in scalars))
-        numbers = tuple(a for a in self.givens() if a.name in words)
+        asked = frozenset().union(*(s.text.uses for s in scalars))
+        numbers = tuple(a for a in self.givens() if a.name in asked)
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
-
-    def neighbours(self, p: Map, indices: tuple[Tensor, ...]) -> dict[str, tuple[str, ...]]:
-        """The words of a map whose places are positions, with the names that say of these what the first of neighbours is a multiple of."""
-        if not self.backend.neighbours:
-            return {}
-        even = {tuple(i.spec_name.split(", ")): f"{i.name}_even" for i in indices}
-        defs = self.program.by_name | {let.name: let for let in p.lets}
-        words = ((let.name, *bits(defs[let.expr.operands[2].name], defs)) for let in p.lets if let.expr.name == WORDS)
-        return {name: beside(even[of.expr.attrs], keeps, sets) for name, of, keeps, sets in words if of.expr.name == "index"}
-
-    def words(self, p: Map, text: dict[str, Text]) -> dict[str, Words]:
-        """The words of neighbours in a map, by let, of a seed and an offset that all elements share; `text` gets their names."""
-        defs, made = self.program.by_name | {let.name: let for let in p.lets}, dict[str, Words]()
-        for let in p.lets:
-            if let.expr.name != WORDS:
-                continue
-            seed, offset, place = (defs[o.name] for o in let.expr.operands)
-            of, keeps, sets = bits(place, defs)
-            known = [x for x in (seed, offset) if not x.dims and (x.name in text or literal_of(x, defs) is not None)]
-            if of.expr.name == "index" and len(known) == 2:
-                key, at = (text.get(x.name) or self.backend.constant(defs[x.expr.operands[0].name], x, self.type_of(x)) for x in known)
-                made[let.name] = Words(self.global_names.fresh("word"), key, at, text[of.name], keeps, sets)
-                text[let.name] = made[let.name].value(self.type_of(let))
-        return made
 
     def taps(
         self, p: Map, inputs: tuple[Tensor, ...], indices: tuple[Tensor, ...], text: dict[str, Text]

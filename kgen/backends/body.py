@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kgen.backends import drawn
 from kgen.backends.names import Names, bare
+from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Search, Statement, Tensor, Words
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Drawn, Gather, Given, Made, Search, Statement, Tensor, Words
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
 from kgen.ops.scans import EXCLUSIVE
 from kgen.passes import Reduce, Scan
 from kgen.phases import Phase
+from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
 from kgen.spared import spared
@@ -81,6 +84,11 @@ class Body:
             x = operands[0]
             if x.is_number:
                 return self.number(x, let)
+            if x.tensor_dtype.is_float and let.tensor_dtype.is_int and is_whole(x, self.defs):
+                least, most = let.tensor_dtype.limits
+                low, high = whole_range(x, self.defs)
+                target = let.tensor_dtype, self.render.type_of(let)
+                return self.backend.of_whole(self.text[x.name], x.tensor_dtype, *target, least <= low and high <= most)
             return self.backend.cast(self.text[x.name], x.tensor_dtype, let.tensor_dtype, self.render.type_of(let))
         if let.expr.name == "ranged":
             ends = (self.text[o.name] for o in taken(let.expr))
@@ -97,7 +105,10 @@ class Body:
             if fused is not None:
                 return fused
             form = ""
-        spell = self.backend.spell(row, form)
+        if form == "shared":
+            parts = [self.text[operands[0].name], self.divisor(operands[1], self.render.storage(decides))]
+            return fill(self.backend.spell(row), "float", parts, {})
+        spell = self.backend.spell(row, form) if form else self.backend.spelled(row, let, self.defs)
         kind = operands[1 if row.rule == "where" else 0].tensor_dtype.kind
         last = operands[-1]
         types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else ""}
@@ -122,6 +133,10 @@ class Body:
             minus = fill(self.backend.spell(OPS["neg"]), "float", [c if k == 0 else a], {})
             a, c = (a, minus) if k == 0 else (minus, c)
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
+
+    def divisor(self, y: Let, digits: str) -> Text:
+        """A divisor that many elements share, whose dividends have the digits of a dtype."""
+        return self.text[y.name]
 
     def number(self, number: Let, let: Let) -> Text:
         return self.backend.constant(number, let, self.render.type_of(let))
@@ -170,17 +185,20 @@ class RowNames:
         #: costly values that several readings compute, with a line in each
         self.costly = {let.name for let in every if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
         self.kept: set[str] = set()
+        self.divisors: dict[tuple[Text, str], Given] = {}  # by the row's value and what its dividends have the digits of
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
         known = render.program.by_name | self.defs
         found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
         self.streams = found if render.backend.draws else {}
+        makes = render.backend.makes and phases is p.phases and not self.streams
+        self.remade = remade(p, render.kernel) if makes else None
         even = render.backend.neighbours
         self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
         self.often = drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
-        self.made: dict[str, Made] = {}
+        self.made: dict[str, Drawn] = {}
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
@@ -189,15 +207,20 @@ class RowNames:
         search = next((let for let in phase.reductions if let.expr.name in SEARCHES), None)
         if search is not None:
             self.probe(search)
-        ends = drawn.ends(phase)
-        read = [o.name for let in phase.lets for o in taken(let.expr)] + ends
+        coded = self.coded(phase)
+        given = self.remade.value if self.remade is not None and phase.element and self.remade.value in phase.lets else None
+        within = tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded)
+        ends = [coded[name].name if name in coded else name for name in drawn.ends(phase)]
+        read = [o.name for let in within for o in taken(let.expr)] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
         text = dict(self.fixed)
         text.update({name: named(g.name) for name, g in self.rows.items()})
         for let in loads:
             text[let.name] = named((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
-        lets = tuple(let for let in phase.lets if let.expr.name != "load" or let.name in text)
+        if given is not None:
+            text[given.name] = named(self.made_name)
+        lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
         once = self.once(phase, lets, text)
         lets, words = self.drawing(phase, lets, ends, text)
         body = _RowBody(self, lets, text, ends)
@@ -206,10 +229,37 @@ class RowNames:
         keeps = tuple(g for n, g in costly.items() if n not in self.kept and search is None)
         repeats = tuple(g for n, g in costly.items() if n in self.kept)
         self.kept |= costly.keys() if search is None else set()
-        values = {s.result: body.result(s) for s in phase.stores}
+        values = {s.result: text[coded[s.ref].name] if s.ref in coded else body.result(s) for s in phase.stores}
+        for s in phase.stores:
+            body.say(self.defs[s.ref].label if s.ref in coded else "")
         accumulators, columns = (tuple(self.accumulator(let, text, body) for let in lets) for lets in (phase.reductions, phase.columns))
         for let in (*phase.reductions, *phase.columns):
             body.say(let.label)
+        gives = self.gives(phase, text)
+        inputs = tuple(self.inputs[let.expr.attrs[0]] for let in loads if let.expr.name == "load")
+        return Code(
+            phase.element,
+            inputs if given is None else (self.in_place(given), *inputs),
+            tuple(self.indices[let.expr.attrs[0]] for let in loads if let.expr.name == "index"),
+            tuple(dict.fromkeys(g for let in phase.lets if let.expr.name in GATHERS for g in whole(self.gathers[let.name]))),
+            tuple(takes.values()),
+            tuple(body.lines),
+            gives,
+            accumulators,
+            self.render.outputs(phase.stores, values, self.defs, coded),
+            keeps,
+            repeats,
+            columns,
+            self.search(search, accumulators[0], body) if search is not None else None,
+            words,
+            once,
+            frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
+            self.makes() if self.remade is not None and phase is self.remade.phase else None,
+            tuple(body.divides),
+        )
+
+    def gives(self, phase: Phase, text: dict[str, Text]) -> tuple[Given, ...]:
+        """What a phase gives to those that follow, each under the name that it has in all of them."""
         gives = []
         for name in phase.gives:
             if name in self.rows:
@@ -222,24 +272,7 @@ class RowNames:
             own = str(made) if made.is_name else self.names.fresh(self.render.row_name(let))
             self.rows[name] = Given(own, self.render.type_of(let))
             gives.append(Given(own, self.render.type_of(let), made))
-        return Code(
-            phase.element,
-            tuple(self.inputs[let.expr.attrs[0]] for let in loads if let.expr.name == "load"),
-            tuple(self.indices[let.expr.attrs[0]] for let in loads if let.expr.name == "index"),
-            tuple(dict.fromkeys(g for let in phase.lets if let.expr.name in GATHERS for g in whole(self.gathers[let.name]))),
-            tuple(takes.values()),
-            tuple(body.lines),
-            tuple(gives),
-            accumulators,
-            self.render.outputs(phase.stores, values, self.defs),
-            keeps,
-            repeats,
-            columns,
-            self.search(search, accumulators[0], body) if search is not None else None,
-            words,
-            once,
-            frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
-        )
+        return tuple(gives)
 
     def draws(self, phase: Phase) -> bool:
         """Whether a phase may read words of neighbours along a row."""
@@ -269,7 +302,7 @@ class RowNames:
         """A literal number, converted."""
         return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
 
-    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Made, ...]:
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Drawn, ...]:
         """What a phase reads of the values that are made once, whose names `text` gets."""
         if not self.draws(phase):
             return ()
@@ -280,7 +313,7 @@ class RowNames:
         text.update({let.name: named(self.made[let.name].name) for let in made})
         return tuple(self.made[let.name] for let in made)
 
-    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Made:
+    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Drawn:
         """How one of them is made; `text` is its own."""
         left, words = self.drawing(phase, lets, [let.name], text)
         body = _RowBody(self, left, text, [let.name])
@@ -288,7 +321,43 @@ class RowNames:
         loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
         indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
         name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
-        return Made(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
+        return Drawn(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
+
+    @cached_property
+    def made_name(self) -> str:
+        """The name of the value that takes an operand's place."""
+        assert self.remade is not None
+        label = self.remade.value.label
+        return self.names.user(label) if label else self.names.fresh("made")
+
+    def in_place(self, value: Let) -> Tensor:
+        """The value that takes an operand's place, as an operand."""
+        assert self.remade is not None
+        stored = self.render.type_of(self.remade.stored)
+        return Tensor(self.made_name, value.name, stored, self.render.type_of(value), value.dims, self.remade.stored.tensor_dtype.name)
+
+    def makes(self) -> Made:
+        """How that value is made of operands."""
+        own = self.remade
+        assert own is not None
+        text = dict(self.fixed) | {name: named(g.name) for name, g in self.rows.items()}
+        text |= {let.name: named(self.inputs[let.expr.attrs[0]].name) for let in own.loads}
+        body = _RowBody(self, own.lets, text, [own.of.name])
+        body.say(own.value.label)
+        inputs = tuple(self.inputs[let.expr.attrs[0]] for let in own.loads)
+        t = self.in_place(own.value)
+        return Made(t.name, t.type, t.compute, inputs, tuple(body.lines), text[own.of.name])
+
+    def coded(self, phase: Phase) -> dict[str, Let]:
+        """The codes that a reading of elements stores and does nothing else with, where the target makes them of two values at a time: what
+        each is made of."""
+        if not phase.element or isinstance(self.p, Scan) or self.p.columns or self.p.aside(self.render.program.by_name):
+            return {}
+        read = {o.name for let in (*phase.lets, *phase.reductions) for o in let.expr.operands}
+        mine = {let.name: let for let in phase.lets}
+        stored = (mine[s.ref] for s in phase.stores if s.ref in mine and s.state is None and s.result not in self.render.kept)
+        found = (let for let in stored if let.expr.name in self.render.backend.pairs and let.name not in read)
+        return {let.name: self.defs[let.expr.operands[0].name] for let in found}
 
     def probe(self, let: Let) -> None:
         """Name what the steps of a search try: one of the row's values while they run."""
@@ -328,7 +397,14 @@ class RowNames:
         product = product and let.tensor_dtype.is_float
         factors = tuple(text[o.name].fit(CALL) for o in value.expr.operands) if product else ()
         return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors,
-                           EXCLUSIVE in let.expr.attrs[1:], self.when(let))  # fmt: skip
+                           EXCLUSIVE in let.expr.attrs[1:], row.name == "max" and self.is_magnitude(value), self.when(let))  # fmt: skip
+
+    def is_magnitude(self, value: Let) -> bool:
+        """Whether a value is the magnitude of an operand along the row, or of what takes the place of one."""
+        if value.expr.name != "abs" or not value.tensor_dtype.is_float:
+            return False
+        x = self.defs[value.expr.operands[0].name]
+        return x.expr.name == "load" or self.remade is not None and x == self.remade.value
 
     def when(self, let: Let) -> Text:
         """The number that says whether a reduction is read in a call; nothing where it always is."""
@@ -340,7 +416,9 @@ class RowNames:
 
 class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str]):
-        self.owner, self.gathers, self.forced, self.neighbours = owner, owner.gathers, owner.costly, owner.neighbours
+        self.owner, self.gathers, self.neighbours = owner, owner.gathers, owner.neighbours
+        self.forced = owner.costly | owner.render.backend.selected(lets, owner.rows, owner.render.program.by_name)
+        self.divides: list[Given] = []
         super().__init__(owner.render, owner.names, lets, text, ends, {})
 
     def name(self, let: Let) -> str:
@@ -350,3 +428,14 @@ class _RowBody(Body):
             fresh = f"t{self.owner.temporaries - 1}"
             self.owner.lines[let.name] = self.names.user(let.label) if let.label else self.names.fresh(fresh)
         return self.owner.lines[let.name]
+
+    def divisor(self, y: Let, digits: str) -> Text:
+        """A name for what follows from a row's value, once for all elements that are divided by it."""
+        if y.name not in self.owner.rows:
+            return self.text[y.name]
+        key = self.text[y.name], digits
+        if key not in self.owner.divisors:
+            given = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0])
+            self.owner.divisors[key] = given
+            self.divides.append(given)
+        return named(self.owner.divisors[key].name)

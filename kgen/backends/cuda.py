@@ -5,7 +5,7 @@ The same text serves nvcc, which also compiles its host part, and NVRTC, which s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -22,10 +22,17 @@ from kgen.backends.sorts import PARTS, SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
+from kgen.ir import Let, literal_of
 from kgen.monoids import MONOIDS, Rides
-from kgen.ops import OPS
+from kgen.ops import OPS, PAIRS, Op, Spell
 from kgen.passes import Workspace
+from kgen.quotients import is_whole
+from kgen.types import DType
 
+#: Operators whose NaN, on a GPU, is always the same one.
+COMPUTED = frozenset(("add", "sub", "mul", "div"))
+#: A number between two others, none of them 0.
+BETWEEN = Spell("least(greatest({0}, {1}), {2})")
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"
 #: Files of the library that are made of tables.
@@ -92,7 +99,8 @@ class Cuda(CFamily):
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = Rides.EVERY
-    merges = taps = draws = True
+    merges = taps = shares = draws = makes = True
+    pairs = {name: f"{name}_pair" for name in PAIRS}
     infinity, not_a_number = "infinity()", "not_a_number()"
 
     @property
@@ -101,6 +109,31 @@ class Cuda(CFamily):
         host = frozenset(path.name.split(".")[0] for path in (resource("templates") / "cpp" / "functions").glob("*"))
         found = super().reserved | host | spelled(row.cpp for row in OPS.values())
         return frozenset(name for name in found if len(name) > 1 or not name.isupper())
+
+    def spelled(self, row: Op, let: Let, defs: Mapping[str, Let]) -> Spell:
+        """As `Backend.spelled` has it: between bounds other than 0 by the hardware's own maximum and minimum, which put 0 above -0."""
+        if row.name == "clamp" and let.tensor_dtype.is_float and all(literal_of(defs[o.name], dict(defs)) for o in let.expr.operands[1:]):
+            return BETWEEN
+        return super().spelled(row, let, defs)
+
+    def pair(self, code: Let, defs: Mapping[str, Let]) -> str:
+        computed = defs[code.expr.operands[0].name].expr.name in COMPUTED
+        return f"{self.pairs[code.expr.name]}<{str(computed).lower()}>"
+
+    def selected(self, lets: Iterable[Let], rows: Container[str], defs: Mapping[str, Let]) -> set[str]:
+        """As `Backend.selected` has it: what rounds to a whole number, around which a branch for each element would take longer."""
+        wheres = [let.expr.operands for let in lets if let.expr.name == "where" and let.expr.operands[0].name in rows]
+        values = [defs[o.name] for operands in wheres for o in operands[1:]]
+        return {x.name for x in values if x.dims and x.expr.name != "cast" and is_whole(x, defs)}
+
+    def of_whole(self, x: Text, given: DType, target: DType, type_name: str, inside: bool) -> Text:
+        """As `Backend.of_whole` has it: of 8 bits without the conversion, of which a GPU makes few at a time."""
+        function = "last_bits" if inside else "saturate_whole"
+        return source(f"{function}<{{0}}>({{1}})", type_name, x) if target.bits == 8 else self.cast(x, given, target, type_name)
+
+    def columns(self) -> list[Spell]:
+        """As `Backend.columns` has it; and the functions of two values."""
+        return [*super().columns(), *PAIRS.values()]
 
     # ------------------------------------------------------------------ the source
 
@@ -156,6 +189,7 @@ class Cuda(CFamily):
         parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
         rowed = [v for v in views if isinstance(v, CudaRows)]
         parts += ["kgen_ranges.cuh"] if any(v.walk.startswith("Aside") for v in rowed) else []
+        parts += ["kgen_made.cuh"] if any(v.makes for v in rowed) else []
         parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
         parts += ["kgen_persistent_plan.cuh"] if any(v.persists for v in rowed) else []
         if not self.standalone:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgen.ir import Let
 from kgen.passes import Scalar
-from kgen.types import INT, Dims, literal_size
+from kgen.types import DTYPES, INT, Dims, literal_size
 
 #: Operands that are the parts of one tensor, in their order, by their positions among all.
 Groups = tuple[tuple[int, ...], ...]
@@ -110,6 +110,10 @@ class RowOperand:
     dim: str = ""
 
 
+def _is_byte(o: RowOperand) -> bool:
+    return o.dtype in DTYPES and DTYPES[o.dtype].bytes == 1
+
+
 @dataclass(frozen=True)
 class RowLayout:
     """How a pass over rows is launched: its operands are in the order of the kernel's strides, and all but indices have a pointer.
@@ -142,6 +146,13 @@ class RowLayout:
     def splits(self) -> bool:
         """Whether several launches may share a row: not where one would read what one before it wrote, nor for the steps of a search."""
         return not (self.rereads and self.stores or self.searches)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether bytes are all that is stored of a row's elements, and what is held of it has more."""
+        results = [o for o in self.operands if o.element and o.role == "result"]
+        held = [o for o in self.operands if o.element and o.kept]
+        return bool(results) and all(_is_byte(o) for o in results) and not any(_is_byte(o) for o in held)
 
     @property
     def dims(self) -> Dims:

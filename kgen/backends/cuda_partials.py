@@ -142,6 +142,10 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     adds = rounds and all(map(is_plain, c.accumulators))
     call = "online" if peaked else "accumulate" if adds else "reduce"
     params = [f"{kind}& part", *params] if adds else params
+    whole = not rounds and len(every) == 1 and c.accumulators[0].magnitude and len(operands) == 1
+    if whole:
+        made.append(f"const {kind} {value} = walk.template magnitude<{r}, {kind}>({operands[0]});")
+        return [*made, *ending(c, r, value, later)]
     made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
     made += [f"    {line}" for line in backend.printed(c.lines)]
     if adds:
@@ -150,7 +154,12 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
         made.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
     made += about(backend, c, kind, params, peaked) if peaked else ["}"]
     made[-1] += f"{''.join(f', {o}' for o in operands)});"
-    made.append(f"if (walk.stops({2 * r})) return;")
+    return [*made, *ending(c, r, value, later)]
+
+
+def ending(c: Code, r: int, value: str, later: frozenset[str]) -> list[str]:
+    """The lines behind reading number `r`, whose partial has the name `value`: the row's values that are read `later`."""
+    made = [f"if (walk.stops({2 * r})) return;"]
     for a in c.accumulators:
         if a.name in later:
             made.append(f"const {a.type} {a.name} = {f'{a.type}({value}.{a.name})' if a.place else f'{value}.{a.name}'};")

@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, RowUnit, ScanUnit, Statement, Tensor
+from kgen.backends.units import ORDER, Code, Gather, Made, RowUnit, ScanUnit, Statement, Tensor
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -58,6 +58,7 @@ class CudaRows(host.HostView):
     columns: bool = False
     persists: bool = False
     draws: bool = False  # whether a thread draws words between the vectors of rows that it has to itself
+    makes: bool = False  # whether it has kgen_made.cuh
     code: list[str]
     walk: str  # how a kernel of a written file walks
 
@@ -70,7 +71,7 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
     found: list[Walked] = []
     for t in sorted(unit.inputs, key=unit.is_row):
         role = "state" if t.name in written else "input"
-        kept = sum(t in c.inputs for c in readings) > 1
+        kept = sum(t in read_by(c) for c in readings) > 1 or any(c.makes and t == c.makes.inputs[0] for c in readings)
         found.append(Walked(t.name, t.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, role, not unit.is_row(t), kept)))
     for t in unit.indices:
         found.append(Walked(t.name, "", t.type, RowOperand(t.spec_name, t.dtype, t.dims, "index", not unit.is_row(t))))
@@ -82,6 +83,11 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
             role = "state" if o.state else "result"
             found.append(Walked(o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, not unit.is_row(o))))
     return found, pointers
+
+
+def read_by(c: Code) -> tuple[Tensor, ...]:
+    """The operands that a reading reads, also for what takes the place of one."""
+    return (*c.inputs, *(c.makes.inputs if c.makes else ()))
 
 
 def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
@@ -101,6 +107,7 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     shared = [o for o in operands if is_shared(o, unit)]
     kept = [o for o in operands if o.kept]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
+    goes_on = goes_on or any(c.makes for c in unit.codes)
     return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2) and not {*shared} & {*kept}
 
 
@@ -135,7 +142,7 @@ class RowPrinter:
         for n in self.numbers:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
-        read = {t.name for c in self.unit.codes for t in c.inputs}
+        read = {t.name for c in self.unit.codes for t in read_by(c) if t in self.unit.inputs}
         for t in self.unit.inputs:
             if t.name in read & self.alone:
                 made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
@@ -268,6 +275,8 @@ class RowPrinter:
                 later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
                 later |= {c.search.total.name} if c.search else set()
                 reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
+                reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
+                reads = [*(f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in c.divisors), *reads]
                 done = [f"{m.name}_row.done = true;" for m in c.drawn if any(m in x.drawn for x in codes[k + 1 :])]
                 reads = [*self.draws(c, declared), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
@@ -283,6 +292,13 @@ class RowPrinter:
             elif lines:
                 made.append(lines)
         return made
+
+    def making(self, m: Made) -> list[str]:
+        """The lines that make what takes an operand's place."""
+        params = ", ".join(f"{t.compute} {t.name}" for t in m.inputs)
+        lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
+        operands = ", ".join(f"{t.name}_row" for t in m.inputs)
+        return [f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", *(f"    {line}" for line in lines), f"}}, {operands});"]
 
     def row_stores(self, c: Code) -> list[str]:
         """What one thread of a row stores."""
@@ -317,9 +333,10 @@ class RowPrinter:
         made = []
         for o in c.outputs:
             pointer = self.pointers[o.name]
-            made.append(f"auto {o.name}_out_row = walk.template output<{self.position[pointer]}>({pointer}_ptr);")
+            made.append(f"auto {o.name}_out_row = {output(o, self.position[pointer], pointer)};")
         sums = ["columns_row"] if c.columns else []
-        params = [*(f"{o.type}& {o.name}_element" for o in c.outputs), *("Columns& columns_element" for _ in sums), *params]
+        written = [f"{'float' if o.pair else o.type}& {o.name}_element" for o in c.outputs]
+        params = [*written, *("Columns& columns_element" for _ in sums), *params]
         made.append(f"walk.each([&]({', '.join(params)}) {{")
         made += [f"    {line}" for line in self.backend.printed(c.lines)]
         made += [f"    {o.name}_element = {stored(o)};" for o in c.outputs]
@@ -355,6 +372,7 @@ class RowPrinter:
             columns=bool(self.unit.columns),
             persists=self.persists,
             draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
+            makes=any(c.makes for c in self.unit.codes) or any(o.pair for o in self.unit.outputs),
             walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
         )
 
@@ -447,8 +465,17 @@ class RowPrinter:
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
 
 
+def output(o: Tensor, position: int, pointer: str) -> str:
+    """The call that gives what is written along a row."""
+    if not o.pair:
+        return f"walk.template output<{position}>({pointer}_ptr)"
+    return f"coded<{position}>(walk, {pointer}_ptr, [](float a, float b) {{ return {o.pair}(a, b); }})"
+
+
 def stored(o: Tensor) -> Text:
-    """The value of an output as its memory has it."""
+    """The value of an output as its memory has it; of codes, what these are made of."""
+    if o.pair:
+        return source("narrowed({0})", o.value)
     return o.value if o.compute == o.type else source("{0}({1})", o.type, o.value)
 
 

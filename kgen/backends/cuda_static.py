@@ -27,7 +27,7 @@ from kgen.errors import KgenError
 from kgen.monoids import RIDERS, Rides
 from kgen.ops import OPS, SUM
 from kgen.resources import resource
-from kgen.types import DTYPES, ELLIPSIS, Dims
+from kgen.types import DTYPES, ELLIPSIS, Dims, DType
 
 #: Threads of a block that have an element, a vector or a row each.
 THREADS = 128
@@ -43,7 +43,11 @@ class StaticCuda(Cuda):
     """CUDA C++ without template arguments: functions by the names that they have for the dtype."""
 
     rides = Rides.NONE
-    taps = draws = False
+    taps = draws = makes = False
+    pairs = {}
+
+    def of_whole(self, x: Text, given: DType, target: DType, type_name: str, inside: bool) -> Text:
+        return self.cast(x, given, target, type_name)
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, '__fmaf_rn')}({operands})"

@@ -1,19 +1,26 @@
-"""Random words along a row, and the values of its elements that are made of them.
+"""Random words along a row or of a map, and the values of a row's elements that are made of them.
 
-In: the phases of a pass over rows.  Out: which words are of neighbours in a stream (`streams`), so that a vector of them is drawn at a
-time, and which values that depend on words several readings would make anew (`frontier`): once, of a row that stays on the chip.
+In: the phases of a pass over rows, or a map.  Out: which words are of neighbours in a stream (`streams`, `words`), so that a vector of
+them is drawn at a time, and which values that depend on words several readings would make anew (`frontier`): once, of a row that stays on
+the chip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from kgen.backends.text import Text
+from kgen.backends.units import Tensor, Words
 from kgen.ir import Let, Op, literal_of, taken
 from kgen.monoids import elements
+from kgen.passes import Map
 from kgen.phases import Phase
 from kgen.searches import SEARCHES
 from kgen.types import ELLIPSIS, Dims, is_literal, literal_size
+
+if TYPE_CHECKING:
+    from kgen.backends.base import Render
 
 WORDS = "philox"
 #: How many values of an element are made once at most.
@@ -116,4 +123,31 @@ def needed(lets: Sequence[Let], wanted: Iterable[str], there: Iterable[str]) -> 
     return tuple(let for let in lets if let.name in found)
 
 
-__all__ = ["WORDS", "Stream", "beside", "bits", "ends", "frontier", "needed", "streams"]
+def neighbours(render: Render, p: Map, indices: tuple[Tensor, ...]) -> dict[str, tuple[str, ...]]:
+    """The words of a map whose places are positions, with the names that say of these what the first of neighbours is a multiple of."""
+    if not render.backend.neighbours:
+        return {}
+    even = {tuple(i.spec_name.split(", ")): f"{i.name}_even" for i in indices}
+    defs = render.program.by_name | {let.name: let for let in p.lets}
+    of_words = ((let.name, *bits(defs[let.expr.operands[2].name], defs)) for let in p.lets if let.expr.name == WORDS)
+    return {name: beside(even[of.expr.attrs], keeps, sets) for name, of, keeps, sets in of_words if of.expr.name == "index"}
+
+
+def words(render: Render, p: Map, text: dict[str, Text]) -> dict[str, Words]:
+    """The words of neighbours in a map, by let, of a seed and an offset that all elements share; `text` gets their names."""
+    defs, made = render.program.by_name | {let.name: let for let in p.lets}, dict[str, Words]()
+    for let in p.lets:
+        if let.expr.name != WORDS:
+            continue
+        seed, offset, place = (defs[o.name] for o in let.expr.operands)
+        of, keeps, sets = bits(place, defs)
+        known = [x for x in (seed, offset) if not x.dims and (x.name in text or literal_of(x, defs) is not None)]
+        if of.expr.name == "index" and len(known) == 2:
+            constant = render.backend.constant
+            key, at = (text.get(x.name) or constant(defs[x.expr.operands[0].name], x, render.type_of(x)) for x in known)
+            made[let.name] = Words(render.global_names.fresh("word"), key, at, text[of.name], keeps, sets)
+            text[let.name] = made[let.name].value(render.type_of(let))
+    return made
+
+
+__all__ = ["WORDS", "Stream", "beside", "bits", "ends", "frontier", "needed", "neighbours", "streams", "words"]

@@ -2,8 +2,9 @@
 written file.
 
 A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "many" likewise where that
-reading has more than two results, "again" behind several readings; "read" holds nothing.  Its steps go by the row's length in whole
-16-byte vectors; the first that is long enough holds.  *Rules* are for all else; the first that applies and fits the device holds.  What
+reading has more than two results, "again" behind several readings; "narrow" holds a row of whose elements bytes are made; "read" holds
+nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.  *Rules* are for all else; the
+first that applies and fits the device holds.  What
 follows from a step (the threads of a team, the vectors of each) decides the order in which a row is combined, so nothing but the row's
 length, layout and dtypes may choose it.
 """
@@ -154,6 +155,31 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(8192, 128, 128, 4, 8, "loop"),
             Step(49152, 256, 256, 4, 4, "loop"),
         ),
+        "narrow": (
+            Step(48, 128, 32, 2, 12, "registers"),
+            Step(64, 128, 32, 2, 8, "registers"),
+            Step(127, 64, 0, 2, 24, "shared"),
+            Step(128, 128, 32, 4, 8, "registers"),
+            Step(192, 128, 32, 8, 6, "registers"),
+            Step(255, 128, 0, 2, 8, "registers"),
+            Step(256, 64, 0, 4, 16, "registers"),
+            Step(384, 128, 0, 4, 8, "registers"),
+            Step(512, 64, 0, 8, 12, "registers"),
+            Step(640, 128, 0, 6, 8, "shared"),
+            Step(768, 256, 0, 4, 4, "registers"),
+            Step(1024, 128, 0, 8, 6, "registers"),
+            Step(1536, 256, 0, 8, 4, "shared"),
+            Step(2048, 256, 0, 8, 5, "shared"),
+            Step(4096, 512, 0, 8, 2, "registers"),
+            Step(6144, 512, 0, 12, 2, "shared"),
+            Step(8064, 256, 256, 8, 6, "cluster"),
+            Step(8192, 1024, 0, 8, 1, "shared"),
+            Step(12288, 1024, 0, 12, 1, "shared"),
+            Step(16384, 256, 256, 8, 6, "cluster"),
+            Step(32767, 512, 512, 8, 3, "cluster"),
+            Step(32768, 256, 256, 8, 6, "cluster"),
+            Step(65536, 512, 512, 8, 3, "cluster"),
+        ),
     },
 }  # fmt: skip
 
@@ -164,7 +190,7 @@ SHIFTED = (
     Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
 )
 
-KINDS = ("once", "again", "read", "many")
+KINDS = ("once", "again", "read", "many", "narrow")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
@@ -180,8 +206,11 @@ def pieces(taps: int, below: bool) -> int:
     return 1 if not 0 < taps <= PIECES_TAPS else MAP_BELOW if below else MAP_PIECES
 
 
-def kind(held: bool, reductions: int, words: int) -> str:
-    """The kind of a pass, by whether rows are held, how many readings reduce them, and the 32-bit words of a reading's result."""
+def kind(held: bool, reductions: int, words: int, narrow: bool = False) -> str:
+    """The kind of a pass, by whether rows are held, how many readings reduce them, the 32-bit words of a reading's result, and whether rows
+    of wider elements become bytes: such `narrow` ones leave less time for what a thread does besides, so that it takes more of one."""
+    if held and reductions and narrow:
+        return KINDS[4]
     if held and reductions == 1 and words > FEW_WORDS:
         return KINDS[3]
     return KINDS[2] if not held else KINDS[min(reductions, 2) - 1] if reductions else KINDS[0]

@@ -56,7 +56,7 @@ def _joined(backend: Backend, every: list[ScanField], f: ScanField, at: Callable
         return source("log_add_exp({0}, {1})", own, follows)
     factor = next(at(g.name, "next") for g in every if g.of is f.of and g.field)
     if join == "since":
-        return source("since({0}, {1}, {2})", factor, own, follows)
+        return source("sum_since({0}, {1}, {2})", factor, own, follows)
     return source("{0} * {1}" if f.field else "{0} * {1} + {2}", factor, own, follows, level=PRODUCT)
 
 

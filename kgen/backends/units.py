@@ -48,6 +48,7 @@ class Tensor:
     dtype: str
     state: bool = False
     value: Text = NOTHING
+    pair: str = ""  # of a result that is stored as codes, two at a time: the function of two values that makes them
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class Accumulator:
     weights: tuple[Text, ...] = ()
     factors: tuple[Text, ...] = ()  # of a sum: what `value` is the product of, if it is one
     exclusive: bool = False  # of a scan: whether an element's own share is not in what it ends as
+    magnitude: bool = False  # of a maximum: whether `value` is the magnitude of an operand as it lies in memory
     when: Text = NOTHING  # where it is not read in every call: the number that says whether
 
 
@@ -229,7 +231,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Made:
+class Drawn:
     """A value of an element that several readings read: its code takes `inputs`, `indices` and `words` by name, and makes `value`."""
 
     name: str
@@ -244,6 +246,19 @@ class Made:
     def texts(self) -> tuple[Text, ...]:
         """What it makes, and what of the row it takes."""
         return (*(s.value for s in self.lines), self.value, *(x for w in self.words for x in (w.seed, w.offset, w.before)))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A value of an element that from one reading on takes the place of the first of `inputs`, in which it is stored (`type`), where rows
+    stay on the chip: `value` is what `lines` make of an element of these."""
+
+    name: str
+    type: str
+    compute: str
+    inputs: tuple[Tensor, ...]
+    lines: tuple[Statement, ...]
+    value: Text
 
 
 @dataclass(frozen=True)
@@ -270,15 +285,19 @@ class Code:
     columns: tuple[Accumulator, ...] = ()
     search: Search | None = None  # the one that its reading is for
     words: tuple[Words, ...] = ()  # of neighbours along the row, where the target draws these by vectors
-    drawn: tuple[Made, ...] = ()  # what is made of such words for several readings
+    drawn: tuple[Drawn, ...] = ()  # what is made of such words for several readings
     within: frozenset[str] = frozenset()  # the inputs and indices that only those take
+    makes: Made | None = None  # what takes an operand's place in it, one of its `inputs` here and in the readings that follow
+    divisors: tuple[Given, ...] = ()  # what elements are divided by, made of a row's value: of `type` what these have the digits of
 
     @property
     def made(self) -> tuple[Text, ...]:
         """What it makes, in its order."""
         shares = (text for a in (*self.accumulators, *self.columns) for text in (a.value, a.place, *a.weights))
-        others = [x for w in self.words for x in (w.seed, w.offset, w.before)] + [x for m in self.drawn for x in m.texts]
-        return (*(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares, *others)
+        own = [*(s.value for s in self.makes.lines), self.makes.value] if self.makes else []
+        own += [g.text for g in self.divisors] + [x for w in self.words for x in (w.seed, w.offset, w.before)]
+        own += [x for m in self.drawn for x in m.texts]
+        return (*own, *(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
 
     @property
     def uses(self) -> frozenset[str]:
@@ -286,6 +305,9 @@ class Code:
         types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
         types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.drawn}
         types = types.union(*(s.uses for m in self.drawn for s in m.lines))
+        types |= {x for g in self.divisors for x in (g.type, *g.text.uses)}
+        if (m := self.makes) is not None:
+            types |= {m.type, *(t.compute for t in m.inputs), *(s.type for s in m.lines)}
         if (s := self.search) is not None:
             types |= {s.key, *(x for g in (s.probe, s.total, s.found) for x in (g.name, g.type)), s.rank, s.bit, *s.amount.text.uses} - {""}
         return types.union(*(s.uses for s in self.lines), *(text.uses for text in self.made))

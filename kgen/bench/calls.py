@@ -52,9 +52,10 @@ def call_times(
     import torch.nn.functional as F
 
     from kgen.bench import libraries
+    from kgen.bench.library import holding
     from kgen.runtime.kernel import Kernel as Runnable
 
-    given = arguments(kernel, dtype, FEW, device, FEW)
+    given = holding(kernel.name, arguments(kernel, dtype, FEW, device, FEW))
     positional = [given[p.name] for p in kernel.params]
     x = torch.randn(FEW, device=device).to(getattr(torch, {"f16": "float16", "bf16": "bfloat16", "f64": "float64"}.get(dtype, "float32")))
     runs: dict[str, Callable[[], Any]] = {EAGER: partial(F.gelu, x)}

@@ -123,6 +123,7 @@ def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str]
     import torch
 
     from kgen.bench import libraries, timing
+    from kgen.bench.library import holding
     from kgen.bench.profiles import Launched, launched
     from kgen.runtime.kernel import Kernel as Runnable
     from kgen.runtime.samples import arguments
@@ -130,7 +131,7 @@ def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str]
     for kernel in kernels:
         own = list(dict.fromkeys(way for p in peers if not libraries.lacks(kernel, p) for way in libraries.ways(kernel, p)))
         for dtype, elements, row in sizes.of(kernel):
-            given = arguments(kernel, dtype, elements, device, row)
+            given = holding(kernel.name, arguments(kernel, dtype, elements, device, row))
             largest = max(given[p.name].numel() for p in kernel.params if p.is_tensor)
             for what in (*targets, *own):
                 try:

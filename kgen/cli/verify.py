@@ -57,8 +57,12 @@ def verify(candidates: tuple[str, ...], spec: str, json_file: str | None, trace:
         writable(*(f for f in (json_file, trace) if f and f != "-"))
     reports: list[Any] = []
     for candidate in candidates:
-        with failing(), _progress(candidate) as progress:
-            report = _examined(candidate, spec, given, options | {"progress": progress})
+        try:
+            with failing(), _progress(candidate) as progress:
+                report = _examined(candidate, spec, given, options | {"progress": progress})
+        except click.ClickException as error:  # no such candidate or spec: nothing is known of one that would be there
+            error.show()
+            raise SystemExit(2) from None
         reports.append(report)
         for f in report.findings:
             click.echo(coloured(shown.finding(f, report.candidate)), err=True)

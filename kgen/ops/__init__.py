@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 
-from kgen.ops.formats import CODES, CONVERTS, MODES, code_name, modes, value_name
+from kgen.ops.formats import CODES, CONVERTS, MODES, PAIRS, code_name, modes, value_name
 from kgen.ops.intervals import Move
 from kgen.ops.row import CALL, LOOSE, PRODUCT, SUM, UNARY, Brief, Eager, Errors, Notation, Op, Reduction, Sign, Spell
 from kgen.ops.scans import SCANS
@@ -81,6 +81,6 @@ def unregister(name: str) -> None:
 
 __all__ = [
     "CALL", "CODES", "CONSTANTS", "CONVERTS", "LOOSE", "MODES", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "ROWS", "SCANS", "SUM",
-    "UNARY", "Brief", "Eager", "Errors", "Move", "Notation", "Op", "Reduction", "Sign", "Spell", "code_name", "modes", "register",
+    "UNARY", "Brief", "Eager", "Errors", "Move", "Notation", "Op", "Reduction", "Sign", "Spell", "PAIRS", "code_name", "modes", "register",
     "tree_depth", "unregister", "value_name",
 ]  # fmt: skip

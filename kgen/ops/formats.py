@@ -63,6 +63,8 @@ def _c(dtype: DType, how: tuple[str, ...] | None, words: tuple[str, str, str]) -
         name = value_name(dtype)
         made = "exponent_value(code)" if dtype.coding and dtype.coding.exponents else f"coded_value<{_constants(dtype)}>(code)"
         text = f"// The value of a code of {dtype.name}.\n{head}float {name}({code} code) {{ return {made}; }}"
+        if device and dtype.name in _HARDWARE:
+            text = _decoded(dtype, f"    return {made};")
         return Spell(f"{name}({{0}})", source=text)
     name = code_name(dtype, how)
     function, constants = _function(dtype, how)
@@ -89,6 +91,43 @@ def _instruction(dtype: DType, how: tuple[str, ...], otherwise: list[str]) -> li
         f"    return narrow != narrow ? {nan} | (__float_as_uint(narrow) >> 24 & {sign}){beyond} : code;",
         "#else", *otherwise, "#endif",
     ]  # fmt: skip
+
+
+def _decoded(dtype: DType, otherwise: str) -> str:
+    """CUDA's function that gives a code's value, by way of f16, which has all of them; on GPUs without the instruction, `otherwise`."""
+    arch, instruction, _ = _HARDWARE[dtype.name]
+    return f"""// The value of a code of {dtype.name}.
+__device__ inline float {value_name(dtype)}(u8 code) {{
+#if __CUDA_ARCH__ >= {arch}
+    unsigned two = code;
+    asm("{{ .reg .b16 low, high; mov.b32 {{low, high}}, %0; cvt.rn.f16x2.{instruction} %0, low; }}" : "+r"(two));
+    f16 one;
+    one.bits = u16(two);
+    return one;
+#else
+{otherwise}
+#endif
+}}"""
+
+
+def _pair(dtype: DType, how: tuple[str, ...]) -> Spell:
+    """CUDA's function that makes the codes of two numbers, by the same instruction, which takes two."""
+    assert dtype.coding is not None
+    arch, instruction, _ = _HARDWARE[dtype.name]
+    name, sign = code_name(dtype, how), dtype.coding.sign
+    text = f"""// The codes of two numbers in {dtype.name}{_said(how)}; that of the first in the low byte.
+// A NaN that was computed has no sign; of others it is kept.
+template <bool COMPUTED> __device__ inline u16 {name}_pair(float a, float b) {{
+#if __CUDA_ARCH__ >= {arch}
+    u16 codes;
+    asm("cvt.rn.satfinite.{instruction}.f32 %0, %1, %2;" : "=h"(codes) : "f"(b), "f"(a));
+    if (COMPUTED) return codes;
+    return codes | (__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0073) & 0x{sign:02x}{sign:02x});
+#else
+    return {name}(a) | {name}(b) << 8;
+#endif
+}}"""
+    return Spell(f"{name}_pair({{0}}, {{1}})", source=text)
 
 
 def _holes(how: tuple[str, ...]) -> str:
@@ -146,5 +185,7 @@ CONVERTS = {code_name(d, how): (d, how) for d in DTYPES.values() for how in mode
     value_name(d): (d, None) for d in DTYPES.values() if d.coding is not None
 }
 CODES = _rows()
+#: The functions of CUDA that make the codes of two values, by operator.
+PAIRS = {code_name(DTYPES[name], how): _pair(DTYPES[name], how) for name in _HARDWARE for how in (("saturate",),)}
 
-__all__ = ["CODES", "CONVERTS", "MODES", "code_name", "modes", "value_name"]
+__all__ = ["CODES", "CONVERTS", "MODES", "PAIRS", "code_name", "modes", "value_name"]

@@ -17,12 +17,14 @@ from kgen.types import NARROW, DType
 
 #: The forms of operators, each with a larger bound than those before it.
 LOOSER = NEARER[::-1]
+#: Those that add no error: a fused sum rounds once where its bound has two roundings, a shared quotient makes the same of 8 bits.
+EXACT = ("fused", "shared")
 
 
 @lru_cache(maxsize=64)
 def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> dict[tuple[str, Any], str]:
     """The brief, rough and near forms that operators of a kernel have on a target for these dtypes, by operator and place in the spec: of
-    several there, that with the largest bound.  A fused sum is none of them: it rounds once where its bound has two roundings.  A kernel
+    several there, that with the largest bound.  A kernel
     over parts (`parts.py`) is another text: the forms in it are by operator and None."""
     made: dict[tuple[str, Any], str] = {}
     if (other := over_parts(kernel)) is not kernel:
@@ -32,7 +34,7 @@ def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
     defs = plan.program.by_name
     for name, (form, decides) in backend(target).forms(pipeline.forms(kernel, dict(binding)), plan.program).items():
         dtype = named.get(decides, decides)
-        if form != "fused" and dtype in NARROW:
+        if form not in EXACT and dtype in NARROW:
             place = defs[name].expr.name, defs[name].span
             own = form if dtype == "bf16" or form == "near" else "brief"
             made[place] = max(made.get(place, "near"), made.get((place[0], None), "near"), own, key=LOOSER.index)

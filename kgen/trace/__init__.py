@@ -383,7 +383,8 @@ class _Function(Statements):
         values: list[Traced] = []
         for item, place in zip(items, where, strict=True):
             try:
-                values.append(self.lift(item, place, "what is returned"))
+                named_ = self.named_by_clauses(item, place) if isinstance(item, Traced) and self.clauses else item
+                values.append(self.lift(named_, place, "what is returned"))
             except Refused:
                 values.append(self.poison(self.code.span(place)))
         if any(v.id is None for v in values):

@@ -154,6 +154,22 @@ class ShapeCalls(Tracer):
             made = self.apply("where", [inside, self.along(made), pad.fill], node, node, "where")
         return replace(made, shape=shape, free=x.free, owner=x.owner, pads=tuple(p for p in x.pads if p.dim != dim))
 
+    def named_by_clauses(self, x: Traced, node: Any) -> Traced:
+        """A value whose axes that are longer or shorter than a dim have the dims that `where` gives their sizes, where it gives them."""
+        read = Places(self.scout.values, self.scout.clauses)
+        for at, axis in enumerate(x.shape):
+            name = next((n for n, form in read.given.items() if form == self.length(axis)), "")
+            pad = next((p for p in x.pads if (p.dim,) == axis.dims), None)
+            if not axis.short or not name or len(axis.dims) != 1 or pad is not None and (pad.mode != "constant" or pad.short):
+                continue
+            here = self.index_of((name,), node)
+            if pad is not None and pad.start:
+                here = self.apply("sub", [here, self.number(pad.start, node)], node, node, "infix")
+            made = self.placed(x, {axis.dims[0]: here}, node, None if pad is None else pad.fill)
+            shape = self.without(x.shape, at, Axis((name,)))
+            x = replace(made, shape=shape, free=x.free, owner="", pads=tuple(p for p in x.pads if p is not pad))
+        return x
+
     def along(self, x: Traced) -> Traced:
         """A value as it is along all of its dims, where the caller sees to what is beyond its parts of them."""
         return replace(x, shape=tuple(Axis(a.dims) for a in x.shape))

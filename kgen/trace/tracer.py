@@ -68,6 +68,10 @@ class Tracer:
         """The value that statements return (`statements.py`)."""
         raise NotImplementedError
 
+    def named_by_clauses(self, x: Traced, node: Any) -> Traced:
+        """A value whose sizes have the names that clauses give them (`shape_calls.py`)."""
+        raise NotImplementedError
+
     def spread(self, node: ast.expr) -> tuple[Any, ...]:
         """The values of an argument (`expressions.py`)."""
         raise NotImplementedError
@@ -131,6 +135,8 @@ class Tracer:
     def lift(self, value: Any, node: Any, what: str = "this") -> Traced:
         """A value of the kernel from whatever an expression gave.  Refuses what is neither a value nor a number."""
         if isinstance(value, Traced):
+            if value.pads:
+                value = self.named_by_clauses(value, node)
             if value.pads:
                 help = "take a part of it that is as long as a dim, as in `p[..., 1:-1]`"
                 raise self.refuse(f"{what} is padded to {show_shape(value.shape)}, a size that has no name", node, help)

@@ -14,7 +14,7 @@ def again(
     Raises `CheckFailed` with what is wrong."""
     from kgen.testing.against import subject
     from kgen.testing.checks import CheckFailed
-    from kgen.verify import candidates
+    from kgen.verify import candidates, flashinfer
     from kgen.verify.gradients import HeldGradients
     from kgen.verify.held import Held, Refused, Unloadable
     from kgen.verify.plan import Setting
@@ -23,7 +23,9 @@ def again(
     kernel = subject(spec).kernel
     report = Report(str(candidate), kernel.name, device)
     kind = HeldGradients if gradients else Held
-    held = kind(kernel, candidates.named(candidate), device, timeout, 8 << 30, report)
+    solution = isinstance(candidate, str) and candidate.endswith(".json")
+    named = flashinfer.named(candidate) if solution else candidates.named(candidate)
+    held = kind(kernel, named, device, timeout, 8 << 30, report)
     setting = {k: tuple(v) if isinstance(v, list) else v for k, v in setting.items()}
     cpu = {n: x.cpu() if hasattr(x, "cpu") else x for n, x in arguments.items()}
     try:

@@ -215,12 +215,15 @@ class Examination:
 
     def run(self) -> None:
         """Hold all cases, then what is asked for besides."""
-        from kgen.verify.held import Unloadable
+        from kgen.verify.held import Unloadable, Untriable
         from kgen.verify.process import Died
 
         try:
             self._say("loading", 0)
             self.held.start()
+        except Untriable as error:
+            self.report.untried.append(str(error))
+            return
         except Unloadable as error:
             self.add(Finding(Kind.LOADS, str(error)))
             return
@@ -233,7 +236,7 @@ class Examination:
             findings = self._held(case)
             if findings and not self.options.every:
                 break
-        if not self.report.findings:
+        if not self.report.findings and self.report.cases:
             self._operators()
             if self.options.sanitize:
                 self._sanitized()
@@ -257,9 +260,12 @@ class Examination:
             all_refused = all_refused and case.probe in self.refusals
             if case.probe and probed == len(dtypes) and not self.taken and all_refused and not self.report.findings:
                 dtype, said = next(iter(self.refusals.items()))
-                help = "a Triton kernel runs on a GPU, or with TRITON_INTERPRET=1 on the CPU" if "active drivers" in said else ""
-                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)", help=help))
                 self.report.refused.clear()
+                if "active drivers" in said and self.held.device == "cpu":
+                    self.report.untried.append("a Triton kernel runs on a GPU, or with TRITON_INTERPRET=1 on the CPU")
+                    self.report.cases = 0
+                    return
+                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)"))
                 return
 
     def _held(self, case: Any) -> list[Finding]:

@@ -47,10 +47,13 @@ def _json(path: Path) -> Any:
         raise KgenError(f"cannot read {printed(str(path), '')}: {getattr(error, 'strerror', None) or 'it is no JSON'}") from None
 
 
-def read(solution: str | Path, definition: str | Path | None, workloads: str | Path | None) -> Solution:
-    """A solution from its files.  Without a `definition` it is looked for beside the solution, and in the folders above under
-    `definitions`.  Raises `KgenError` for what is no solution, or is in a language that is not loaded here."""
-    path = Path(solution)
+def named(solution: str | Path) -> Named:
+    """What names a solution, by its file alone.  Raises `KgenError` for what is none, or is in a language that is not loaded here."""
+    return _named(Path(solution))[0]
+
+
+def _named(path: Path) -> tuple[Named, str]:
+    """What names a solution, and the name of its definition."""
     found = _json(path)
     try:
         build, sources = found["spec"], tuple({"path": s["path"], "content": s["content"]} for s in found["sources"])
@@ -61,6 +64,14 @@ def read(solution: str | Path, definition: str | Path | None, workloads: str | P
     if not entry.partition("::")[0].endswith(".py"):
         help = "solutions whose entry point is a .py file are loaded"
         raise KgenError(f"{printed(str(path), '')} is in {printed(str(language), '')}", help=help)
+    return Named("solution", str(name), str(path), entry, sources, build.get("destination_passing_style")), str(of)
+
+
+def read(solution: str | Path, definition: str | Path | None, workloads: str | Path | None) -> Solution:
+    """A solution from its files.  Without a `definition` it is looked for beside the solution, and in the folders above under
+    `definitions`.  Raises `KgenError` for what is no solution, or is in a language that is not loaded here."""
+    path = Path(solution)
+    named, of = _named(path)
     place = Path(definition) if definition is not None else _beside(path, of)
     defined = _json(place)
     if not isinstance(defined, dict) or not {"axes", "inputs", "outputs"} <= set(defined):
@@ -71,7 +82,6 @@ def read(solution: str | Path, definition: str | Path | None, workloads: str | P
             lines = [json.loads(line) for line in Path(workloads).read_text(encoding="utf-8").splitlines() if line.strip()]
         except (OSError, ValueError) as error:
             raise KgenError(f"cannot read {printed(str(workloads), '')}: {error}") from None
-    named = Named("solution", str(name), str(path), entry, sources, build.get("destination_passing_style"))
     return Solution(named, defined, [w["workload"] for w in lines], Path(workloads).parent if workloads else path.parent)
 
 

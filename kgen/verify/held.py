@@ -27,6 +27,10 @@ class Unloadable(Exception):
     """The candidate cannot be loaded; the message says why."""
 
 
+class Untriable(Unloadable):
+    """It might be loaded on another machine."""
+
+
 class Held:
     """A candidate in its process, beside the spec.  `kernel` is the spec's, as people call it; `plain` has an axis for each dim."""
 
@@ -43,6 +47,7 @@ class Held:
         self.errors = 0.0, 0.0  # of the last case that was judged: the largest error, and the largest relative one
         self.last_numbers: dict[str, Any] = {}
         self.timing = False  # whether the candidate will be timed
+        self.advising = True  # whether findings are to say what can be done
 
     def close(self) -> None:
         if self.process is not None and self.process.alive:
@@ -59,7 +64,7 @@ class Held:
         if "unloadable" in said:
             self.process.end()
             trace = said.get("trace", "")
-            raise Unloadable(said["unloadable"] + (f"\n{trace}" if trace else ""))
+            raise (Untriable if said.get("untried") else Unloadable)(said["unloadable"] + (f"\n{trace}" if trace else ""))
         self.loaded, self.takes = said, said["takes"]
         return self.process
 
@@ -268,7 +273,8 @@ class Held:
         for late in said.get("late", []):
             name = self.kernel.results[late].name
             found.append(Finding(Kind.STREAM, "is written after the caller's stream has read it", condition, result=name))
-        found = [replace(f, help=judge.advice(self.kernel, want, f, said["results"], got, self.device)) for f in found]
+        if self.advising:
+            found = [replace(f, help=judge.advice(self.kernel, want, f, said["results"], got, self.device)) for f in found]
         if setting.side and found:
             found = [replace(f, kind=Kind.STREAM) if f.kind in (Kind.VALUE, Kind.NAN, Kind.UNWRITTEN) else f for f in found]
         if k and found:

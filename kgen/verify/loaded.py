@@ -15,6 +15,10 @@ class Unloadable(Exception):
     """A candidate that is not there, or takes other arguments than the spec."""
 
 
+class Untriable(Unloadable):
+    """A candidate that another machine might load: it is for another device, or its compiler is not installed."""
+
+
 @dataclass
 class Loaded:
     """A candidate: `run` is called with the arguments that it takes.

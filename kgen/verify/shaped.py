@@ -31,7 +31,7 @@ def drawn(kernel: checker.Kernel, seed: int, number: int, limits: Limits) -> dic
     """The arguments of a random case.  Sizes that are set are halved where they would make a tensor of more than MOST elements: axes of
     several dims, some of which have literal sizes or follow from numbers, are longer than the dim that is set."""
     draw = Draw(kernel, seed, number, limits)
-    every = [p.dims for p in (*kernel.params, *kernel.results) if p.dims]
+    every = [*(p.dims for p in kernel.params if p.dims), *(r.dims for r in kernel.results)]
     sizes = {d: limits.size(d) for d in limits.sizes or {}}
     while sizes:
         length = {**draw.sizes, ELLIPSIS: math.prod(draw.batch)}
@@ -56,9 +56,9 @@ def special_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> list[tupl
         found.append(("rows of every magnitude", {n: _scaled(x) for n, x in arguments.items()}))
     if any(v.op in SCANS for v in kernel.values) or sum(v.op in REDUCTIONS for v in kernel.values) > FEW:
         return found
-    for dtype in ("f32", "f64"):  # what sums of f32 in any order may lose hides much in such rows
+    for dtype in ("f32", "f64", "bf16"):  # what sums of f32 in any order may lose hides much in such rows
         within = _in(kernel, limits, dtype)
-        if dtype == "f64" and not any(within.of(v) == ("f64",) for v in kernel.variables):
+        if dtype != "f32" and not any(within.of(v) == (dtype,) for v in kernel.variables):
             continue
         arguments = _drawn(kernel, within, seed, over, VERY_LONG, 3)
         indices = [x for x in arguments.values() if hasattr(x, "dtype") and not x.dtype.is_floating_point and x.numel()]

@@ -19,7 +19,7 @@ def row(report: Any) -> tuple[str, ...]:
 
 def finding(f: Any, candidate: str) -> str:
     """A finding in words, with its program."""
-    where = "" if f.kind.value == "loads" else f", case {f.number}" + (f" ({f.case})" if f.case else "")
+    where = f", case {f.number} ({f.case})" if f.case else ""
     gradient = " (its gradient)" * f.gradient
     what = f"result {f.result} " if f.result and f.kind.value not in ("input", "outside") else f"{f.result} " * bool(f.result)
     condition = f" {f.condition}" if f.condition else ""

@@ -43,13 +43,14 @@ def explained(held: Held, case: Case, found: list[Finding], seconds: float) -> l
         if (shown := _like(held, small, setting, first)) is not None:
             arguments = small
             condition = shown.condition or first.condition
-            first = replace(shown, case=first.case, number=first.number, small=described(small), condition=condition)
+            first = replace(shown, case=first.case, number=first.number, small=described(small), condition=condition, help=first.help)
     return [replace(first, python=written(held, arguments, setting, first)), *found[1:]]
 
 
 def _like(held: Held, arguments: dict[str, Any], setting: Setting, wanted: Finding) -> Finding | None:
     """The same finding of other arguments."""
     report, held.report = held.report, replace(held.report, findings=[], refused=[], untried=[], held={})
+    held.advising = False
     if wanted.kind in REMEMBERS:
         held.restart()
     try:
@@ -61,7 +62,7 @@ def _like(held: Held, arguments: dict[str, Any], setting: Setting, wanted: Findi
     except Unloadable:
         return None
     finally:
-        held.report = report
+        held.report, held.advising = report, True
     return next((f for f in found if (f.kind, f.result) == (wanted.kind, wanted.result)), None)
 
 
@@ -185,8 +186,9 @@ def _replayed(held: Held, arguments: dict[str, Any], setting: Setting, finding: 
     """The examination of this one case."""
     lines, names = _given(held, held.filled(arguments))
     shown = ", ".join(f"{n}={v}" for n, v in names.items())
-    asked = "gradients=True" * held.gradients
-    asked += ", " * held.gradients + ", ".join(f"{k}={v!r}" for k, v in setting.__dict__.items() if v != getattr(Setting(), k))
+    asked = ", ".join(
+        ["gradients=True"] * held.gradients + [f"{k}={v!r}" for k, v in setting.__dict__.items() if v != getattr(Setting(), k)]
+    )
     head = ["import torch", "from kgen.verify.again import again"]
     if used := [n for n in ("nan", "inf") if _uses(n, lines + [shown])]:
         head.append(f"from math import {', '.join(used)}")

@@ -21,7 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kgen.verify import wire
-from kgen.verify.loaded import Loaded, Unloadable
+from kgen.verify.loaded import Loaded, Unloadable, Untriable
 from kgen.verify.loading import load
 from kgen.verify.memory import PAGE, Place
 
@@ -127,7 +127,7 @@ class Worker:
         try:
             self.candidate = load(named, interface, device)
         except Unloadable as error:
-            return {"unloadable": str(error)}, []
+            return {"unloadable": str(error), "untried": isinstance(error, Untriable)}, []
         except BaseException as error:
             return {"unloadable": f"{type(error).__name__}: {error}", "trace": described(error)["trace"]}, []
         c = self.candidate

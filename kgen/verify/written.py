@@ -28,7 +28,7 @@ from kgen.backends.units import RowUnit
 from kgen.check import Kernel
 from kgen.runtime.launchers import Cpp
 from kgen.types import ELLIPSIS, TORCH, Dims, is_variable, resolve
-from kgen.verify.loaded import Loaded, Unloadable, imported
+from kgen.verify.loaded import Loaded, Unloadable, Untriable, imported
 
 #: The line of a head that says how to build the file.
 BUILD = re.compile(r"^//     ((?:c\+\+|g\+\+|clang\+\+|nvcc) .*)$", re.M)
@@ -45,7 +45,7 @@ def load_written(named: dict[str, Any], interface: dict[str, Any], device: str) 
     interpreted = target == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # Triton's interpreter takes tensors on the CPU
     if (target == "cpp") != (device == "cpu") and not interpreted:
         help = "; with TRITON_INTERPRET=1 Triton's interpreter runs it" * (target == "triton")
-        raise Unloadable(f"{path.name} is for {'a GPU' if target != 'cpp' else 'the CPU'}; its tensors are to lie on {device}{help}")
+        raise Untriable(f"{path.name} is for {'a GPU' if target != 'cpp' else 'the CPU'}; its tensors are to lie on {device}{help}")
     kernel = loads(interface["spec"]).kernel
     names = [p.name for p in kernel.params]
     fresh = [r.name for r in kernel.results if not r.state]
@@ -97,7 +97,7 @@ def library(path: Path) -> ctypes.CDLL:
     command = shlex.split(found.group(1))
     tool = shutil.which(command[0])
     if tool is None:
-        raise Unloadable(f"{command[0]}, which builds {path.name}, is not installed")
+        raise Untriable(f"{command[0]}, which builds {path.name}, is not installed")
     if "-o" not in command or path.name not in command:
         raise Unloadable(f"the head of {path.name} does not say how to build it: {' '.join(command)[:200]}")
     if command[0] == "nvcc":

@@ -15,6 +15,8 @@ import kgen  # noqa: E402
 from kgen.bench import lists, timing  # noqa: E402
 from kgen.cli import main  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 
 @pytest.fixture(autouse=True)
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,7 @@ static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f;
 static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
 static float rsqrt(float x) { return float(1 / sqrt(double(x))); }
 static double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
+static int __popcll(unsigned long long i) { return __builtin_popcountll(i); }
 static int __clzll(long long i) { return __builtin_clzll(i); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
@@ -238,6 +239,7 @@ ASM = (
     (r'asm\("cvt\.rn\.f16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = half_of(x);"),
     (r'asm\("cvt\.f32\.f16 %0, %1;" : "=f"\(x\) : "h"\(bits\)\);', "x = of_half(bits);"),
     (r'asm\("cvt\.rn\.bf16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = brain_of(x);"),
+    (r'asm\("cvt\.rn\.bf16x2\.f32 %0, %1, %2;" : "=r"\(two\) : "f"\(x\), "f"\(0\.0f\)\);', "two = unsigned(brain_of(x)) << 16;"),
     (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
     (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),

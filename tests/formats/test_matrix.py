@@ -8,6 +8,8 @@ import kgen
 from kgen import check, syntax
 from tests.formats import matrix
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 DEFAULT = {("rmsnorm", "f8e4m3", "columns"), ("silu_mul", "mxfp8", "swizzled"), ("add_rmsnorm", "nvfp4", "rows"), ("softmax", "int4", "padded")}
 
 

@@ -9,6 +9,8 @@ import torch
 
 import kgen
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 GRADIENTS = """gradients(x: f32[N], w: f32[N]) -> (a: f32[N], b: f32[N], c: f32[N], d: f32[N])
 
 a = f8e4m3[saturate](x) * w

@@ -10,6 +10,8 @@ import kgen
 from kgen.errors import KgenError
 from tests.randoms.philox import stream
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 P = 0.25
 SCALE = torch.tensor(1 / (1 - P))
 

@@ -25,6 +25,8 @@ from tests.cuda.emulated import Emulated
 from tests.randoms.layouts import SHAPE, layouts
 from tests.randoms.philox import KNOWN, halves, stream, words
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 SEED, OFFSET = 0x299F31D0A4093822, -5
 #: Words of a map, by numbers of the call and by tensors.
 BITS = """bits(x: T[..., M, N], seed: int, offset: int, s: i64[], o: i64[]) -> (y: T[..., M, N], r: i64[..., M, N], t: i64[..., N, M])

@@ -11,6 +11,8 @@ import kgen
 from kgen.errors import KgenError
 from tests.randoms.philox import stream
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 
 @kgen.kernel
 def block(x: "T[..., N]", r: "T[..., N]", p: float = 0.1):

@@ -252,7 +252,7 @@ def test_tensors_that_are_out_of_the_ordinary(step: kgen.Kernel) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "layernorm"])
-def test_kernels_that_reduce_go_tensor_by_tensor(name: str) -> None:
+def test_kernels_that_reduce_go_tensor_by_tensor(name: str, built_quickly: None) -> None:
     kernel = kgen.load(name)
     n = len(kernel.kernel.params) - (name == "layernorm") - 1
     for _ in range(2):

@@ -8,6 +8,8 @@ import torch
 import kgen
 from kgen.errors import KgenError
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 QUANTISED = """q(x: T[M, G*128]) -> (q: i8[M, G*128], s: f32[M, G])
 
 s = max[128](abs(x)) / 127

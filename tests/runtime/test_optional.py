@@ -113,12 +113,12 @@ def test_random_programs_have_tensors_that_may_be_left_out() -> None:
     for seed in range(150):
         text = programs.program(random.Random(seed)).text
         kernel = check.check(syntax.parse(text))
-        if kernel.optional and ran < 6:
+        if kernel.optional and ran < 4:
             subject = fuzz.Subject(text, seed, gradients=False)
             left_out += len(subject.kernel.params) < len(kernel.params)
             assert not subject.hold("agrees", "torch").failures, text
             ran += 1
-    assert ran == 6 and left_out > 2
+    assert ran == 4 and left_out > 1
 
 
 def test_signatures_show_defaults() -> None:

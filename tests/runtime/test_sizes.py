@@ -11,6 +11,8 @@ import kgen
 from kgen.backends import backend, static
 from tests.headers_where import CASES, random, results
 
+pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
+
 KERNELS = {name: kgen.loads(text) for name, (text, _, _) in CASES.items()}
 
 

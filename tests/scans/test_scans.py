@@ -90,22 +90,23 @@ def test_gradients_are_those_of_torch(op: str) -> None:
 
 def derived(value: str, dy, x):
     """The gradient of a formula of x, as it is derived."""
-    made = grad.backward(check.check(syntax.parse(f"f(x: f64[N]) -> y: f64[N]\n\ny = {value}\n", "f.k")), save=False)
+    made = grad.backward(check.check(syntax.parse(f"f(x: f64[..., N]) -> y: f64[..., N]\n\ny = {value}\n", "f.k")), save=False)
     return Evaluator(made.kernel, {"dy": dy, "x": x}, "exact").run()[0]
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_an_infinite_factor_is_in_the_gradients_that_it_multiplies(exclusive: bool) -> None:
     """Where none of the products that a factor is in is NaN, its gradient is their sum: nothing behind a row's end is a factor."""
+    rows = torch.tensor(list(itertools.product((0.0, 2.0, -1.0, torch.inf), repeat=4)), dtype=torch.float64)
     dy = torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64)
-    for factors in itertools.product((0.0, 2.0, -1.0, torch.inf), repeat=4):
-        for back in (False, True):
-            order = [3, 2, 1, 0] if back else [0, 1, 2, 3]
-            got = derived(f"cumprod[{', '.join(attrs('N', back, exclusive))}](x)", dy, torch.tensor(factors, dtype=torch.float64))
+    for back in (False, True):
+        order = [3, 2, 1, 0] if back else [0, 1, 2, 3]
+        got = derived(f"cumprod[{', '.join(attrs('N', back, exclusive))}](x)", dy.expand_as(rows), rows).tolist()
+        for factors, found in zip(rows.tolist(), got, strict=True):
             for s in range(4):
                 ends = [t for t in range(4) if s in order[: t + (not exclusive)]]
                 want = sum(float(dy[order[t]]) * math.prod(factors[u] for u in order[: t + (not exclusive)] if u != s) for t in ends)
-                assert want != want or got[s] == want, (factors, back, s)
+                assert want != want or found[s] == want, (factors, back, s)
 
 
 @pytest.mark.parametrize("op", ["cummax", "cummin"])

@@ -305,6 +305,24 @@ def _several(found) -> tuple:
     return found if isinstance(found, tuple) else (found,)
 
 
+NAMED = {  # the clause, and what is returned
+    "P = N + 3": ("torch.exp(F.pad(x, (2, 1), value=1.5))", "F.pad(torch.exp(x), (2, 1))", "F.pad(x, (0, 3)) * 2"),
+    "P = N - 1": ("x[..., 1:] - x[..., :-1]", "x[..., :-1]"),
+    "P = N - 2": ("x[..., 1:-1] + 1", "x[..., 2:] + x[..., :-2] - x[..., 1:-1]"),
+}
+
+
+def test_a_part_and_a_padded_tensor_have_the_size_that_the_decorator_names(tmp_path: Path) -> None:
+    x, k = torch.randn(2, 9), 0
+    for where, bodies in NAMED.items():
+        for k, body in enumerate(bodies):
+            text = f'@kgen.kernel(where="{where}")\ndef f{k}(x: "T[..., N]") -> "y: T[..., P]":\n    return {body}\n'
+            made = vars(module(tmp_path, HEAD + text))[f"f{k}"]
+            assert torch.equal(made(x, target="torch"), made.__wrapped__(x)), body
+    with pytest.raises(kgen.KgenError, match="a size that has no name"):
+        module(tmp_path, HEAD + text.replace(body, "F.pad(x, (1, 1))"))
+
+
 @pytest.mark.parametrize(
     ("where", "message", "at"),
     [("H = (N + 1) / 2", "`/` is no part of a size", "(N + 1) / 2"), ("H = N, H = M", "the size of H is given twice", "H"),

@@ -240,3 +240,15 @@ def test_the_commands_exit_status_and_json(tmp_path: Path) -> None:
     assert code == 0 and "PASS" in said
     assert run(f"{HERE}:destination", "--sanitize")[0] == 3  # there is no GPU
     assert run(f"{HERE}:destination", "--size", "N")[0] == 2
+
+
+def test_what_cannot_be_tried_here_is_no_failure(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from kgen.cli import main
+
+    assert CliRunner().invoke(main, ["compile", "relu", "--target", "cuda", "--dtype", "f32", "-o", str(tmp_path)]).exit_code == 0
+    found = examine(tmp_path / "relu" / "relu.cu", "relu", device="cpu")
+    assert found.status == 3 and not found.findings and "is for a GPU" in found.untried[0], found
+    asked = CliRunner().invoke(main, ["verify", str(tmp_path / "nothing.py"), "--spec", "relu"])
+    assert asked.exit_code == 2, asked.output

@@ -43,6 +43,10 @@ template <int LANES, typename T> __device__ inline void store(T* p, const Vector
     *reinterpret_cast<Vector<T, LANES>*>(p) = v;
 }
 
+// i / n, by a shift where n is a power of two: all threads go one way.
+template <typename Index> __device__ inline Index over(Index i, Index n) {
+    return (n & (n - 1)) == 0 ? i >> __popcll(n - 1) : i / n;
+}
 // The dims of K operands, merged, outermost first.
 template <int RANK, int K, typename Index> struct Layout {
     Index n, size[RANK], stride[K][RANK];
@@ -54,7 +58,7 @@ template <int RANK, int K, typename Index> struct Layout {
         for (int k = 0; k < K; k++) at[k] = 0;
         #pragma unroll
         for (int d = RANK - 1; d >= 0; d--) {
-            const Index own = d == SHARED ? size[d] / PIECES : size[d], outer = d > 0 ? i / own : 0, inner = i - outer * own;
+            const Index own = d == SHARED ? size[d] / PIECES : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
             #pragma unroll
             for (int k = 0; k < K; k++) at[k] += inner * stride[k][d] * (ROWS && d == SHARED ? PIECES : 1);
             i = outer;

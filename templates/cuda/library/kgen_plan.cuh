@@ -143,7 +143,20 @@ struct Facts {
 [[maybe_unused]] constexpr bool lone(const Facts& f) { return f.readings == 0 && !f.stores; }
 // The launches that share a row.
 [[maybe_unused]] constexpr int steps(const Facts& f) { return f.splits && f.readings > 0 ? 2 * f.long_readings + f.stores : 0; }
-[[maybe_unused]] constexpr int kind(const Facts& f) { return !f.holds() ? 2 : f.readings > 1 ? 1 : f.readings == 1 && f.words > FEW_WORDS ? 3 : 0; }
+// Whether bytes are all that is stored of a row's elements, and what is held of it has more.
+[[maybe_unused]] constexpr bool narrow(const Facts& f) {
+    int results = 0;
+    for (int k = 0; k < f.operands; k++) {
+        const bool result = f.bytes[k] > 0 && !Facts::has(f.read, k);
+        if (result ? f.bytes[k] > 1 : f.bytes[k] == 1 && Facts::has(f.kept, k)) return false;
+        results += result;
+    }
+    return results > 0;
+}
+[[maybe_unused]] constexpr int kind(const Facts& f) {
+    if (f.holds() && f.readings > 0 && narrow(f)) return 4;
+    return !f.holds() ? 2 : f.readings > 1 ? 1 : f.readings == 1 && f.words > FEW_WORDS ? 3 : 0;
+}
 // Whether what was measured holds for it, where elements move in vectors.
 [[maybe_unused]] constexpr bool known(const Facts& f) {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);

@@ -106,6 +106,17 @@ template <int COUNT, typename T, int VEC> __device__ inline compute<T> greatest_
         return most[0];
     }
 }
+// The greatest magnitude in a vector, likewise.
+template <typename T, int VEC> __device__ inline compute<T> magnitude_of(const Vector<T, VEC>& v) {
+    Words<Vector<T, VEC>> words(v);
+    #pragma unroll
+    for (int k = 0; k < words.COUNT; k++) {
+        if (sizeof(T) == 2 && VEC % 2 == 0) words.at[k] &= 0x7fff7fff;
+        else if (sizeof(T) != 8 || k % 2) words.at[k] &= sizeof(T) == 2 ? 0x7fff : 0x7fffffff;
+    }
+    const Vector<T, VEC> sizes = words;
+    return greatest_of<1>(&sizes);
+}
 // The K-th of some operands.
 template <int K, typename A, typename... B> __device__ inline auto& picked(A& a, B&... b) {
     if constexpr (K == 0) return a;

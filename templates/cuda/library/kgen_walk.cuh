@@ -190,6 +190,7 @@ struct Walk : Partials {
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
         }
         __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ const Vector<T, VEC>& values(int v) const { return now[v]; }
         __device__ T one_loose(const Walk&, int j) const { return loose[j]; }
         // The same bits, but the compiler does not know: it computes from them anew, and keeps nothing else from reading to reading.
         __device__ void renew(const Walk& walk, int v) {
@@ -197,6 +198,12 @@ struct Walk : Partials {
             #pragma unroll
             for (unsigned& word : words.at) asm volatile("prmt.b32 %0, %0, 0, %1;" : "+r"(word) : "r"(walk.again));
             held[v] = words;
+        }
+        // Another vector in the place of the v-th, for the readings that follow.
+        __device__ void replace(const Walk& walk, int v, int k, const Vector<T, VEC>& by) {
+            now[k] = by;
+            if constexpr (HELD == 1) held[v] = by;
+            if constexpr (HELD == 2) *walk.template place<T>(shared, v) = by;
         }
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
@@ -314,6 +321,13 @@ struct Walk : Partials {
             }, in...);
             part.add(few);
         }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+    }
+    // The same of a reading whose one result is the greatest magnitude of one operand.
+    template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
+        }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
     }
     // Whether a peak is the greatest of what lies in memory, and not of few elements that stay taken apart; that of a vector.
     template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return KEEP != 1 || VECTORS * VEC > 16; }

@@ -1,4 +1,4 @@
 @triton.jit
-def since(begins, a, b):
+def sum_since(begins, a, b):
     """a + b, or b alone where it begins anew."""
     return tl.where(begins != 0, b, a + b)

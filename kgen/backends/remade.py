@@ -1,0 +1,87 @@
+"""What a row's elements are made into: a value that takes an operand's place on the chip.
+
+In: a pass over rows.  Out: the value, if there is one that several readings compute, which is rounded by name to the dtype that an operand
+is stored in, and beside which no reading from the first of these on needs that operand.  There it stands from then on, and neither it nor
+what else it is made of is read or computed again; where a row does not stay on the chip it is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kgen.check import Kernel
+from kgen.ir import GATHERS, Let, taken
+from kgen.monoids import elements
+from kgen.passes import Reduce, Scan
+from kgen.phases import Phase
+from kgen.types import DType
+
+
+@dataclass(frozen=True)
+class Remade:
+    """`value` is made in `phase` of `lets` and of `loads`, of which the first is the one whose place it takes; `stored` is the value in its
+    dtype, `of` what is rounded to that."""
+
+    value: Let
+    stored: Let
+    of: Let
+    phase: Phase
+    loads: tuple[Let, ...]
+    lets: tuple[Let, ...]
+
+
+def remade(p: Reduce, kernel: Kernel) -> Remade | None:
+    """The value of a pass over rows that takes an operand's place, the last if there are several; None if there is none."""
+    if isinstance(p, Scan) or p.long or p.columns or p.gathers or not p.inner:
+        return None
+    readings = [phase for phase in p.phases if phase.element]
+    dtypes = {q.name: q.dtype for q in kernel.params}
+    written = {s.state for s in p.stores}
+    for value in reversed(p.lets):
+        having = [k for k, phase in enumerate(readings) if value in phase.lets]
+        if value.expr.name != "cast" or len(having) < 2:
+            continue
+        own = {let.name: let for let in readings[having[0]].lets}
+        stored = own.get(value.expr.operands[0].name)
+        of = own.get(stored.expr.operands[0].name) if stored is not None and stored.expr.name == "cast" else None
+        if stored is None or of is None or not set(p.inner) <= set(value.dims):
+            continue
+        lets = needed([of.name], own, frozenset())
+        loads = [let for let in lets if let.expr.name == "load"]
+        after = [let for phase in readings[having[0] :] for let in without(phase, value)]
+        name = _dtype(stored)
+        free = [let for let in loads if let not in after and dtypes.get(let.expr.attrs[0]) == name and let.expr.attrs[0] not in written]
+        free = [let for let in free if set(value.dims) <= set(let.dims)]
+        if free and stored not in after and not any(let.expr.name in ("index", *GATHERS) for let in lets):
+            loads = [free[0], *(let for let in loads if let is not free[0])]
+            made = tuple(let for let in lets if let.expr.name != "load")
+            return Remade(value, stored, of, readings[having[0]], tuple(loads), made)
+    return None
+
+
+def without(phase: Phase, value: Let) -> tuple[Let, ...]:
+    """The lets that a phase needs where it is given a value, itself not among them."""
+    ends = [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)] + [s.ref for s in phase.stores] + [*phase.gives]
+    found = needed(ends, {let.name: let for let in phase.lets}, frozenset((value.name,)))
+    return tuple(let for let in found if let.name != value.name)
+
+
+def needed(ends: Iterable[str], lets: Mapping[str, Let], given: frozenset[str]) -> tuple[Let, ...]:
+    """Of some lets by name those that others are made of, in their order; what is `given` is not made."""
+    found: set[str] = set()
+    todo = [name for name in ends if name in lets]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += [o.name for o in taken(lets[name].expr) if o.name in lets] if name not in given else []
+    return tuple(let for let in lets.values() if let.name in found)
+
+
+def _dtype(stored: Let) -> str:
+    """The dtype that a value is rounded to by name: a variable's or its own."""
+    return stored.generic.lstrip("=") or (stored.dtype.name if isinstance(stored.dtype, DType) else "")
+
+
+__all__ = ["Remade", "remade", "without"]

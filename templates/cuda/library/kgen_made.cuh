@@ -1,0 +1,91 @@
+// What is made of a row's operands: values that take the place of one of them, and codes, two at a time.
+#pragma once
+#include "kgen_walk.cuh"
+
+// Operands along a row, and what `make` gives for elements of all of them.
+template <typename Walk, typename... In> struct Operands {
+    __device__ void fetch(const Walk&, const typename Walk::Chunk&, int) {}
+    __device__ void take(const Walk&, int, int) {}
+    template <typename Make, typename... X> __device__ auto made(Make& make, int, int, X... x) { return make(x...); }
+    template <typename Make, typename... X> __device__ auto loose(Make& make, const Walk&, int, X... x) { return make(x...); }
+};
+template <typename Walk, typename First, typename... In> struct Operands<Walk, First, In...> {
+    First& first;
+    Operands<Walk, In...> rest;
+
+    __device__ void fetch(const Walk& walk, const typename Walk::Chunk& c, int v) {
+        first.fetch(walk, c, v);
+        rest.fetch(walk, c, v);
+    }
+    __device__ void take(const Walk& walk, int v, int k) {
+        first.take(walk, v, k);
+        rest.take(walk, v, k);
+    }
+    template <typename Make, typename... X> __device__ auto made(Make& make, int v, int k, X... x) {
+        return rest.made(make, v, k, x..., first.one(v, k));
+    }
+    template <typename Make, typename... X> __device__ auto loose(Make& make, const Walk& walk, int j, X... x) {
+        return rest.loose(make, walk, j, x..., first.one_loose(walk, j));
+    }
+};
+template <typename Walk> __device__ inline Operands<Walk> operands() { return {}; }
+template <typename Walk, typename First, typename... In> __device__ inline Operands<Walk, First, In...> operands(First& first, In&... in) {
+    return {first, operands<Walk>(in...)};
+}
+// Values of T that `make` gives for operands along a row, the first of T as well: from when they are `kept` on they stand where that one was
+// held.
+template <typename T, typename Walk, typename Make, typename Host, typename... In> struct Made {
+    Make make;
+    Operands<Walk, Host, In...> in;
+    bool kept;
+
+    __device__ void fetch(const Walk& walk, const typename Walk::Chunk& c, int v) {
+        if (!kept) in.fetch(walk, c, v);
+    }
+    __device__ void take(const Walk& walk, int v, int k) {
+        if (kept) return in.first.take(walk, v, k);
+        in.take(walk, v, k);
+        auto y = in.first.now[k];
+        #pragma unroll
+        for (int e = 0; e < int(sizeof(y) / sizeof(T)); e++) y.at[e] = in.made(make, k, e);
+        in.first.replace(walk, v, k, y);
+    }
+    __device__ auto one(int v, int k) const { return in.first.one(v, k); }
+    __device__ const auto& values(int v) const { return in.first.values(v); }
+    __device__ T one_loose(const Walk& walk, int j) { return in.loose(make, walk, j); }
+    __device__ void put(const Walk&, const typename Walk::Chunk&, int) {}
+    __device__ void put_loose(const Walk&, int) {}
+};
+template <typename T, typename Walk, typename Make, typename Host, typename... In>
+__device__ inline Made<T, Walk, Make, Host, In...> made(const Walk&, Make make, Host& host, In&... in) {
+    return {make, operands<Walk>(host, in...), false};
+}
+
+// What is written of operand O along a row as codes of a byte, of which `pair` makes those of two numbers.
+template <int O, typename Walk, typename Pair> struct Coded {
+    using Codes = typename Walk::template Output<O, u8>;
+    static constexpr int VEC = sizeof(Codes::now[0]), VECTORS = sizeof(Codes::now) / VEC;
+    Codes codes;
+    Pair pair;
+    float now[VECTORS][VEC], now_loose;
+
+    __device__ void fetch(const Walk&, const typename Walk::Chunk&, int) {}
+    __device__ void take(const Walk&, int, int) {}
+    __device__ float& one(int v, int k) { return now[v][k]; }
+    __device__ float& one_loose(const Walk&, int) { return now_loose; }
+    __device__ void put(const Walk& walk, const typename Walk::Chunk& c, int v) {
+        #pragma unroll
+        for (int k = 0; k < VEC; k += 2) {
+            const u16 two = pair(now[v][k], now[v][k + (VEC > 1)]);
+            memcpy(&codes.now[v].at[k], &two, VEC > 1 ? 2 : 1);
+        }
+        codes.put(walk, c, v);
+    }
+    __device__ void put_loose(const Walk& walk, int j) {
+        codes.now_loose = u8(pair(now_loose, now_loose));
+        codes.put_loose(walk, j);
+    }
+};
+template <int O, typename Walk, typename Pair> __device__ inline Coded<O, Walk, Pair> coded(const Walk& walk, u8* p, Pair pair) {
+    return {walk.template output<O>(p), pair};
+}
