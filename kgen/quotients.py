@@ -72,9 +72,9 @@ def is_whole(let: Let, defs: Mapping[str, Let]) -> bool:
 def whole_range(let: Let, defs: Mapping[str, Let]) -> tuple[float, float]:
     """Between which bounds a value lies, if it is no NaN: those of literals that it is clamped to, or that it is one of."""
     operands = [defs[o.name] for o in let.expr.operands]
-    bounds = [literal_of(x, dict(defs)) for x in operands[1:]] if let.expr.name == "clamp" else []
-    if len(bounds) == 2 and bounds[0] is not None and bounds[1] is not None:
-        return float(min(bounds)), float(bounds[1])
+    low, high = (literal_of(x, dict(defs)) for x in operands[1:]) if let.expr.name == "clamp" else (None, None)
+    if low is not None and high is not None:
+        return float(min(low, high)), float(high)
     if let.expr.name == "where":
         ends = [whole_range(x, defs) for x in operands[1:]]
         return min(low for low, _ in ends), max(high for _, high in ends)

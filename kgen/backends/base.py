@@ -394,17 +394,17 @@ class Render:
 
     def inputs(self, p: Pass) -> tuple[Tensor, ...]:
         """The tensors that a pass reads: parameters, and what passes before it kept."""
-        params = {q.name: q for q in (*self.kernel.params, *self.kernel.results)}
+        dtypes = {q.name: q.dtype for q in self.kernel.params} | {r.name: r.dtype for r in self.kernel.results}
         values = {let.expr.attrs[0]: let for let in p.lets if let.expr.name == "load"}
         made = []
         for t in p.loads:
             compute = self.type_of(values[t.name])
             if t.name in self.kept:
                 w, name = self.kept[t.name]
-                dtype = params[w.view.tensor].dtype if w.view else self.kept_dtype(values[t.name])
+                dtype = dtypes[w.view.tensor] if w.view else self.kept_dtype(values[t.name])
                 made.append(Tensor(name, t.name, self.storage(dtype) if w.view else compute, compute, t.dims, dtype))
             else:
-                dtype, state = params[t.name].dtype, any(s.state == t.name for s in p.stores)
+                dtype, state = dtypes[t.name], any(s.state == t.name for s in p.stores)
                 made.append(Tensor(self.global_names.user(t.name), t.name, self.storage(dtype), compute, t.dims, dtype, state))
         return tuple(made)
 

@@ -15,7 +15,7 @@ from kgen.backends import drawn
 from kgen.backends.names import Names, bare
 from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Drawn, Gather, Given, Made, Search, Statement, Tensor, Words
+from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Repeated, Search, Statement, Tensor, Words
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
@@ -198,7 +198,7 @@ class RowNames:
         self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
         self.often = drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
-        self.made: dict[str, Drawn] = {}
+        self.made: dict[str, Repeated] = {}
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
@@ -302,7 +302,7 @@ class RowNames:
         """A literal number, converted."""
         return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
 
-    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Drawn, ...]:
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Repeated, ...]:
         """What a phase reads of the values that are made once, whose names `text` gets."""
         if not self.draws(phase):
             return ()
@@ -313,7 +313,7 @@ class RowNames:
         text.update({let.name: named(self.made[let.name].name) for let in made})
         return tuple(self.made[let.name] for let in made)
 
-    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Drawn:
+    def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Repeated:
         """How one of them is made; `text` is its own."""
         left, words = self.drawing(phase, lets, [let.name], text)
         body = _RowBody(self, left, text, [let.name])
@@ -321,7 +321,7 @@ class RowNames:
         loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
         indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
         name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
-        return Drawn(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
+        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
 
     @cached_property
     def made_name(self) -> str:

@@ -322,7 +322,7 @@ class RowPrinter:
             operands = "".join(f", {name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
-            made.append(f"auto {m.name}_row = made<Walk, {m.type}>({m.name}_of{operands});")
+            made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of{operands});")
         found = [line for text in made if text not in declared for line in text.split("\n")]
         declared.update(made)
         return found

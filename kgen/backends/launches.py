@@ -104,8 +104,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(8064, 256, 256, 8, 6, "cluster"),
             Step(8192, 1024, 0, 8, 1, "shared"),
             Step(12288, 1024, 0, 12, 1, "shared"),
-            Step(16320, 256, 256, 8, 6, "cluster"),
-            Step(32768, 256, 256, 8, 4, "cluster"),
+            Step(32768, 256, 256, 8, 6, "cluster"),
             Step(65536, 512, 512, 8, 3, "cluster"),
         ),
         "many": (
@@ -117,9 +116,9 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(2048, 256, 0, 8, 4, "shared"),
             Step(4096, 512, 0, 8, 2, "shared"),
             Step(6144, 512, 0, 12, 2, "shared"),
-            Step(8192, 256, 256, 8, 6, "cluster"),
+            Step(8192, 256, 256, 16, 3, "cluster"),
             Step(12288, 1024, 0, 12, 1, "shared"),
-            Step(32768, 256, 256, 8, 6, "cluster"),
+            Step(32768, 256, 256, 16, 3, "cluster"),
             Step(65536, 512, 512, 8, 3, "cluster"),
         ),
         "again": (
@@ -355,7 +354,8 @@ class Round(NamedTuple):
     Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way.  `where`:
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
-    passes that do not reduce them where it is for `maps`.
+    passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
+    blocks wait for one another after each.
     """
 
     threads: int
@@ -366,6 +366,7 @@ class Round(NamedTuple):
     where: str
     longest: int = ANY
     maps: bool = False
+    once: bool = False
 
 
 #: Partials of columns that a thread has at most, in registers.
@@ -393,17 +394,17 @@ ROUNDS = {
         *_LONG,
     ),
     (True, True): (
-        Round(128, 32, 8, 8, 4, "lanes", 32),
-        Round(128, 32, 32, 3, 3, "lanes"),
+        Round(128, 32, 8, 8, 3, "lanes", 32),
+        Round(128, 32, 32, 3, 2, "lanes"),
         _MAPS,
         Round(256, 0, 32, 1, 2, "block"),
-        Round(256, 256, 32, 1, 3, "cluster", 2048),
-        Round(128, 128, 32, 3, 2, "cluster", 4096),
-        Round(128, 128, 32, 3, 3, "cluster"),
+        Round(256, 256, 32, 1, 4, "cluster", 2048),
+        Round(128, 128, 32, 3, 2, "cluster"),
         Round(512, 512, 32, 1, 2, "cluster"),
         *_LONG,
     ),
     (False, False): (
+        Round(128, 32, 4, 8, 4, "lanes", 32),
         Round(128, 32, 8, 4, 3, "lanes"),
         _MAPS,
         Round(512, 0, 8, 2, 3, "block"),
@@ -412,6 +413,7 @@ ROUNDS = {
         *_LONG,
     ),
     (False, True): (
+        Round(128, 32, 4, 8, 4, "lanes", 32),
         Round(128, 32, 8, 4, 3, "lanes"),
         Round(512, 0, 8, 1, 2, "block"),
         Round(1024, 0, 8, 1, 3, "block"),
@@ -435,8 +437,8 @@ PERSISTENT = {
     ),
     (True, True): (
         Round(0, 0, 0, 0, 0, "none", 6144),
-        Round(128, 128, 64, 3, 2, "cluster", 8192),
-        Round(512, 512, 64, 1, 2, "cluster", 32768),
+        Round(128, 128, 64, 3, 2, "cluster", 8192, once=True),
+        Round(512, 512, 64, 1, 2, "cluster", 32768, once=True),
     ),
     (False, False): (
         Round(0, 0, 0, 0, 0, "none", 12288),
@@ -447,6 +449,7 @@ PERSISTENT = {
         Round(0, 0, 0, 0, 0, "none", 6144),
         Round(256, 256, 32, 1, 3, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16384),
+        Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
 }
 #: The same of rows that begin within a vector and share several parameters, which are put together once: teams take rows that begin

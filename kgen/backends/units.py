@@ -231,8 +231,9 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A value of an element that several readings read: its code takes `inputs`, `indices` and `words` by name, and makes `value`."""
+class Repeated:
+    """A value of an element that several readings would make anew of random words: its code takes `inputs`, `indices` and `words` by name,
+    and makes `value`."""
 
     name: str
     type: str
@@ -285,7 +286,7 @@ class Code:
     columns: tuple[Accumulator, ...] = ()
     search: Search | None = None  # the one that its reading is for
     words: tuple[Words, ...] = ()  # of neighbours along the row, where the target draws these by vectors
-    drawn: tuple[Drawn, ...] = ()  # what is made of such words for several readings
+    drawn: tuple[Repeated, ...] = ()  # what is made of such words for several readings
     within: frozenset[str] = frozenset()  # the inputs and indices that only those take
     makes: Made | None = None  # what takes an operand's place in it, one of its `inputs` here and in the readings that follow
     divisors: tuple[Given, ...] = ()  # what elements are divided by, made of a row's value: of `type` what these have the digits of

@@ -53,7 +53,7 @@ def plan(
     groups = min(rows_, room)
     index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * team.cluster > FAR
     walk = Walk(
-        team.threads, team.blocks, team.team, False, team.vectors, vec, edges, wide, main, False, 3, True, -1, len(outer_sizes),
+        team.threads, team.blocks, team.team, False, team.vectors, vec, edges, wide, main, False, team.keep, True, -1, len(outer_sizes),
         1, len(operands), max(1, gathers), index64, stages,
     )  # fmt: skip
     misaligned = operands[main].address // operands[main].itemsize % vec
@@ -86,7 +86,7 @@ def _taken(
             return None
         least = max(2, -(-chunks // (rule.threads * vectors)))
         span = -(-chunks // (32 * least)) * 32
-        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=-(-chunks // span))
+        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once, span, cluster=-(-chunks // span))
         static, row = _static(team, words, readings), _row(team, vec, edges, moving)
         if not 2 <= team.cluster <= limits.cluster or static > MAX_STATIC:
             return None

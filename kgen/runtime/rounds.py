@@ -29,7 +29,8 @@ class RoundsPlan:
     """The launches of a pass: each a way of walking with its grid, the threads of a block, shared memory and blocks of a cluster.
 
     `under` is the walk through a row; `groups` of blocks (or clusters) take `every` rows in a round; the columns' partials lie in the
-    work space from the 32-bit word `columns` on, to which a team adds after every `few` rows."""
+    work space from the 32-bit word `columns` on; what a team adds up waits there after every `few` rows, or in `room` bytes of shared
+    memory."""
 
     under: RowPlan
     launches: tuple[tuple[Walk, int, int, int, int], ...]
@@ -38,6 +39,7 @@ class RoundsPlan:
     groups: int
     few: int
     work: int
+    room: int = 0
 
     @property
     def rows(self) -> int:
@@ -48,14 +50,14 @@ class RoundsPlan:
         under = rows.layout(self.under, gathers, 0)
         made = _layout_type(type(under))()
         ctypes.memmove(ctypes.addressof(made), ctypes.addressof(under), ctypes.sizeof(under))
-        made.columns, made.every, made.groups, made.few = self.columns, self.every, self.groups, self.few
+        made.columns, made.every, made.groups, made.few, made.room = self.columns, self.every, self.groups, self.few, self.room
         return made
 
 
 @cache
 def _layout_type(under: type[ctypes.Structure]) -> type[ctypes.Structure]:
     """The kernel's `Rounds<...>::Layout`."""
-    more = [(name, ctypes.c_uint64) for name in ("columns", "every", "groups", "few")]
+    more = [(name, ctypes.c_uint64) for name in ("columns", "every", "groups", "few", "room")]
     return type("Layout", (ctypes.Structure,), {"_fields_": [*under._fields_, *more]})
 
 
@@ -111,6 +113,10 @@ def plan(
         team.threads,
     )  # fmt: skip
     shared = stages * (team.most or team.threads) * team.vectors * vec * sum(moving)
+    rounds = -(-rows_ // max(1, every))
+    few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
+    each = columns if any(operands[k].itemsize > 4 for k in memory) else columns // 2  # words of an element's sums
+    room = _room(team, team.vectors * vec * each, shared, static(team), launches.limits(arch)) if rounds > few else 0
     made: list[tuple[Walk, int, int, int, int]] = []
     before = 0  # words of work for rows that are split
     if split and reductions:
@@ -120,16 +126,24 @@ def plan(
             made.append((reading._replace(step=k), wanted if k % 2 else wanted * segments, team.threads, 0, 1))
     if groups:
         last = walk._replace(step=2 * long if split else -1)
-        made.append((last, groups * segments, team.threads, shared, segments if team.cluster else 1))
+        made.append((last, groups * segments, team.threads, shared + room, segments if team.cluster else 1))
     lanes = _lanes(groups)
     end = walk._replace(threads=FINISH, blocks=1, cluster=False, segments=False, keep=0, stages=-1)
     if n:
         made.append((end, -(-n // (_side(columns, n) * FINISH // lanes)), FINISH, 0, 1))
-    rounds = -(-rows_ // max(1, every))
-    few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
-    found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4)
+    found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4, room)
     verify_rounds(found, operands, static(team), launches.limits(arch), long, columns, depth(rounds, few, teams, groups))
     return found
+
+
+def _room(team: Team, sums: int, shared: int, static: int, limits: Limits) -> int:
+    """The shared memory in which a block's sums, so many 32-bit words of each thread, wait for those of more rows: none where registers
+    do (`Columns` in kgen_rounds.cuh), or where there is no such memory beside that of its rows and its own."""
+    threads = team.most or team.threads
+    registers = 255 if threads * team.blocks <= 256 else 65536 // (threads * team.blocks)
+    room = 4 * threads * sums
+    fits = not team.across and team.blocks * (shared + room + static) <= limits.shared
+    return room if fits and 2 * sums + 48 > registers else 0
 
 
 def _side(columns: int, n: int) -> int:

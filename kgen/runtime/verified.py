@@ -97,7 +97,7 @@ def verify_rounds(
     hold(threads % 32 == 0 and 0 < threads <= walk.threads <= MAX_THREADS, "a block has whole warps, no more than it is compiled for")
     hold(1 <= walk.blocks <= 32 and walk.blocks * walk.threads <= 2048, "a multiprocessor has room for the blocks that are promised")
     hold(not walk.cluster or 2 <= under.segments <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
-    shared = static + stages * size
+    shared = static + stages * size + plan.room
     hold(stages >= 2 and static <= MAX_STATIC and shared <= limits.shared, "a block's shared memory is no more than the device has")
     # Who takes a row.
     hold(team & (team - 1) == 0 or walk.team == 0, "a team is a power of two, or a block")

@@ -2,7 +2,8 @@
 
 Launches are planned and their arguments packed by `kgen.runtime.nvrtc`, as for a GPU.  Threads run one after another, a warp as far as
 it comes before the next, and change at shuffles and barriers alone: what should wait at a barrier that is not there reads what is not
-yet written.  Copies to shared memory happen when they are waited for.  A few instructions are written in C++; clusters are not there.
+yet written.  Copies to shared memory happen when they are waited for.  A few instructions are written in C++; of clusters there are those of
+one block, which tells itself its parts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SHIM = r"""
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 using std::isfinite;
@@ -107,6 +109,23 @@ static void copy_now(unsigned left = 0) {
         else memcpy(shared_at(c.to), c.from, c.bytes);
     }
     fibers[threadIdx.x].copies = later;
+}
+// The barriers at which a cluster's blocks wait for what is sent to them: for so many bytes, once these have been announced.
+#define __CUDA_ARCH__ 900
+struct Mailbox { unsigned phase = 0, announced = 0; int bytes = 0; };
+static std::map<unsigned, Mailbox> mailboxes;
+static void opened(unsigned at) { mailboxes[at] = Mailbox(); }
+static void settle(Mailbox& box) {
+    if (box.announced == 1 && box.bytes == 0) box.announced = 0, box.phase++, moved = true;
+}
+static void announce(unsigned at, unsigned bytes) { mailboxes[at].announced++, mailboxes[at].bytes += bytes, settle(mailboxes[at]); }
+static void post(unsigned there, unsigned word, unsigned at) {
+    memcpy(shared_at(there), &word, 4);
+    mailboxes[at].bytes -= 4, settle(mailboxes[at]);
+}
+static void collect(unsigned at, unsigned parity) {
+    while (mailboxes[at].phase % 2 == parity) pause();
+    moved = true;
 }
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 float __double2float_rz(double);  // of the 16-bit floats, which are not here
@@ -223,6 +242,15 @@ ASM = (
      r"copy_later(\1, \2, \3);"),
     (r'asm volatile\("cp\.async\.ca\.shared\.global \[%0\], \[%1\], %2, %3;"\s*:: "r"\((.*?)\), "l"\((.*?)\), "n"\(BYTES\), "r"\((.*?)\) : "memory"\);',
      r"copy_later(\1, \2, \3);"),
+    (r'asm volatile\("mbarrier\.init\..*?"r"\((barrier\(.*?\))\) : "memory"\);', r"opened(\1);"),
+    (r'asm volatile\("fence\.mbarrier_init.*?;" ::: "memory"\);', ""),
+    (r'asm volatile\("barrier\.cluster\.(?:arrive|wait)\..*?;" ::: "memory"\);', "__syncthreads();"),
+    (r'asm volatile\("mbarrier\.arrive\.expect_tx.*?"r"\(here\), "r"\((.*?)\) : "memory"\);', r"announce(here, \1);"),
+    (r'asm\("mapa\.shared::cluster\.u32 %0, %1, %2;" : "=r"\((\w+)\) : "r"\((\w+)\), "r"\(t\)\);', r"\1 = \2;"),
+    (r'asm volatile\("st\.async[^"]*v2\.b32[^"]*"\s*:: "r"\(there\), "r"\((.*?)\), "r"\((.*?)\), "r"\(its_barrier\) : "memory"\);',
+     r"post(there, \1, its_barrier), post(there + 4, \2, its_barrier);"),
+    (r'asm volatile\("st\.async[^"]*bytes\.b32[^"]*"\s*:: "r"\(there\), "r"\((.*?)\), "r"\(its_barrier\) : "memory"\);', r"post(there, \1, its_barrier);"),
+    (r'asm volatile\("\{\\n"\s*"\.reg \.pred done.*?:: "r"\(here\), "r"\((.*?)\) : "memory"\);', r"collect(here, \1);"),
     (r'asm volatile\("ld\.shared\.(?:v[24]\.)?u32 .*?"r"\(at\) : "memory"\);', "memcpy(&words, shared_at(at), sizeof(V));"),
     (r'asm volatile\("st\.v4\.u32 .*?"r"\(values\.at\[3\]\) : "memory"\);', "memcpy(p, values.at, 16);"),
     (r'asm volatile\("cp\.async\.commit_group;" ::: "memory"\);', "commit_copies();"),

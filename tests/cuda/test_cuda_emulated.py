@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import kgen  # noqa: E402
 from kgen import check, passes, pipeline, syntax  # noqa: E402
 from kgen.backends import launches  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
@@ -185,3 +186,20 @@ def test_a_walk_for_any_rows_gives_the_bits_of_the_runtimes(tmp_path, monkeypatc
         assert all(torch.equal(got[name], want[name]) for name in want), call[0].shape
     teams = {(w.vec, w.across, w.keep, w.rank > 1, w.segments) for w in walks}
     assert len(teams) >= 9 and len({w.wide for w in walks}) >= 4, teams
+
+
+def test_rows_of_words_whose_codes_are_made_by_two(tmp_path):
+    """Values that depend on random words stay for a second reading, beside pairs of codes and codes that take words of their own."""
+    text = """
+f(x: T[M, N], seed: i64[]) -> (q: f8e4m3[M, N], s: f32[M], z: f8e4m3[M, N])
+
+h = T(x if random[M, N](seed, 1) >= 0.3 else 0)
+s = scale[N](h, 448)
+q = f8e4m3[saturate](h / s)
+z = f8e4m3[stochastic](h / s, random[M, N](seed, 2))
+"""
+    x, seed = torch.randn(3, 257).bfloat16(), torch.tensor(5)
+    out = torch.empty(3, 257, dtype=torch.float8_e4m3fn), torch.empty(3), torch.empty(3, 257, dtype=torch.float8_e4m3fn)
+    Emulated(text, tmp_path, (x, seed))(x, seed, out=out)
+    for got, want in zip(out, kgen.loads(text)(x, seed, target="cpp")):
+        assert torch.equal(got.float(), want.float())

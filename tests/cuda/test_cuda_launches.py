@@ -86,7 +86,7 @@ template <int RR, int RI, int K, int G, typename Index> static void note_layout(
 }
 template <typename L> static auto note_layout(const L& l) -> decltype(l.every, void()) {
     note_layout(l.rows);
-    note("rounds", {i64(l.columns), i64(l.every), i64(l.groups), i64(l.few)});
+    note("rounds", {i64(l.columns), i64(l.every), i64(l.groups), i64(l.few), i64(l.room)});
 }
 template <int RANK, int K, typename Index> static void note_layout(const Layout<RANK, K, Index>& l) {
     note("n", {i64(l.n)});
@@ -290,7 +290,7 @@ def is_same(lines: list[str], plan: Planned) -> None:
         assert values["row_stride"] == [s for own in under.row_strides for s in padded(own, row_rank, 0)]
         assert values["stride"] == [s for own in under.strides for s in padded(own, rank, 0)]
         if isinstance(plan, rounds.RoundsPlan):
-            assert values["rounds"] == [plan.columns, plan.every, plan.groups, plan.few]
+            assert values["rounds"] == [plan.columns, plan.every, plan.groups, plan.few, plan.room]
 
 
 class Call:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ RMSNORM = "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * rsqrt(mean[N](x^2
 
 @pytest.mark.parametrize("text, n, size, want", [
     (LAYERNORM, 32_768, 2, None), (LAYERNORM, 65_536, 2, (128, 8, 8, 3, 2)), (LAYERNORM, 262_144, 2, (512, 8, 8, 1, 2)),
-    (LAYERNORM, 32_768, 4, (256, 4, 8, 1, 3)), (LAYERNORM, 65_536, 4, (256, 8, 8, 2, 2)), (LAYERNORM, 262_144, 4, None),
+    (LAYERNORM, 32_768, 4, (256, 4, 8, 1, 3)), (LAYERNORM, 65_536, 4, (256, 8, 8, 2, 2)), (LAYERNORM, 262_144, 4, (512, 16, 8, 1, 2)),
     (RMSNORM, 65_536, 2, None), (RMSNORM, 262_144, 2, (256, 16, 8, 1, 4)),
     (RMSNORM, 65_536, 4, (512, 8, 4, 1, 4)), (RMSNORM, 262_144, 4, (1024, 16, 4, 1, 2)), (RMSNORM, 262_145, 4, None),
 ])  # fmt: skip
@@ -76,13 +77,13 @@ def test_no_row_of_its_own_way_follows() -> None:
         assert not isinstance(planned(text, 65_536, 4, 1000, "sm_90"), RoundsPlan), text
 
 
-def one_block(*asked: Any) -> Any:
-    """The plan of an sm_90, with a block of as many threads where a cluster is."""
+def one_block(*asked: Any, stays: bool = False) -> Any:
+    """The plan of an sm_90, with a block of as many threads where a cluster is; whether it `stays` one, of one block."""
     found = plan_of(*asked[:-1], "sm_90")
     if found is None:
         return None
     walk, _, threads, shared, cluster = found.launches[0]
-    walk = walk._replace(threads=threads * cluster, team=threads * cluster, cluster=False)
+    walk = walk._replace(threads=threads * cluster, team=threads * cluster, cluster=stays)
     under = replace(found.under, steps=((walk, found.groups),), segments=1, span=walk.threads * walk.vectors, threads=walk.threads)
     return replace(found, under=under, launches=((walk, found.groups, walk.threads, shared * cluster, 1),))
 
@@ -186,3 +187,23 @@ def test_a_plan_that_breaks_a_rule_is_refused() -> None:
             verify_rounds(bad, own, 1000, launches.limits("sm_90"), 0, 0, 0)
     with pytest.raises(Broken):
         verify_rounds(plan, own, 200_000, launches.limits("sm_90"), 0, 0, 0)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("stages, once", [(2, True), (3, False)])
+def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, stages: int, once: bool) -> None:
+    """A block that tells itself the parts of its rows: one row, few, more than are on their way; also where a mean and its squares are one
+    reading."""
+    torch.manual_seed(5)
+    rule = Round(64, 64, 32, 1, stages, "cluster", 512, once=once)
+    monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
+    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(persistent, "cached", partial(one_block, stays=True))
+    calls = [(torch.randn(many, 512) + torch.arange(many)[:, None], torch.randn(512), torch.randn(512), torch.rand(many)) for many in (1, 2, 13)]
+    kernel, checked = Emulated(NORM, tmp_path, *calls), kgen.loads(NORM).kernel
+    assert kernel.expressions and all(f"{3 + once}, true, -1, 1, 1, 6, 1, unsigned>, {stages}>" in e for e in kernel.expressions), kernel.expressions
+    for args in calls:
+        made = kernel(*args)
+        wanted = Analysis(checked, dict(zip("xwbs", args, strict=True)), "cuda").results()
+        for r, want in zip(checked.results, wanted, strict=True):
+            assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, args[0].shape)

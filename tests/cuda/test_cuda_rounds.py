@@ -36,6 +36,14 @@ most = max[...](x - dy)
 some = sum[...](x > 0)
 whole = sum[..., N](dy * x)
 """
+LAYER = """layer(x: T[..., N], dy: T[..., N], w: T[N], s: T32[...]) -> (dx: T[..., N], dw: T[N], db: T[N])
+
+t = dy * w
+c = x - s
+dx = t - c * sum[N](t * c) - sum[N](t)
+dw = sum[...](dy * c)
+db = sum[...](dy)
+"""
 
 
 def passes(text: str) -> list[tuple[int, int]]:
@@ -113,9 +121,9 @@ def test_rounds_of_any_rows_give_the_bits_of_the_runtimes(tmp_path, monkeypatch)
     assert {w.team == 0 for w in walks} == {w.across for w in walks} == {w.segments for w in walks} == {w.row_rank > 1 for w in walks} == {True, False}
 
 
-def hold_within_bounds(folder, calls: list[tuple]) -> None:
-    """The results of calls of `NORM`, run on the CPU, against float64."""
-    kernel, checked = Emulated(NORM, folder, *calls), kgen.loads(NORM).kernel
+def hold_within_bounds(folder, calls: list[tuple], text: str = NORM) -> None:
+    """The results of calls, run on the CPU, against float64."""
+    kernel, checked = Emulated(text, folder, *calls), kgen.loads(text).kernel
     for args in calls:
         found = kernel(*args)
         wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
@@ -127,12 +135,51 @@ def hold_within_bounds(folder, calls: list[tuple]) -> None:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None:
-    """Where a device has room for one block, a team takes more rows than it adds up before it writes: here thrice, and in segments."""
+    """Where a device has room for one block, a team takes more rows than it adds up at once: here thrice, in segments, and with no registers
+    for the whole, which waits in memory or, of 16 bits, in shared memory."""
     torch.manual_seed(3)
     monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
     monkeypatch.setattr(rounds, "cached", rounds.plan)
     calls = [(torch.randn(m, n), torch.randn(m, n), torch.randn(n), torch.rand(m)) for m, n in ((140, 300), (70, 9000), (4200, 8))]
     hold_within_bounds(tmp_path, calls)
+    lanes = launches.Round(128, 32, 8, 8, 2, "lanes", 32)
+    monkeypatch.setattr(launches, "ROUNDS", {key: (lanes, *rules) for key, rules in launches.ROUNDS.items()})
+    rooms: list[int] = []
+    verify = rounds.verify_rounds
+    monkeypatch.setattr(rounds, "verify_rounds", lambda found, *rest: rooms.append(found.room) or verify(found, *rest))
+    shapes = ((66, 4100, torch.float32), (1100, 64, torch.bfloat16))
+    calls = [(torch.randn(m, n).to(t), torch.randn(m, n).to(t), torch.randn(n).to(t), torch.rand(m)) for m, n, t in shapes]
+    hold_within_bounds(tmp_path, calls, LAYER)
+    assert {*rooms} == {0, 4 * 128 * 16}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch) -> None:
+    """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more."""
+    torch.manual_seed(6)
+    rule = launches.Round(64, 64, 8, 1, 3, "cluster")
+    plan = rounds.plan
+
+    def alone(*asked):
+        """The plan of an sm_90, with a cluster of one block, as emulation has it."""
+        found = plan(*asked[:-1], "sm_90")
+        (walk, grid, threads, shared, cluster), end = found.launches
+        walk = walk._replace(threads=threads * cluster, team=threads * cluster)
+        under = replace(found.under, steps=((walk, found.groups),), segments=1, span=walk.threads * walk.vectors, threads=walk.threads)
+        end = (end[0]._replace(team=walk.team), *end[1:])
+        return replace(found, under=under, launches=((walk, found.groups, walk.threads, shared * cluster, 1), end))
+
+    monkeypatch.setattr(launches, "ROUNDS", {key: (rule, *rules) for key, rules in launches.ROUNDS.items()})
+    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 2)
+    monkeypatch.setattr(rounds, "cached", alone)
+    calls = [(torch.randn(m, 1000) + 1, torch.randn(m, 1000), torch.randn(1000), torch.randn(m)) for m in (1, 3, 6, 17)]
+    kernel, checked = Emulated(LAYER, tmp_path, *calls), kgen.loads(LAYER).kernel
+    assert any("3, true, -1, 1, 1, 7, 1, unsigned>, 3>" in e for e in kernel.expressions), kernel.expressions
+    for args in calls:
+        found = kernel(*args)
+        wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
+        for r, want in zip(checked.results, wanted, strict=True):
+            assert bool((found[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, args[0].shape)
 
 
 SHARED = """shared(x: T[..., N], w: T[N], s: f32[]) -> (y: T[..., N], db: T[N])

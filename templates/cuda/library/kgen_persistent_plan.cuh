@@ -28,7 +28,7 @@ struct Following {
         const i64 one = row(r.threads, vectors, vec, edges), most = device.shared / (r.stages * one + own);
         const i64 blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks, stages = (device.shared / blocks - own) / one;
         if (stages < 2) return {};
-        return {{r.threads, r.threads, vectors, 3}, int(blocks), stages < r.stages ? int(stages) : r.stages};
+        return {{r.threads, r.threads, vectors, r.once ? 4 : 3}, int(blocks), stages < r.stages ? int(stages) : r.stages};
     }
     constexpr RoundRules rules(int vec, bool edges) const {
         const bool several = rows.count(shared()) > 1;
@@ -67,7 +67,7 @@ struct FollowingKernels {
             const Taken found = s.of(all.at[i], vec, arch / 10, edges);
             const Team& t = found.team;
             for (int general = 0; general < 2 && found.blocks > 0; general++) {
-                const Built b = {t.threads, found.blocks, t.team, t.vectors, 3, false, false, true, general == 1, vec, -1, found.stages, edges};
+                const Built b = {t.threads, found.blocks, t.team, t.vectors, t.keep, false, false, true, general == 1, vec, -1, found.stages, edges};
                 if (find(b) < 0) at[count++] = b;
             }
         }
@@ -75,7 +75,7 @@ struct FollowingKernels {
     constexpr int find(const Built& b) const {
         for (int k = 0; k < count; k++) {
             const Built& a = at[k];
-            const bool alike = a.general == b.general && a.edges == b.edges;
+            const bool alike = a.general == b.general && a.edges == b.edges && a.keep == b.keep;
             if (alike && a.threads == b.threads && a.blocks == b.blocks && a.vectors == b.vectors && a.stages == b.stages) return k;
         }
         return -1;
@@ -111,7 +111,7 @@ template <int K> struct FollowingPlan : RowDims<K> {
         groups = row.count < there ? row.count : there;
         const u64 moves = edges ? s.rowed() : f.wide;
         general = (wide & moves) != moves || !this->flat(row.count + 8 * groups, segments);
-        only.kernel = P::KERNELS.find({t.threads, found.blocks, t.team, t.vectors, 3, false, false, true, general, vec, -1, found.stages, edges});
+        only.kernel = P::KERNELS.find({t.threads, found.blocks, t.team, t.vectors, t.keep, false, false, true, general, vec, -1, found.stages, edges});
         served = only.kernel >= 0;
         only.blocks = groups * segments;
         only.threads = t.threads;

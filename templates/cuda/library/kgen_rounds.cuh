@@ -28,7 +28,7 @@ template <typename V> __device__ inline V read_shared(unsigned at) {
 // STAGES 0 it takes one row, as the walk beneath does; -1 stands for the launch that adds up what `groups` blocks (or clusters) left,
 // for each element of a row, from the word `columns` of `work` on.
 template <typename W, int STAGES> struct Rounds;
-template <typename Rows> struct RoundsLayout { Rows rows; u64 columns, every, groups, few; };
+template <typename Rows> struct RoundsLayout { Rows rows; u64 columns, every, groups, few, room; };
 
 template <int THREADS, int BLOCKS, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int STAGES>
@@ -222,7 +222,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     // What is read of an operand that is the same for all rows: as it is computed with, where a thread has 80 registers.
     template <int O, typename T> struct Same {
         using Held = typename Plain<decltype(element(Vector<T, VEC>(), 0))>::Type;
-        static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768 && VECTORS * VEC <= 32;
+        static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768 && VECTORS * VEC <= 32 && 4 * VECTORS * VEC * THREADS * BLOCKS < 65536;
         const T* p;
         Vector<T, VEC> held[MOVES && !WIDER ? VECTORS : 1], now[VECTORS];
         Held wide[WIDER ? VECTORS : 1][VEC];
@@ -305,11 +305,12 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
 
     // ---- columns
     // What a thread adds up over its rows, for each of its elements: after so `few` rows, and at the end, that is added to what it has in
-    // memory.
+    // registers, where there are enough for as many again, in shared memory, if there is `room` behind the rows, or in memory.
     template <typename Part> struct Columns {
-        static constexpr int COUNT = Words<Part>::COUNT;
+        static constexpr int COUNT = Words<Part>::COUNT, SUMS = VECTORS * VEC * COUNT;
+        static constexpr bool TWICE = MOVES && 2 * SUMS + 48 <= (THREADS * BLOCKS <= 256 ? 255 : 65536 / (THREADS * BLOCKS));
         struct alignas(VEC * COUNT % 4 == 0 ? 16 : 4) Together { unsigned at[VEC][COUNT]; };
-        Part at[VECTORS][VEC];
+        Part at[VECTORS][VEC], total[TWICE ? VECTORS : 1][VEC];
         int from[VECTORS];
         unsigned until = 0;
         bool written = false;
@@ -317,7 +318,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void open(const Rounds& walk) { until = unsigned(walk.all_rows.few) + 1; }
         __device__ void send(const Rounds&, Index, bool, unsigned) {}
         __device__ void arrive(const Rounds& walk) {
-            if (--until == 0) write(walk);
+            if (--until > 0) return;
+            if constexpr (TWICE) gather();
+            else write(walk, false);
+            until = unsigned(walk.all_rows.few);
         }
         __device__ void fetch(const Under&, const Chunk&, int) {}
         __device__ void take(const Under&, int v, int k) { from[k] = v; }
@@ -325,29 +329,46 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ Part& one_loose(const Under&, int) { return at[0][0]; }
         __device__ void put(const Under&, const Chunk&, int) {}
         __device__ void put_loose(const Under&, int) {}
-        __device__ void write(const Rounds& walk) {
+        __device__ void gather() {
+            #pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) {
+                    total[TWICE ? v : 0][k].add(at[v][k]);
+                    at[v][k] = Part();
+                }
+            }
+        }
+        // Where this thread's sums of its v-th vector wait for those of more rows.
+        __device__ Together& waiting(const Rounds& walk, Together& place, int v) const {
+            if (walk.all_rows.room < SUMS * 4 * slots()) return place;
+            extern __shared__ __align__(128) unsigned char row_memory[];
+            return reinterpret_cast<Together*>(row_memory + STAGES * walk.bytes)[v * slots() + threadIdx.x];
+        }
+        __device__ void write(const Rounds& walk, bool last) {
             unsigned* partial = walk.partial(walk.own(), COUNT);
             #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
                 const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
                 if (!c.some) continue;
-                auto& place = *reinterpret_cast<Together*>(partial + u64(c.first) * COUNT);
+                Together& place = *reinterpret_cast<Together*>(partial + u64(c.first) * COUNT);
+                Together& before = waiting(walk, place, v);
                 Together sums = {};
-                if (written) sums = place;
+                if (!TWICE && written) sums = before;
                 #pragma unroll
                 for (int k = 0; k < VEC; k++) {
                     Part sum = at[v][k];
-                    if (written) {
-                        sum = Under::load(sums.at[k], Part());
+                    if (TWICE || written) {
+                        sum = TWICE ? total[TWICE ? v : 0][k] : Under::load(sums.at[k], Part());
                         sum.add(at[v][k]);
                     }
                     Under::save(sums.at[k], sum);
                     at[v][k] = Part();
                 }
-                place = sums;
+                if (last) place = sums;
+                else before = sums;
             }
             written = true;
-            until = unsigned(walk.all_rows.few);
         }
     };
     // Partials of sums, which begin with 0: NVRTC makes zeros of {} here, but for the first, whatever a partial's identity is.
@@ -361,7 +382,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     template <typename Part> __device__ void end(Columns<Part>& columns) {
         if constexpr (MOVES) {
             constexpr int COUNT = Words<Part>::COUNT;
-            columns.write(*this);
+            columns.write(*this, true);
             if constexpr (Under::TEAMS > 1) {
                 __syncthreads();
                 const u64 block = first - u64(this->round) * all_rows.every;

@@ -22,6 +22,17 @@ struct Sums {
         for (int k = 0; k < rows.operands; k++) own += Facts::has(rows.wide, k) ? 0 : wider(t.most, t.threads);
         return t.cluster > 0 ? own + rows.declared(t.threads, 1, false, true) : own;
     }
+    // The shared memory in which a block's sums wait for those of more rows, beside `shared` of its rows: none where registers do
+    // (kgen_rounds.cuh), or where there is none.
+    constexpr int waiting(const Taken& found, int vec, i64 shared, int arch) const {
+        const Team& t = found.team;
+        const int threads = wider(t.most, t.threads), together = threads * found.blocks, registers = together <= 256 ? 255 : 65536 / together;
+        bool dear = false;
+        for (int k = 0; k < rows.operands; k++) dear = dear || (Facts::has(rows.wide, k) && rows.bytes[k] > 4);
+        const int sums = t.vectors * vec * (dear ? words : words / 2), room = 4 * threads * sums;
+        const bool fits = !t.across && found.blocks * (shared + room + declared(t)) <= limits(arch).shared;
+        return fits && 2 * sums + 48 > registers ? room : 0;
+    }
     // The team of a rule for a row of `chunks` vectors, each thread having up to `vectors`, if it takes such a row.
     constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster) const {
         const i64 some = chunks > 1 ? chunks : 1;
@@ -153,7 +164,7 @@ template <int K> struct RoundsPlan : RowDims<K> {
     const Built* kernels;
     int count, launches = 0, readings = 0;
     Built walk = {};  // of a row's readings
-    i64 work = 0, columns = 0, every = 0, groups = 0, few = 1, wanted = 0;
+    i64 work = 0, columns = 0, every = 0, groups = 0, few = 1, room = 0, wanted = 0;
     Launch main = {0, 0, 0}, last = {0, 0, FINISH};
 
     // `arch` is the device's: 90 for sm_90.
@@ -183,9 +194,9 @@ template <int K> struct RoundsPlan : RowDims<K> {
         segments = t.span > 0 && chunks > 0 ? up(chunks, t.span) : 1;
         span = t.span > 0 ? t.span : chunks > 1 ? chunks : 1;
         wanted = up(rows, teams);
-        i64 room = resident(arch, found.blocks, cluster ? segments : 1);
-        if (split) room = room > segments ? room / segments : 1;
-        const i64 again = up(wanted, room * MOST_ROUNDS), most = room * (again > 1 ? again : 1);
+        i64 at_once = resident(arch, found.blocks, cluster ? segments : 1);
+        if (split) at_once = at_once > segments ? at_once / segments : 1;
+        const i64 again = up(wanted, at_once * MOST_ROUNDS), most = at_once * (again > 1 ? again : 1);
         groups = wanted < most ? wanted : most;
         every = groups * teams;
         general = !this->full() || !this->flat(rows + 8 * every, segments);
@@ -205,6 +216,8 @@ template <int K> struct RoundsPlan : RowDims<K> {
         last = {find({FINISH, 0, 0, 1, 0, false, false, false, general, 1, -1, -1, false}), up(inner.count, each), FINISH};
         launches = readings + (groups > 0) + (inner.count > 0);
         for (i64 n = 1; n <= 64; n++) few = depth(rounds, n, teams, groups) <= 64 + bits(rows) ? n : few;
+        if (rounds > few && groups > 0) room = s.waiting(found, vec, main.shared, arch);
+        main.shared += int(room);
         work = 4 * (columns + s.words * inner.count * every);
     }
     Launch launch(int k) const {
@@ -227,6 +240,7 @@ template <int K> struct RoundsPlan : RowDims<K> {
         layout.every = u64(every);
         layout.groups = u64(groups);
         layout.few = u64(few);
+        layout.room = u64(room);
     }
 };
 

@@ -5,7 +5,8 @@
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
-// readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh). A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
+// of rows that do not stay. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
@@ -17,13 +18,13 @@ struct Walk : Partials {
     using Spot = ::Spot<Index>;
     using Partials::load;
     static constexpr Place LAST = Place(-1);
-    static constexpr bool STAYS = KEEP > 0;  // whether a row is read once from memory, however often it is gone through
+    static constexpr bool STAYS = KEEP > 0 && KEEP < 4;  // whether a row is gone through once for each reading, and read from memory once
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
-    static constexpr int IN_ONE = KEEP == 1 || KEEP == 3 || (KEEP == 2 && !CLUSTER && WIDE != GIVEN) ? VECTORS : 1;
+    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
@@ -73,7 +74,7 @@ struct Walk : Partials {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if constexpr (CLUSTER) {
             if (threadIdx.x == 0) {
-                for (int k = 0; k < READINGS * (KEEP == 3 ? 2 : 1); k++) {
+                for (int k = 0; k < READINGS * (KEEP > 2 ? 2 : 1); k++) {
                     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k % READINGS + 8 * (k / READINGS))) : "memory");
                 }
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -545,8 +546,9 @@ struct Walk : Partials {
     template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         constexpr int COUNT = Words<Part>::COUNT;
-        __shared__ unsigned both[KEEP == 3 ? 2 : 1][16 * (THREADS / 32)][COUNT];
-        auto& parts = both[KEEP == 3 ? round % 2 : 0];
+        struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
+        __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
+        auto& parts = both[KEEP > 2 ? round % 2 : 0];
         // Parts that are dear to add go through their block first.
         constexpr bool WHOLE = rescales<Part>(0);
         if constexpr (WHOLE) part = team(part);
@@ -562,11 +564,16 @@ struct Walk : Partials {
             unsigned there, its_barrier;
             asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32][k]));
+            for (int k = 0; k < COUNT; k += COUNT % 2 ? 1 : 2) {
+                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32].at[k]));
                 asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
-                asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
-                             :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
+                if constexpr (COUNT % 2 == 0) {
+                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
+                                 :: "r"(there), "r"(words.at[k]), "r"(words.at[k + 1]), "r"(its_barrier) : "memory");
+                } else {
+                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                                 :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
+                }
             }
         }
         asm volatile("{\n"
@@ -578,7 +585,7 @@ struct Walk : Partials {
         for (unsigned s = t; s < blocks * warps; s += 32) {
             Words<Part> words;
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s][k];
+            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
             whole.add(words);
         }
         return warp<32>(whole);
