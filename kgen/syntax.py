@@ -352,8 +352,8 @@ def _bad_character(source: Source, at: int) -> KgenError:
 
 # What people write out of habit where no word of the language begins, as patterns of the text from there on, and what it is here.
 _BORROWED = {
-    r"""["'] *[+-]? *inf(inity)? *["']""": "infinity is written `inf`, also `-inf`",
-    r"""["'] *nan *["']""": "it is written `nan`",
+    r"""["'][+-]?inf""": "infinity is written `inf`, also `-inf`",
+    r"""["']nan""": "it is written `nan`",
     r"\.(shape|size|numel)\b": "the size of a dim is its name, `N`",
     r"\.T\b|\.(t|transpose|permute)\(": "dims meet by their names: nothing is transposed",
     r"\.[A-Za-z]": "functions are called as `exp(x)`, those over dims as `mean[N](x)`",

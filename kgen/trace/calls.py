@@ -59,6 +59,8 @@ class Calls(Decomposed):
             return self.call_math(thing, shown, node)
         if getattr(builtins, getattr(thing, "__name__", ""), None) is thing:
             return self.call_builtin(thing, shown, node)
+        if getattr(thing, "__name__", "") in ("finfo", "iinfo") and (info := self.info(thing, node)) is not None:
+            return info
         if isinstance(getattr(thing, "__wrapped__", None), FunctionType) and hasattr(thing, "kernel"):
             return self.call_kernel(thing, shown, node)
         module = getattr(thing, "__module__", None) or ""
@@ -70,6 +72,16 @@ class Calls(Decomposed):
             if value is not None:
                 return value
         raise self.unknown_function(shown, name, node.func)
+
+    def info(self, thing: Any, node: ast.Call) -> Several | None:
+        """What `torch.finfo` says of a dtype that the function names; None where the call decides the dtype."""
+        args = self.arguments(node)
+        name = self.dtype(args[0], node) if len(args) == 1 else ""
+        if name not in DTYPES:
+            return None
+        found = thing(getattr(sys.modules["torch"], DTYPES[name].torch))
+        fields = tuple(f for f in ("min", "max", "eps", "tiny", "smallest_normal", "resolution", "bits") if hasattr(found, f))
+        return Several(tuple(Const(getattr(found, f)) for f in fields), fields)
 
     def call_owner(self, function: Owner, shown: str, node: ast.Call) -> Any:
         """A method of the object, or a module that it has, whose `forward` is read."""
@@ -144,8 +156,7 @@ class Calls(Decomposed):
             raise self.refuse("a kernel has no side effects: `print` would do nothing when it runs", node, "print its results")
         if thing is range and not node.keywords:
             if not all(isinstance(a, Const) for a in args):
-                raise self.refuse("a kernel has no loops but those over constants", node,
-                                  'reduce over a dim, as in `sum["N"](x)`, or give its end as a number')  # fmt: skip
+                raise self.refuse("a kernel has no loops but those over constants", node, names.LOOPS)
             ends = [a.value for a in args]
             try:
                 return Const(range(*ends))

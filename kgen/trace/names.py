@@ -309,10 +309,17 @@ ADVICE = {
     "matmul mm bmm addmm linear einsum dot conv1d conv2d": "products of matrices stay outside; a sum over a dim is `sum[\"K\"](a * b)`",
     "scatter": "sums by number are read: `torch.zeros(V, D).index_add(0, ids, x)`",
     "sort argsort median": "sorting is not read; `topk` and `kthvalue` are",
-    "dropout rand randn rand_like randn_like bernoulli normal": "make the random numbers outside and pass them as a parameter",
+    "dropout rand_like randn_like bernoulli": "make the random numbers outside and pass them as a parameter",
+    "rand randn randint normal": "`torch.rand_like(x)`, `torch.randn_like(x)`, `torch.bernoulli` and `F.dropout` are read",
+    "one_hot": "compare: `t[:, None] == torch.arange(w.shape[0])`, w having a row for each number",
+    "finfo iinfo": "what it says of a dtype that the call decides is not known: mask by `float(\"-inf\")`",
     "print": "a kernel has no side effects: print its results",
     "tensor": "write the number itself",
 }  # fmt: skip
+
+
+#: What to write for a loop whose end is known at the call.
+LOOPS = 'a sum over a dim is `sum["N"](x)`, a recurrence h = a * h + b along it `recur["N"](a, b)`; else give its end as a number'
 
 
 def advice(name: str) -> str:

@@ -261,7 +261,7 @@ class ShapeCalls(Tracer):
             return value.value
         if isinstance(value, Several) and all(isinstance(i, Const) for i in value.items):
             return tuple(i.value for i in value.items)
-        raise self.refuse(f"{what} must be a constant", node)
+        raise self.refuse(f"{what} must be a constant", node, "write it there, or name it outside: a parameter is known at the call")
 
     def every(self, x: Traced, at: int, start: Any, stop: Any, step: int, node: Any) -> Traced:
         """Every so many elements of an axis: its last dim is split."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from kgen.errors import Span
 from kgen.trace.expressions import BINARY, Expressions
-from kgen.trace.names import METHODS
+from kgen.trace.names import LOOPS, METHODS
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Several, Shape, Traced
 
@@ -16,7 +16,7 @@ _CHOOSE = "choose element by element: `a if condition else b`, or `torch.where(c
 _REFUSED = {
     ast.AsyncFor: ("a kernel has no loops", ""),
     ast.While: ("a kernel has no loops", 'reduce over a dim, as in `sum["N"](x)`, or write the steps out'),
-    ast.With: ("`with` cannot be traced", "call the kernel inside it instead"),
+    ast.With: ("`with` cannot be traced", "call the kernel inside it instead; what has no gradient is `x.detach()`"),
     ast.AsyncWith: ("`with` cannot be traced", "call the kernel inside it instead"),
     ast.Try: ("`try` cannot be traced: a kernel raises nothing", "check the arguments before the call"),
     ast.Raise: ("a kernel raises nothing", "check the arguments before the call"),
@@ -114,7 +114,7 @@ class Statements(Expressions):
 
     def no_loop(self, node: Any) -> tuple[str, Any, str]:
         """What is told of a loop that cannot be written out."""
-        return "a kernel has no loops but those over constants", node, 'reduce over a dim, as in `sum["N"](x)`, or give its end as a number'
+        return "a kernel has no loops but those over constants", node, LOOPS
 
     def written_in_place(self, node: ast.expr) -> tuple[ast.Name, ast.Call] | None:
         """`y.index_add_(...)` on a line of its own, as `y` and the call without the mark, where `y` is the function's own; None of other

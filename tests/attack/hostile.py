@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import io
 import keyword
+import pkgutil
 import random
 import re
 import sys
@@ -24,23 +26,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from pathlib import Path
 
-from kgen import write
-from kgen.backends import (
-    backend,
-    body,
-    c_family,
-    cpp,
-    cpp_rows,
-    cuda_host,
-    cuda_maps,
-    cuda_rows,
-    python_text,
-    triton,
-    triton_maps,
-    triton_nodes,
-    triton_rows,
-)  # fmt: skip
-from kgen.backends import text as lines
+from kgen import backends, write
+from kgen.backends import backend, body
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS
 from kgen.check import Kernel, check
 from kgen.errors import KgenError
@@ -422,7 +409,9 @@ def harmless_sources(text: str, target: str, back: bool) -> tuple[str, ...]:
 @contextmanager
 def laid_out() -> Iterator[None]:
     """Lines laid out without regard to the length of names: every value on a line of its own, no line wrapped."""
-    modules = (lines, python_text, triton, triton_maps, triton_nodes, triton_rows, c_family, cpp, cpp_rows, cuda_host, cuda_maps, cuda_rows)
+    for found in pkgutil.iter_modules(backends.__path__):
+        importlib.import_module(f"kgen.backends.{found.name}")
+    modules = [m for name, m in sys.modules.items() if name.startswith("kgen.backends.") and hasattr(m, "wrapped")]
     before = body.MAX_INLINE, write._LINE, [m.wrapped for m in modules]
     body.MAX_INLINE, write._LINE = -1, 10**9
     for m in modules:

@@ -410,3 +410,33 @@ def misspelt_function(x: "T[..., N]"):
 @case
 def counted_by_twos(x: "T[..., N]"):
     return x * torch.arange(0, x.shape[-1], 2)
+
+
+@case
+def loop_along_a_dim(x: "T[B, S]", a: float):
+    h = x[:, 0]
+    for t in range(x.shape[1]):
+        h = a * h + x[:, t]
+    return h
+
+
+@case
+def numbers_of_a_dtype(x: "T[..., N]"):
+    return torch.where(x > 0, x, torch.finfo(x.dtype).min)
+
+
+@case
+def one_of_many(t: "i64[B]", x: "T[B, V]"):
+    return x * F.one_hot(t, x.shape[-1])
+
+
+@case
+def dim_as_a_parameter(x: "T[..., N]", dim=-1):
+    return x.softmax(dim)
+
+
+@case
+def without_a_gradient(x: "T[..., N]"):
+    with torch.no_grad():
+        q = x.round()
+    return x + (q - x)

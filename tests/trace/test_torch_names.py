@@ -53,7 +53,7 @@ torch.maximum(x, y); torch.minimum(x, y); x.maximum(y); torch.max(x, y); torch.m
 x.clamp(min=0.25); x.clamp(max=0.5); torch.clamp(x, -0.5, 0.5); x.clamp_min(0); x.clamp_max(s); x.clip(-1, 1); i.clamp(min=2); i.clamp(0, 3)
 torch.where(x > 0, x, y); torch.where(mask, x, 0.0); x.where(mask, y); torch.where(x > y, 1, 0); torch.where(mask, 0.5, -0.5)
 torch.atan2(x, y); x.hypot(y); torch.copysign(x, y); torch.lerp(x, y, 0.25); x.lerp(y, 0.75); x.lerp(y, s); x.lerp(y, p); torch.addcmul(x, y, p, value=0.5); x.addcdiv(y, p)
-torch.xlogy(p, p); x.masked_fill(mask, 0.0); x.masked_fill(mask, float("-inf")); x.masked_fill(~mask, -1.5)
+x.masked_fill(mask, torch.finfo(torch.float32).min); torch.where(i > torch.iinfo(torch.int8).max, i, 0); torch.xlogy(p, p); x.masked_fill(mask, 0.0); x.masked_fill(mask, float("-inf")); x.masked_fill(~mask, -1.5)
 torch.logical_and(mask, other); mask.logical_or(other); torch.logical_not(mask); ~mask; mask & other; mask | other
 torch.bitwise_and(i, j); i | j; ~i; i.bitwise_not(); torch.bitwise_right_shift(i, 1); i.bitwise_or(j); torch.bitwise_left_shift(i, 2); i >> 1; i << 1
 F.silu(x); F.silu(x) * y; F.mish(x); F.gelu(x); F.gelu(x, approximate="tanh"); F.softplus(x); F.softplus(x, beta=2); F.logsigmoid(x)
