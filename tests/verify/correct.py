@@ -63,13 +63,16 @@ def of_eager(gpu: bool) -> list[Correct]:
 def of_compile(gpu: bool) -> list[Correct]:
     """Torch's functions, and formulas by hand in plain torch, under torch.compile: dense tensors, a few sizes."""
     text = "import torch\nfrom tests.verify.eager import {spec} as function\n\nforward = torch.compile(function, dynamic=True)\n"
+    from tests.verify.eager import AS_TORCH
+
     found = []
     device = "cuda" if gpu else "cpu"
     for spec in COMPILED:
         if spec == "cross_entropy":
             continue
         source = Source(f"compile/{spec}", spec, ("python",), text.format(spec=spec), ".py", "forward", ("f32",), device)
-        found.append(Correct("compile", spec, spec, source=source, options={"dtypes": ("f32",), "device": device, "examples": 30}))
+        of = AS_TORCH.get(spec, spec)
+        found.append(Correct("compile", spec, of, source=source, options={"dtypes": ("f32",), "device": device, "examples": 30}))
     return found
 
 
