@@ -13,6 +13,7 @@ from kgen.ir import Let, Tensor, held
 from kgen.monoids import MONOIDS
 from kgen.ops import ROWS
 from kgen.passes import Pass, Plan, Reduce, elements
+from kgen.taps import is_tap, taps_of
 from kgen.types import NARROW
 
 
@@ -55,13 +56,16 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
 
 def walked(p: Pass) -> list[Tensor]:
     """What a pass reads for each of its elements: operands with all of its dims; where there are none, those that a row is reduced from,
-    which each row reads again (a product of operands with different dims).  What ranges are of, and their order, is read once."""
+    which each row reads again (a product of operands with different dims).  What ranges are of, and their order, is read once; what windows
+    are over as if each element of the pass read one of its own."""
     whole = [t for t in p.loads if set(t.dims) == set(p.dims)]
     if isinstance(p, Reduce) and p.inner and not whole:
         whole = [t for t in p.loads if set(t.dims) & set(p.inner)]
     defs = {let.name: let for let in p.lets}
     ranged = {defs[o.name].expr.attrs[0] for let in p.lets if let.expr.name == "ranged" for o in held(let.expr)}
-    return [t for t in p.loads if t in whole or t.name in ranged]
+    taps = [let for let in p.lets if is_tap(let)]
+    windows = {defs[let.expr.operands[0].name].expr.attrs[0] for let in taps if any(m.along for m in taps_of(let))}
+    return [t for t in p.loads if t in whole or t.name in ranged | windows]
 
 
 def read_again(plan: Plan, long: bool) -> int:

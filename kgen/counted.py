@@ -25,7 +25,7 @@ def counting(plan: Plan) -> Plan:
             return p
         lets = live(counted(p.lets, defs | {let.name: let for let in p.lets}), p.stores)
         read = {let.name for let in lets}
-        indices = dict.fromkeys(asked(lets) + [m.dim for let in lets if is_tap(let) for m in taps_of(let)])
+        indices = dict.fromkeys(asked(lets) + [m.counts for let in lets if is_tap(let) for m in taps_of(let)])
         return replace(p, lets=lets, indices=tuple(indices), scalars=tuple(s for s in p.scalars if s.let.name in read))
 
     return verified(replace(plan, passes=tuple(map(map_of, plan.passes))))

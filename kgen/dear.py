@@ -50,7 +50,7 @@ def _dear(program: Program, move: Callable[[str, Let], Move | None], known: froz
         here = {None if p is None else tuple((d, by) for d, by in p if d in let.dims) for p in at[let.name]}
         if is_reduction(let) or is_scan(let) or len(here) > MOST:
             here = {()}
-        elif None not in here and len(here) > 1 and _saves(let, len(here), defs, known):
+        elif None not in here and len(here) > 1 and let.expr.name != "place" and _saves(let, len(here), defs, known):
             found.add(let.name)
             here = {()}
         value, *rest = let.expr.operands or (None,)

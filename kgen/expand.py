@@ -42,7 +42,7 @@ def expand(program: Program, kept: frozenset[str] = frozenset()) -> Program:
     where its picks compute too much anew."""
     if not any(is_reduction(let) or let.expr.name in ("pick", "place") for let in program.lets):
         return program
-    e = _Expand(program)
+    e = Expander(program)
     for let in program.lets:
         e.moved[let.name] = e.let(replace(let, expr=let.expr.renamed(e.moved))).name
         if let.name in kept:
@@ -51,7 +51,9 @@ def expand(program: Program, kept: frozenset[str] = frozenset()) -> Program:
     return verify(renumber(replace(program, lets=live(e.build.lets, stores), stores=stores)))
 
 
-class _Expand:
+class Expander:
+    """The lets of a program, built anew; values at other places among them (`at`)."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.build = Builder()
@@ -165,4 +167,4 @@ class _Expand:
         return let.expr.name in ("load", "gather") or is_reduction(let) or is_scan(let) or let.name in self.keeps
 
 
-__all__ = ["count", "expand", "is_reduction"]
+__all__ = ["Expander", "count", "expand", "is_reduction"]

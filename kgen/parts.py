@@ -25,7 +25,8 @@ from kgen.types import ELLIPSIS, FEW, INT, Dims, Number, ValueType, boolean, i64
 from kgen.values import Value
 from kgen.write import Declared, Names, write
 
-MOST_PARTS = 16  # of one value
+MOST_PARTS = 16  # of one tensor
+MOST_TERMS = 128  # of another value: the elements of a window
 #: Operators whose value on integers is known where those of their operands are.
 KNOWN: Mapping[str, Callable[..., int]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "neg": lambda a: -a, "pos": lambda a: a,
@@ -115,13 +116,15 @@ class _Parts(Tape):
         kernel = self.kernel
         for v in kernel.values:
             parts = list(self.all_places(v.dims))
-            if len(parts) > MOST_PARTS:
+            if len(parts) > (MOST_PARTS if v.op == "param" else MOST_TERMS):
                 raise _Whole
             self.found.append({at: self.taken(v, dict(zip(self.own(v.dims), at, strict=True))) for at in parts})
         results, outs = list[Part](), list[tuple[Declared, int]]()
         names = {of.name: of for of in self.pieces.values()}
         for r in kernel.results:
             own = self.own(r.dims)
+            if len(list(self.all_places(r.dims))) > MOST_PARTS:
+                raise _Whole
             for at in self.all_places(r.dims):
                 there = dict(zip(own, at, strict=True))
                 state = next((n for n, p in names.items() if p.of == r.state and dict(p.at) == there), None)

@@ -18,9 +18,10 @@ from kgen import lower as lowering
 from kgen.check import Kernel
 from kgen.cost import Cost
 from kgen.counted import counting
+from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
-from kgen.passes import Plan, Reduce
+from kgen.passes import Map, Pass, Plan
 from kgen.types import Binding, f32
 
 R = TypeVar("R", covariant=True)
@@ -96,11 +97,20 @@ def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 
 
 def _tapped(program: Program, rides: Rides) -> Plan | None:
-    """The passes over memory, neighbours read by taps; None where there are none, or one over rows would have some."""
-    found = taps.tapped(program)
-    made = schedule.planned(found, rides) if found is not program else None
-    over_rows = made is not None and any(taps.is_tap(let) for p in made.passes if isinstance(p, Reduce) for let in p.lets)
-    return None if over_rows else made
+    """The passes over memory, neighbours read by taps; None where there are none, or one over rows would have some.  Windows are none where
+    a pass that reads one would."""
+    for windows in (True, False):
+        found = taps.tapped(interleaved(program) if windows else program, windows)
+        made = schedule.planned(found, rides) if found is not program else None
+        if made is not None and all(map(_reads, made.passes)):
+            return made
+    return None
+
+
+def _reads(p: Pass) -> bool:
+    """Whether a pass can read its taps: a map can, windows of what lies along none of its own dims."""
+    own = [let for let in p.lets if taps.is_tap(let)]
+    return not own or isinstance(p, Map) and not any(m.along and m.dim in p.dims for let in own for m in taps.taps_of(let))
 
 
 @_pass

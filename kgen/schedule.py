@@ -245,16 +245,25 @@ class _Scheduler:
                     if set(let.dims) & inner or written or apart or every:
                         self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
 
+    def keep_parts(self, roots: list[str]) -> None:
+        """What a map adds up for a sum over parts (`interleaved.py`) gets a pass of its own."""
+        for let in (self.defs[root] for root in roots):
+            if let.name not in self.home and self.cone(let.name).lets & self.gathers:
+                self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
+
     # ------------------------------------------------------------------ stages
 
     def plan(self) -> Plan:
         """The passes: every reduction and gather in a stage, every store in the stage on whose way it lies or a pass of its own,
         results in place last."""
         gathered = {o.name for let in self.program.lets for o in held(let.expr)}
+        parts = {b.dim for b in self.program.blocks}
         for let in self.program.lets:
             roots = [o.name for o in let.expr.operands]
             if is_reduction(let):
                 inner = frozenset(let.expr.attrs)
+                if inner & parts:
+                    self.keep_parts(roots)
                 self.cut(roots, frozenset(let.dims), inner)
                 self.keep_gathers(roots, inner)
                 self.place(let, frozenset(let.dims), inner, roots)
@@ -394,7 +403,7 @@ class _Scheduler:
         tensors += [Tensor(w.name, w.let.tensor_dtype, w.dims) for w in kept.values() if w.name in loaded]
         scalars = self.scalars(values, defs)
         indices = [let.expr.attrs[0] for let in values if let.expr.name == "index"]
-        indices += [m.dim for let in values if is_tap(let) for m in taps_of(let)]
+        indices += [m.counts for let in values if is_tap(let) for m in taps_of(let)]
         common = (tuple(tensors), tuple(dict.fromkeys(indices)), tuple(scalars), values, tuple(writes))
         if stage is not None and stage.sorts:
             return Sort(stage.nodes[0].expr.attrs[1:], tuple(tensors), values, tuple(writes))

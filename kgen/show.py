@@ -178,6 +178,9 @@ def precision(kernel: Kernel, bound: Binding, target: Backend) -> str:
     program = pipeline.plan(kernel, bound, target.rides).program
     defs, lines = program.by_name, []
     for name, (form, decides) in target.forms(pipeline.forms(kernel, bound, target.rides), program).items():
+        if form == "shared":
+            lines.append(f"by what follows from its divisor, once for all that it divides: {defs[name]}")
+            continue
         short = bound.get(decides, DTYPES.get(decides, f32)).narrow
         lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {defs[name]}")
     return "\n".join(lines or ["every operator in its accurate form"]) + "\n"

@@ -201,6 +201,7 @@ class Tape(Expressions):
         if not over:
             return part
         part = self.settled(part, over)
+        part, factor = self.without_numbers(part) if all(map(is_literal, over)) else (part, Term(part.raw))
         raw = part.raw
         here = {d for d in over if d in self.values[raw].dims}
         terms = self.terms(raw, here) if here else [Term(raw)]
@@ -208,7 +209,7 @@ class Tape(Expressions):
         if not left:
             return None
         term = left[0] if len(left) == 1 < len(terms) else Term(raw)
-        return Part(self.times(self.counted(term.of, over), term), part.guards)
+        return Part(self.times(self.times(self.counted(term.of, over), term), factor), part.guards)
 
     def part_of(self, guard: int, dim: str) -> int | None:
         """The k of a condition `index[dim] == k`."""
@@ -292,6 +293,17 @@ class Tape(Expressions):
                 if not over & set(self.values[other].dims) and (op == "mul" or k == 0):
                     return [term.at(args[k], op, other)]
         return []
+
+    def without_numbers(self, part: Part) -> tuple[Part, Term]:
+        """A contribution without the literals that multiply or divide it, and the term that they make of a value."""
+        term = Term(part.raw)
+        while True:
+            value = self.values[term.of]
+            k = 0 if value.op == "div" or value.op == "mul" and self.known(value.args[1]) else 1
+            literal = value.op in ("mul", "div") and self.known(value.args[1 - k])
+            if not literal or not isinstance(self.values[value.args[k]].type, Float):
+                return replace(part, raw=term.of), term
+            term = term.at(value.args[k], value.op, value.args[1 - k])
 
     def is_centred(self, v: int, over: set[str]) -> bool:
         """Whether a value is another less its mean over dims: its sum over them is 0."""

@@ -5,6 +5,9 @@ place is the element's own index and a constant (or numbers of the call), and x 
 along, `fill` where there is none.  A gather alone, which is 0 outside, is one as well; at a place modulo the dim's size one that wraps.
 So the pass around it computes each element alone, and a backend that knows taps reads their vectors as any others, guarded where a row
 begins and ends.
+
+A place that runs along another dim than the one that it is along, in steps (`x[H = 2*index[P] - 1]`, `dy[P = (index[H] + 1) // 2]`), is a
+*window*'s: a tap too, whose tensor lacks the dims of the map that windows run along, and is read at whole places.
 """
 
 from __future__ import annotations
@@ -14,34 +17,55 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from kgen.ir import Let, Op, Program, exact, leaf, literal_of, live, ref
-from kgen.types import INT, i64, is_literal, literal_size
+from kgen.ir import Let, Op, Program, exact, leaf, live, ref
+from kgen.types import ELLIPSIS, INT, i64, is_literal, literal_size
 
-#: A move as a tap's attribute: elements, the signs of the numbers (operands behind the first two), whether it wraps.
-_CODE = re.compile(r"(-?\d+)([+-]*)(%?)")
+#: A move as a tap's attribute: elements, the signs of the numbers (operands behind the first two), whether it wraps; of a window the dim
+#: that it runs along, its step, and what divides that.
+_CODE = re.compile(r"(-?\d+)([+-]*)(%?)(?:@(.+)\*(\d+)/(\d+))?")
 #: The farthest neighbour that is one.
 FARTHEST = 1 << 20
 #: The most taps of a program: each takes registers.
-MOST_TAPS = 64
+MOST_TAPS = 256
+#: The longest step of a window, and of what divides one.
+MOST_STEP = 1 << 10
 
 
 class Move(NamedTuple):
     """How far from its element a tap lies along a dim ("": none): so many elements, and as many as numbers of the call say, each with its
-    sign; beyond the end from the beginning on, where it wraps."""
+    sign; beyond the end from the beginning on, where it wraps.  A window's is no distance: its place along `dim` is
+    `(times * index[along] + by) // over`."""
 
     dim: str
     by: int
     numbers: tuple[tuple[int, str], ...] = ()
     wraps: bool = False
+    along: str = ""
+    times: int = 1
+    over: int = 1
 
     @property
     def fixed(self) -> bool:
-        """Whether it is known before the call."""
-        return not self.numbers and not self.wraps
+        """Whether it is a distance that is known before the call."""
+        return not self.numbers and not self.wraps and not self.along
 
     @property
-    def signs(self) -> str:
-        return "".join("-" if sign < 0 else "+" for sign, _ in self.numbers)
+    def counts(self) -> str:
+        """The dim along which it runs."""
+        return self.along or self.dim
+
+    @property
+    def way(self) -> str:
+        """It in a name."""
+        if self.along and not self.numbers:
+            return f"{'minus_' * (self.by < 0)}{abs(self.by)}"
+        return f"{'minus' if self.by < 0 else 'plus'}_{abs(self.by)}" if self.fixed else "moved"
+
+    @property
+    def code(self) -> str:
+        """It as a tap's attribute, without its dim."""
+        signs = "".join("-" if sign < 0 else "+" for sign, _ in self.numbers)
+        return f"{self.by}{signs}{'%' * self.wraps}" + (f"@{self.along}*{self.times}/{self.over}" if self.along else "")
 
 
 def taps_of(let: Let) -> tuple[Move, ...]:
@@ -50,8 +74,9 @@ def taps_of(let: Let) -> tuple[Move, ...]:
     for dim, code in zip(attrs[::2], attrs[1::2], strict=True):
         match = _CODE.fullmatch(code)
         assert match is not None, code
-        by, signs, wraps = match.groups()
-        found.append(Move(dim, int(by), tuple((-1 if sign == "-" else 1, next(numbers).name) for sign in signs), bool(wraps)))
+        by, signs, wraps, along, times, over = match.groups()
+        given = tuple((-1 if sign == "-" else 1, next(numbers).name) for sign in signs)
+        found.append(Move(dim, int(by), given, bool(wraps), along or "", int(times or 1), int(over or 1)))
     return tuple(found)
 
 
@@ -60,9 +85,9 @@ def is_tap(let: Let) -> bool:
     return let.expr.name == "tap"
 
 
-def tapped(program: Program) -> Program:
-    """The program with taps; the same where it has none, or too many.  Its lets keep their names."""
-    found = _Taps(program)
+def tapped(program: Program, windows: bool = True) -> Program:
+    """The program with taps, those of `windows` among them; the same where it has none, or too many.  Its lets keep their names."""
+    found = _Taps(program, windows)
     lets = [found.let(let) for let in program.lets]
     lets = [replace(let, expr=let.expr.renamed({o.name: found.own.get(o.name, o.name) for o in let.expr.operands})) for let in lets]
     stores = tuple(replace(s, ref=found.own.get(s.ref, s.ref)) for s in program.stores)
@@ -76,8 +101,8 @@ def moves(program: Program) -> Callable[[str, Let], Move | None]:
 
 
 class _Taps:
-    def __init__(self, program: Program):
-        self.defs = program.by_name
+    def __init__(self, program: Program, windows: bool = True):
+        self.defs, self.windows = program.by_name, windows
         self.states = {s.state for s in program.stores}
         self.places: dict[str, Move | None] = {}
         self.own: dict[str, str] = {}  # what is another value: a load at its own place after all, a condition beside one that always holds
@@ -107,21 +132,31 @@ class _Taps:
             return let
         while value.expr.name == "gather":
             value = self.defs[value.expr.operands[0].name]
-        known = [m for m in known if m.by or not m.fixed]
+        known = sorted((m for m in known if m.by or not m.fixed), key=lambda m: value.dims.index(m.dim))
         if not known:
             self.own[let.name] = value.name
             return let
-        attrs = [text for m in known for text in (m.dim, f"{m.by}{m.signs}{'%' * m.wraps}")]
+        attrs = [text for m in known for text in (m.dim, m.code)]
         operands = [value.name, (fill or self.zero(let)).name, *(name for m in known for _, name in m.numbers)]
-        return replace(let, expr=Op("tap", *attrs, *map(ref, operands)), dims=value.dims)
+        windows = {m.dim: m.along for m in known if m.along}
+        dims = tuple(windows.get(d, d) for d in value.dims)
+        if len({*dims}) < len(dims) or windows.keys() & {*dims}:
+            return let  # two places run along one dim, or one along what another is along
+        return replace(let, expr=Op("tap", *attrs, *map(ref, operands)), dims=dims)
 
     def move(self, dim: str, at: Let) -> Move | None:
         """How far along a dim a place lies from its element; None where it does not run as the elements do."""
         wraps = at.expr.name == "mod" and self.is_size(self.defs[at.expr.operands[1].name], dim)
         found = self.place(self.defs[at.expr.operands[0].name] if wraps else at)
-        if found is None or found.dim != dim or abs(found.by) > FARTHEST:
+        if found is None or not found.dim or abs(found.by) > FARTHEST:
             return None
-        return found._replace(wraps=wraps)
+        if found.dim == dim:
+            return found._replace(wraps=wraps) if found.times == found.over == 1 else None
+        steps = 0 < found.times <= MOST_STEP and found.over <= MOST_STEP
+        moved = found.numbers and found.times * found.over > 1
+        if not self.windows or wraps or moved or not steps or ELLIPSIS in (dim, found.dim):
+            return None
+        return Move(dim, found.by, found.numbers, along=found.dim, times=found.times, over=found.over)
 
     def zero(self, like: Let) -> Let:
         """A zero of a let's dtype."""
@@ -135,7 +170,7 @@ class _Taps:
 
     def is_number(self, let: Let) -> bool:
         """Whether a value is a number of the spec's."""
-        return let.expr.name == "cast" and literal_of(let, self.defs) is not None
+        return let.expr.name == "cast" and self.defs[let.expr.operands[0].name].expr.name == "lit"
 
     def gathered(self, value: Let) -> list[tuple[str, Let]]:
         """The dims along which a value is gathered out of a tensor of the call's, with their places; none where it is made otherwise."""
@@ -171,12 +206,12 @@ class _Taps:
             return False
         at, limit = (self.defs[o.name] for o in let.expr.operands)
         found = self.place(at)
-        if found is None or not found.fixed or not found.dim:
+        if found is None or not found.fixed or not found.dim or found.times < 1:
             return False
         if let.expr.name == "lt":
-            return found.by <= 0 and self.is_size(limit, found.dim)
+            return found.by <= 0 and found.times == 1 and self.is_size(limit, found.dim)
         least = self.constant(limit)
-        return least is not None and found.by >= least
+        return least is not None and found.by // found.over >= least
 
     def is_size(self, let: Let, dim: str) -> bool:
         """Whether a value is the size of a dim."""
@@ -214,10 +249,17 @@ class _Taps:
             first, last = (Move("", 0), args[0]) if name == "neg" else args
             if first.dim and last.dim or name != "add" and last.dim:
                 return None
-            sign = 1 if name == "add" else -1
-            return Move(first.dim or last.dim, first.by + sign * last.by, (*first.numbers, *((sign * s, n) for s, n in last.numbers)))
-        if name == "mul" and all(a.fixed and not a.dim for a in args):
-            return Move("", args[0].by * args[1].by)
+            sign, one = 1 if name == "add" else -1, first if first.dim else last
+            if one.over > 1 and not (first.fixed and last.fixed):
+                return None
+            by = first.by * (one.over if one is last else 1) + sign * last.by * (one.over if one is first else 1)
+            return one._replace(by=by, numbers=(*first.numbers, *((sign * s, n) for s, n in last.numbers)))
+        known = [a for a in args if a.fixed and not a.dim]
+        if name == "mul" and known:
+            one, number = (args[0], args[1].by) if args[1] in known else (args[1], args[0].by)
+            return one._replace(by=one.by * number, times=one.times * number) if one.fixed and one.over == 1 else None
+        if name == "floordiv" and args[1] in known and args[0].fixed and args[1].by > 0:
+            return args[0]._replace(over=args[0].over * args[1].by) if args[0].dim else Move("", args[0].by // args[1].by)
         return None
 
 

@@ -13,6 +13,7 @@ from kgen.errors import Diagnostic, KgenError, Span
 from kgen.places import Form, Places
 from kgen.syntax import Apply, Name, Num, postorder
 from kgen.types import FEW, INT, Dims, i64, is_literal, literal_size, union
+from kgen.windowed import Windowed, window
 
 if TYPE_CHECKING:
     from kgen.tape import Part, Tape
@@ -43,12 +44,20 @@ class Transposed:
     """One place, turned round.  `pivots` are the dims of the cotangent that it is read at places along, `dims` those that it then has."""
 
     def __init__(self, tape: Tape, k: int):
+        """The place that is value `k` of a tape.  Raises `KgenError` where it cannot be turned round."""
         self.tape, self.k, self.value = tape, k, tape.values[k]
         self.read = Places(tape.values, tape.clauses)
         self.rest = tuple(d for d in tape.values[self.value.args[0]].dims if d not in self.value.attr)
         self.pivots: dict[str, list[int]] = {}  # by dim, the places of each copy
         self.conditions: list[int] = []
         self.step: tuple[str, int] | None = None  # a pivot that is gone along by a number of the call, which may be 0
+        found = [window(self, dim, e) for dim, e in zip(self.value.attr, self.value.args[1:], strict=True)]
+        self.windows = [w for w in found if w is not None]
+        if len({w.pivot for w in self.windows}) < len(found):
+            self.windows = []
+        self.windowed = Windowed(self, self.windows)
+        if self.windowed.steps:
+            return
         for dim, e in zip(self.value.attr, self.value.args[1:], strict=True):
             self.turn(dim, e)
         alone = [d for d, e in zip(self.value.attr, self.value.args[1:], strict=True) for p in self.pivots if p in tape.values[e].dims]
@@ -58,6 +67,9 @@ class Transposed:
     @property
     def dims(self) -> Dims:
         """The dims that the contribution has in full."""
+        if self.windowed.steps:
+            solved = {d for w in self.windows for d in (w.pivot, *(w.inner,) * self.windowed.solves)}
+            return union(tuple(d for d in self.value.dims if d not in solved), tuple(self.value.attr))
         return union(tuple(d for d in self.value.dims if d not in self.pivots), tuple(self.value.attr))
 
     def unknown(self) -> KgenError:
@@ -148,12 +160,12 @@ class Transposed:
         own = {d: f for d, f in factors.items() if d not in self.rest}
         return min(own.items(), key=lambda pair: (abs(pair[1]), pair[0] not in self.value.attr, is_literal(pair[0])), default=None)
 
-    def solved(self, e: int, here: int, pivot: str, factor: int) -> int:
-        """The place along the pivot (times its factor's size) at which `e` is `here`."""
+    def solved(self, e: int, here: int, pivot: str, factor: int, *others: str) -> int:
+        """The place along the pivot (times its factor's size) at which `e` is `here`, what runs along `others` left out."""
         sign = 1 if factor > 0 else -1
         form = {atoms: sign * f for atoms, f in self.read.form(here).items()}
         for atoms, f in self.read.form(e).items():
-            if atoms != (("index", pivot),):
+            if atoms not in [(("index", d),) for d in (pivot, *others)]:
                 form[atoms] = form.get(atoms, Fraction(0)) - sign * f
         return integer(self.tape, form, self.value.span)
 
@@ -161,7 +173,15 @@ class Transposed:
         """The contribution of a cotangent; the place's own condition is dropped, since what is turned round lies inside."""
         tape = self.tape
         guards = tuple((g, holds) for g, holds in dy.guards if not (holds and self.read.guards(g, self.k)))
-        dy = tape.settled(type(dy)(dy.raw, guards), tuple(self.pivots))
+        within = tuple(d for w in self.windows for d in (w.pivot, w.inner))
+        settled, term = tape.without_numbers(tape.settled(type(dy)(dy.raw, guards), within or tuple(self.pivots)))
+        if self.windowed.serves(settled.raw):
+            made = self.windowed.share(settled)
+            if made is not None:
+                return type(dy)(tape.times(made.raw, term), made.guards)
+            if self.windowed.steps:
+                raise self.unknown()
+        dy, term = tape.without_numbers(tape.settled(type(dy)(dy.raw, guards), tuple(self.pivots)))
         raw = dy.raw
         for p in self.pivots:
             if p not in tape.values[raw].dims:  # the same all along it: but not beyond its ends
@@ -171,10 +191,11 @@ class Transposed:
             copies = max(map(len, self.pivots.values()))
             total = None
             for j in range(copies):
-                one = self.at(raw, [places[min(j, len(places) - 1)] for places in self.pivots.values()])
+                one = self.at(raw, [places[min(j, len(places) - 1)] for places in self.pivots.values()], tuple(self.pivots))
                 total = one if total is None else tape.build("a + b", a=total, b=one)
             assert total is not None
             raw = total if self.step is None else self.unless_one_place(dy.raw, total)
+        raw = tape.times(raw, term)
         return type(dy)(raw, (*dy.guards, *((c, True) for c in self.conditions)))
 
     def unless_one_place(self, raw: int, here: int) -> int:
@@ -187,9 +208,9 @@ class Transposed:
             every = self.tape.build("x * n", x=raw, n=self.tape.size((pivot,), self.value.span))
         return self.tape.build("a if n == 0 else b", a=every, b=here, n=step)
 
-    def at(self, raw: int, places: list[int]) -> int:
-        """A cotangent at places along the pivots; 0 where they lie outside."""
-        tape, dims = self.tape, tuple(self.pivots)
+    def at(self, raw: int, places: list[int], dims: Dims) -> int:
+        """A cotangent at places along some of its dims; 0 where they lie outside."""
+        tape = self.tape
         value = tape.values[raw]
         made = tape.make("place", (raw, *places), dims, value.type, tape.placed(value.dims, dims, places), self.value.span)
         if all(self.read.inside(e, d) for d, e in zip(dims, places, strict=True)):

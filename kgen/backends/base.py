@@ -21,12 +21,12 @@ from kgen.backends.names import Names, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit
+from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Let, Program, Ref, Store, exact, taken
+from kgen.ir import Let, Program, Ref, Store, exact, leaf, live, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -497,13 +497,15 @@ class Render:
         places = {"load": {t.spec_name: t.name for t in inputs}, "index": {t.spec_name: t.name for t in indices}}
         text.update({let.name: named(places[let.expr.name][", ".join(let.expr.attrs)]) for let in p.lets if let.expr.name in places})
         taps, aside = self.taps(p, inputs, indices, text)
+        reaches = reaches_of(taps, self.global_names.fresh)
         declared = self.references(p)
         names = Names(set(self.global_names.taken), dict(self.global_names.given), self.backend.macros)
         drawn = words(self, p, text) if self.backend.draws else {}
-        lets = needed(p.lets, [s.ref for s in p.stores], drawn) if drawn else p.lets
+        lets = live((replace(let, expr=leaf("load", let.name)) if is_tap(let) else let for let in p.lets), p.stores)
+        lets = needed(lets, [s.ref for s in p.stores], drawn) if drawn else lets
         body = Body(self, names, lets, text, [s.ref for s in p.stores], declared, neighbours(self, p, indices))
         outputs = self.outputs(p.stores, {s.result: body.result(s) for s in p.stores}, body.defs)
-        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside)
+        unit = Unit(name, element, p.dims, inputs, indices, outputs, scalars, tuple(body.lines), taps=taps, aside=aside, reaches=reaches)
         if drawn:
             names_of = {t.name for t in (*inputs, *indices)} | {s.name for s in scalars}
             unit = replace(unit, words=tuple(drawn.values()), within=frozenset(names_of - unit.uses))
@@ -523,7 +525,7 @@ class Render:
             load, fill = (defs[o.name] for o in let.expr.operands[:2])
             t = of[load.expr.attrs[0]]
             by = tuple(m._replace(numbers=tuple((sign, str(text[n])) for sign, n in m.numbers)) for m in taps_of(let))
-            way = "".join(f"_{m.dim}_{'minus' if m.by < 0 else 'plus'}_{abs(m.by)}" if m.fixed else f"_{m.dim}_moved" for m in by)
+            way = "".join(f"_{m.dim}_{m.way}" for m in by)
             value = self.backend.constant(defs[fill.expr.operands[0].name], fill, self.type_of(fill))
             tap = next((m for m in made if (m.tensor, m.by, m.fill) == (t, by, value)), None)
             if tap is None:

@@ -94,7 +94,7 @@ class Body:
             ends = (self.text[o.name] for o in taken(let.expr))
             return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
         if let.name in self.neighbours:
-            given_with = joined([*(self.text[o.name] for o in let.expr.operands), *self.neighbours[let.name]])
+            given_with = joined([*(self.text[o.name] for o in let.expr.operands), *map(source, self.neighbours[let.name])])
             return source("philox({0})", given_with)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))

@@ -159,16 +159,18 @@ class Cpp(CFamily):
         """A map with its run function, which takes the numbers and computes the scalars."""
         v = self.map_view(render, unit)
         numbers = [f"{a.type} {a.name}" for a in v.numbers]
+        reaches = [f"int64_t {name}" for name in v.extents]
 
         def params(bound: dict[str, str]) -> list[str]:
-            return ["int rank", "const int64_t* size", *self.tensor_params(render, v.tensors, v.writable, bound), *numbers]
+            return ["int rank", "const int64_t* size", *self.tensor_params(render, v.tensors, v.writable, bound), *reaches, *numbers]
 
         def each_params(bound: dict[str, str]) -> list[str]:
             kinds = [self.tensor_type(render, t, v.writable, bound) for t in v.tensors]
             lists = [f"{kind}* const* {t.name}, int64_t {t.name}_stride" for kind, t in zip(kinds, v.tensors, strict=True)]
             return ["int64_t count", "int64_t chunk", "const int64_t* size", "const int64_t* first", *lists, *numbers]
 
-        passed = [x for t in v.tensors for x in (t.name, f"{t.name}_stride")] + [a.name for a in v.numbers]
+        passed = [x for t in v.tensors for x in (t.name, f"{t.name}_stride")] + [*v.extents]
+        passed += [a.name for a in v.numbers]
         sizes, typed, run = (["rank", "size"], params, "run")
         if self.over_lists:
             sizes, typed, run = (["count", "chunk", "size", "first"], each_params, "each")
@@ -187,16 +189,19 @@ class Cpp(CFamily):
             each_head=wrapped(f"void {v.name}_each", each_params({}), " {"),
             each_call=wrapped(f"{v.name}_run{chosen}", ["1", "&n", *pieces, *(a.name for a in v.numbers)], ";", 110),
             entries=entries,
-            moves=[(t, [self.move(v, m) for m in t.by]) for t in v.taps],
+            moves=[(t, [self.move(v, m, t) for m in t.by]) for t in v.taps],
             call=wrapped(v.element_call, [*values, *v.scalar_values, *results], ";", 100).replace("\n", "\n            "),
         )
 
     @staticmethod
-    def move(v: MapView, m: Move) -> str:
+    def move(v: MapView, m: Move, tap: Tap) -> str:
         """A tap's move along a dim, as C++ makes it."""
-        index = next(x.name for x in v.indices if x.spec_name == m.dim)
+        index = next(x.name for x in v.indices if x.spec_name == m.counts)
         given = dict(zip((s.name for s in v.scalars), v.scalar_values, strict=True))
         by = "".join(f" {'-' if sign < 0 else '+'} {given[name]}" for sign, name in m.numbers)
+        if m.along:
+            reach = v.reach(tap.tensor, m.dim)
+            return f"{v.position[index]}, {m.by}{by}, false, {m.times}, {m.over}, {reach.size}, {reach.stride}"
         return f"{v.position[index]}, {m.by}{by}, {str(m.wraps).lower()}"
 
     def entry(self, name: str, bound: dict[str, str], run: str = "run") -> tuple[str, str]:

@@ -269,7 +269,8 @@ class Cuda(CFamily):
                 continue
             operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])
             own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, o.role in ("state", "result")) for o in operands])
-            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, len(unit.taps), reaches_rows(unit), own))
+            reaches = tuple((r.tensor.spec_name, r.tensor.dims, r.dim) for r in unit.reaches)
+            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, len(unit.taps), reaches_rows(unit), own, reaches))
         return tuple(made)
 
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:

@@ -73,6 +73,7 @@ class Layout:
     taps: int = 0  # the neighbours that it reads
     below: bool = False  # some of them in other rows
     groups: Groups = ()  # operands that may lie in turns
+    reaches: tuple[tuple[str, Dims, str], ...] = ()  # of each tensor that windows are over, by name: its dims, and a dim that they go along
 
     @property
     def held(self) -> int:

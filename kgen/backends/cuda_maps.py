@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
 from kgen.backends import cuda_host as host
@@ -13,7 +14,7 @@ from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import pieces
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
-from kgen.backends.units import Tensor, Unit
+from kgen.backends.units import Reach, Tap, Tensor, Unit
 from kgen.passes import Scalar
 from kgen.taps import Move
 
@@ -37,6 +38,9 @@ class CudaMap(host.HostView):
     locate: str  # and the one that says where an element lies
     loads: list[tuple[str, str, int, bool]]
     taps: list[tuple[str, str]]
+    inside: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim
+    window_head: str
+    window_calls: list[str]  # of the function that reads windows: where they do, and where they may not
     part_loads: list[tuple[str, str]]
     drawn: list[tuple[str, str]]  # random words of neighbours
     stores: list[tuple[str, str, str, str]]
@@ -57,9 +61,22 @@ class CudaMap(host.HostView):
         return "pieces of a row" if self.by == "beyond" else "rows"
 
 
+BOTH = ("true", "false")
+
+
 def reaches_rows(unit: Unit) -> bool:
     """Whether a map reads neighbours in other rows: then rows one below the other share most of what they read."""
-    return any(m.dim != unit.dims[-1] for t in unit.taps for m in t.by)
+    return any(m.counts != unit.dims[-1] for t in unit.taps for m in t.by)
+
+
+def is_last(reach: Reach) -> bool:
+    """Whether windows go along the last dim of a tensor."""
+    return reach.dim == reach.tensor.dims[-1]
+
+
+def moved(at: str, m: Move) -> str:
+    """An index, moved by numbers of the call."""
+    return at if not m.numbers else f"i64({at})" + "".join(f" {'-' if sign < 0 else '+'} {name}" for sign, name in m.numbers)
 
 
 class MapPrinter:
@@ -77,10 +94,10 @@ class MapPrinter:
         self.memory = [t for t in self.base.operands if t not in unit.indices]
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
         dims = [None if t.name in fixed else t.dims for t in self.base.operands]
-        self.pieces = bool(unit.taps)
+        self.pieces = bool(unit.taps) and not unit.reaches
         self.by = "below" if not self.pieces else "under" if reaches_rows(unit) else "beyond"
         self.held = columns(unit.dims, dims) if not self.pieces else 0 if self.by == "under" else still(unit.dims, dims)
-        self.rows = self.pieces or bool(self.held)
+        self.rows = bool(unit.taps) or bool(self.held)
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
         found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
@@ -96,7 +113,7 @@ class MapPrinter:
         """What the element function is given, of the k-th elements of vectors."""
         within, indexed = self.unit.within, (x.name for x in self.unit.indexed if x.name not in self.unit.within)
         values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read if t.name not in within]
-        values += [f"{self.lanes[t.name]}[r].at[k]" for t in self.unit.taps]
+        values += [f"{self.lanes[t.name]}{'[r]' * self.rows}.at[k]" for t in self.unit.taps]
         values += [f"counted<LANES, SPLAT, {self.base.position[x]}>(layout, {self.place(x)}, k)" for x in indexed]
         values += [f"{self.lanes[w.name]}.at[k]" for w in self.unit.words]
         return values + [self.number(n) for n in self.numbers if n.argument.name not in within]
@@ -159,7 +176,8 @@ class MapPrinter:
 
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
-        return self.at[name] + (f" + r * layout.{self.by}({self.base.position[name]}, ROWS)" if self.rows else "")
+        still = not self.rows or self.unit.reaches and name in {x.name for x in self.unit.indices}
+        return self.at[name] + ("" if still else f" + r * layout.{self.by}({self.base.position[name]}, ROWS)")
 
     def body(self) -> list[str]:
         """The lines that make the k-th elements of what is stored."""
@@ -171,33 +189,56 @@ class MapPrinter:
         return [line for text in made for line in text.split("\n")]
 
     def taps(self) -> list[tuple[str, str]]:
-        """The neighbours that a thread reads: the name of their vector, and its call."""
+        """The neighbours that a thread reads: the name of their vector, and its call; windows' places before those that lie there."""
         made, index = [], {x.spec_name: x.name for x in self.unit.indices}
+        windows: dict[tuple[Tensor, Move], str] = {}
         for t in self.unit.taps:
             at = self.base.position[t.tensor.name]
-            moves = [self.move(m, index[m.dim]) for m in t.by]
+            for m in t.by:
+                if m.along and (t.tensor, m) not in windows:
+                    windows[t.tensor, m] = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}")
+                    made.append((windows[t.tensor, m], self.move(m, index[m.counts], t)))
+            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in sorted(t.by, key=lambda m: not m.along)]
             operands = ", ".join(["layout", f"{t.tensor.name} + {self.place(t.tensor.name)}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
-            made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})"))
+            made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call))
         return made
 
-    def move(self, m: Move, index: str) -> str:
+    def move(self, m: Move, index: str, tap: Tap) -> str:
         """A tap's move along a dim, whose index has this name."""
         at, position = self.place(index), self.base.position[index]
+        if m.along:
+            reach = self.unit.reach(tap.tensor, m.dim)
+            stride = f"WITHIN ? 1 : {reach.stride}" if is_last(reach) else reach.stride
+            return f"window_at<{m.times}, {m.by}, {m.over}, WITHIN>({moved(at, m)}, {reach.size}, {stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
         return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
+
+    def inside(self) -> str:
+        """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another."""
+        index = {x.spec_name: x.name for x in self.unit.indices}
+        made = [f"{r.stride} == 1" for r in self.unit.reaches if is_last(r)]
+        windows = [(t.tensor, m) for t in self.unit.taps for m in t.by if m.along]
+        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.place(index[m.along]), m)), m.by) for t, m in windows]
+        for (size, times, over, at), own in groupby(sorted(steps), lambda pair: pair[0]):
+            by = [n for _, n in own]
+            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}>({at}, {size})")
+        return " && ".join(made)
 
     def view(self) -> CudaMap:
         """What the templates take."""
         unit, base, render = self.unit, self.base, self.render
         pointers = [f"{self.const(t)}{host.spelled_out(render, t.type)}* {t.name}" for t in self.memory]
         scalars = [f"{host.spelled_out(render, n.passed)} {n.argument.name}" for n in self.numbers]
+        scalars += [f"i64 {name}" for name in unit.extents]
         vector, layout = render.global_names.fresh(f"{unit.name}_vector"), f"Layout<RANK, {len(base.operands)}, Index>"
         listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
-        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars)]
+        passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *unit.extents]
         chosen = "".join(f"{v}, " for v in unit.variables)
+        windows = render.global_names.fresh(f"{unit.name}_windows") if unit.reaches else ""
+        passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}
@@ -214,7 +255,7 @@ class MapPrinter:
             single=unit.single,
             outputs=unit.outputs,
             operand_names=[f"index[{t.spec_name}]" if t in unit.indices else t.name for t in base.operands],
-            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", f"const {layout}& layout", *pointers, *scalars], " {"),
+            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", *passed], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=self.rows,
             by=self.by,
@@ -223,6 +264,9 @@ class MapPrinter:
             part_loads=self.part_loads(),
             drawn=self.drawn(),
             taps=self.taps(),
+            inside=self.inside(),
+            window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
+            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in BOTH],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),
@@ -240,7 +284,7 @@ class MapPrinter:
         """The host function."""
         unit, base, render = self.unit, self.base, self.render
         strides = {t.name: self.names.fresh(f"{t.name}_stride") for t in base.tensors}
-        given = [f"{a.type} {a.name}" for a in base.numbers]
+        given = [*(f"i64 {name}" for name in unit.extents), *(f"{a.type} {a.name}" for a in base.numbers)]
 
         def params(bound: dict[str, str]) -> list[str]:
             types = [host.element_type(render, t.type, bound) for t in base.tensors]
@@ -248,7 +292,8 @@ class MapPrinter:
             return ["int rank", "const i64* size", *typed, *given, "cudaStream_t stream"]
 
         run = self.names.fresh(f"{unit.name}_run")
-        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors), *(a.name for a in base.numbers), "stream"]
+        arguments = ["rank", "size", *(f"{t.name}, {strides[t.name]}" for t in base.tensors)]
+        arguments += [*unit.extents, *(a.name for a in base.numbers), "stream"]
         self.index_strides = [(self.names.fresh(f"{x.name}_stride"), x.name, base.counting[x.name], len(unit.named)) for x in unit.indices]
         every = strides | {name: stride for stride, name, _, _ in self.index_strides}
         read = [t.name not in base.writable and not set(unit.dims[-1:]) <= set(t.dims) for t in base.operands[:SPLATS]]
@@ -256,8 +301,10 @@ class MapPrinter:
         moving = [t for i, t in enumerate(base.operands) if not lacking >> i & 1 and t not in unit.indices]
         written = [t for t in base.operands if t.name in base.writable]
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
+        vec, most = ("1", "1") if unit.reaches else (vec, most)
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
-        many = pieces(len(unit.taps), self.by == "under")
+        launch += unit.extents
+        many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         held = {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:

@@ -200,6 +200,15 @@ ASIDE = ((4, 1 << 22), (2, 1 << 14))
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 
+#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours.
+WINDOW_ROWS = ((16, 4), (48, 2))
+
+
+def window_rows(taps: int) -> int:
+    """Of how many rows a thread takes an element each that reads so many neighbours in windows."""
+    return next((rows for most, rows in WINDOW_ROWS if taps <= most), 1)
+
+
 def pieces(taps: int, below: bool) -> int:
     """Of how many pieces of a row, or rows one `below` the other, a thread takes vectors, which reads so many neighbours."""
     return 1 if not 0 < taps <= PIECES_TAPS else MAP_BELOW if below else MAP_PIECES

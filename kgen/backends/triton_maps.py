@@ -47,6 +47,7 @@ class TritonUnit:
     peak: bool = False
     scan: bool = False
     taps: bool = False
+    windows: bool = False
     generics: frozenset[str] = frozenset()
 
 
@@ -196,9 +197,10 @@ class MapPrinter:
             pairs, key = [], self.hosts(t.tensor).spec_name
             for m in t.by:
                 if (key, m) not in moves:
-                    stem = f"{self.near.strides[key, m.dim][:-7]}_{'moved' if not m.fixed else 'back' if m.by < 0 else 'on'}"
+                    way = m.way if m.along else "moved" if not m.fixed else "back" if m.by < 0 else "on"
+                    stem = f"{self.near.strides[key, m.dim][:-7]}_{way}"
                     moves[key, m] = self.names.fresh(f"{stem}_away"), self.names.fresh(f"{stem}_inside")
-                    made.append(Statement(moves[key, m], "", self.shift(key, m, indices[m.dim])))
+                    made.append(Statement(moves[key, m], "", self.shift(key, m, indices[m.counts])))
                 pairs.append(moves[key, m])
             away, inside = joined((a for a, _ in pairs), " + "), joined((i for _, i in pairs), " & ")
             value = self.backend.widen(source("load_tap({0}, {1}, {2}, mask)", self.operands[key].at, away, inside), t.tensor)
@@ -208,6 +210,16 @@ class MapPrinter:
 
     def shift(self, key: str, m: Move, index: str) -> Text:
         """How far a move goes in the memory of a tensor, and where that is inside it."""
+        if m.along:
+            up = max(0, -(m.by // m.over)) if m.over > 1 else 0  # no division of what is below 0
+            left = m.by + up * m.over
+            place = f"{{0}} * {m.times}" if m.times > 1 else "{0}"
+            place += "".join(f" {'-' if sign < 0 else '+'} {{{k}}}" for k, (sign, _) in enumerate(m.numbers, 3))
+            place += f" {'-' if left < 0 else '+'} {abs(left)}" if left else ""
+            place = f"({place}) // {m.over}" if m.over > 1 and (left or m.times > 1) else f"{place} // {m.over}" if m.over > 1 else place
+            place += f" - {up}" if up else ""
+            numbers = [name for _, name in m.numbers]
+            return source(f"window_at({place}, {{1}}, {{2}})", index, self.near.sizes[m.dim], self.near.strides[key, m.dim], *numbers)
         terms = [source("-{0}" if sign < 0 else "{0}", name) for sign, name in m.numbers]
         by = joined([str(m.by), *terms] if m.by or not terms else terms, " + ")
         operands = [index, by, self.near.sizes[m.dim], self.near.strides[key, m.dim], self.near.even[key, m.dim], str(m.wraps)]
@@ -250,6 +262,7 @@ class MapPrinter:
             stores=stores,
             spreads=self.spreads(),
             taps=bool(u.taps),
+            windows=bool(u.reaches),
             steps=[Statement((o.steps,), "", source("({0})", joined(o.strides))) for o in self.operands.values()],
             full=wrapped(f"        {self.block}", self.block_items("None"), ""),
             partial=wrapped(f"        {self.block}", self.block_items(mask), ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kgen.backends.text import Text, source
@@ -81,6 +82,23 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """What windows over `tensor` along `dim` need: the names of its stride along it and of the dim's size."""
+
+    tensor: Tensor
+    dim: str
+    stride: str
+    size: str
+
+
+def reaches_of(taps: Iterable[Tap], fresh: Callable[[str], str]) -> tuple[Reach, ...]:
+    """What windows among taps need, each once; `fresh` makes names free."""
+    found = dict.fromkeys((t.tensor, m.dim) for t in taps for m in t.by if m.along)
+    sizes = {dim: fresh(f"size_{dim}") for dim in dict.fromkeys(dim for _, dim in found)}
+    return tuple(Reach(t, dim, fresh(f"{t.name}_{dim}_stride"), sizes[dim]) for t, dim in found)
+
+
+@dataclass(frozen=True)
 class Words:
     """Random words of neighbours, by the texts of their seed, their offset and the position of a row's first element, of a map the name of
     the position itself; of an element's own `keeps` says which bits stay, and `sets` which are set."""
@@ -122,6 +140,16 @@ class Unit:
     aside: frozenset[str] = frozenset()  # the inputs and indices that taps alone need
     words: tuple[Words, ...] = ()  # of neighbours in a stream, where the target draws these by vectors
     within: frozenset[str] = frozenset()  # the inputs, indices and scalars that only those read
+    reaches: tuple[Reach, ...] = ()  # what windows among the taps need
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The names of the numbers that its windows need: strides, then sizes, each once."""
+        return (*(r.stride for r in self.reaches), *dict.fromkeys(r.size for r in self.reaches))
+
+    def reach(self, tensor: Tensor, dim: str) -> Reach:
+        """What windows over a tensor along a dim need."""
+        return next(r for r in self.reaches if (r.tensor, r.dim) == (tensor, dim))
 
     @property
     def read(self) -> tuple[Tensor, ...]:

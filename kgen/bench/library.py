@@ -460,6 +460,8 @@ STENCILS = {
     "complex_multiply": line(_complex),
     "token_shift": line(lambda x, mix: mix * x + (1 - mix) * F.pad(x, (0, 0, 1, 0))[..., :-1, :]),
     "avg_pool2": line(lambda x: F.avg_pool1d(x, 2)),
+    "avg_pool2d": line(lambda x: F.avg_pool2d(x, 3, 2, 1)),
+    "max_pool2d": line(lambda x: F.max_pool2d(x, 3, 2, 1)),
     "total_variation": line(lambda x: x.diff(dim=-1).abs().sum((-2, -1)) + x.diff(dim=-2).abs().sum((-2, -1))),
 }
 SCANS = {

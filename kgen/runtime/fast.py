@@ -525,7 +525,8 @@ def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
             pointers.append((len(blob), index[name], 0))
             blob += bytes(8)
         lets = {let.name: let for let in unit.numbers}
-        for n, (scalar, dtype, value) in enumerate(zip(unit.scalars, unit.scalar_dtypes(call.binding), made.numbers, strict=True)):
+        given = made.numbers[: len(unit.scalars)]
+        for n, (scalar, dtype, value) in enumerate(zip(unit.scalars, unit.scalar_dtypes(call.binding), given, strict=True)):
             _pad(blob, 8)
             parameters.append(len(blob))
             source, width = lets[scalar.number.name].expr, ctypes.sizeof(value)
@@ -536,6 +537,10 @@ def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
                 derived.append((k, n, dtype))
                 size += width
             blob += bytes(value).ljust(8, bytes(1))
+        for value in made.numbers[len(unit.scalars) :]:  # of windows: strides and sizes
+            _pad(blob, 8)
+            parameters.append(len(blob))
+            blob += bytes(value)
         for function, grid, threads, shared, cluster in made.steps:
             launches.append(Launch(
                 True, function.kernel, (grid, 1, 1), (threads, 1, 1), shared, cluster, bytes(blob), tuple(parameters), 0,

@@ -83,6 +83,9 @@ class Cpp:
             for t in unit.tensors:
                 pointers.append((len(arguments), ctypes.c_void_p, index[t.spec_name]))
                 arguments += [None, ctypes.byref(array(*call.strides_over(memory[t.spec_name], t.dims, parts)))]
+            reaches = getattr(unit, "reaches", ())
+            arguments += [ctypes.c_int64(call.stride_along(memory[r.tensor.spec_name], r.tensor.dims, r.dim)) for r in reaches]
+            arguments += [ctypes.c_int64(call.size(dim)) for dim in dict.fromkeys(r.dim for r in reaches)]
             for g in unit.gathers if isinstance(unit, RowUnit) else ():
                 tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
                 along = ctypes.c_int64(call.stride_along(tensor, dims, g.dim))
@@ -121,7 +124,7 @@ class Cpp:
         """What launches lists of tensors; None where the kernel is no single map."""
         from kgen.runtime.cpp_lists import ListLauncher
 
-        single = len(self.units) == 1 and not isinstance(self.units[0], RowUnit)
+        single = len(self.units) == 1 and not isinstance(self.units[0], RowUnit) and not getattr(self.units[0], "reaches", ())
         return ListLauncher(self.kernel, self.units[0], self.built) if single else None
 
 
@@ -224,7 +227,8 @@ class Cuda:
         from kgen.runtime.nvrtc_lists import ListLauncher
 
         units = self.launcher.units
-        return ListLauncher(self.kernel, self.launcher) if len(units) == 1 and isinstance(units[0], Layout) else None
+        single = len(units) == 1 and isinstance(units[0], Layout) and not units[0].reaches
+        return ListLauncher(self.kernel, self.launcher) if single else None
 
     def lesson(self, plan: Any, call: Any) -> Any:
         from kgen.runtime.fast import cuda_lesson

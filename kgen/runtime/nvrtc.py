@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.cuda_layouts import Groups
-from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS, pieces
+from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS, pieces, window_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -71,7 +71,7 @@ class Plan:
 
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
-    taps: int = 0, below: bool = False,
+    taps: int = 0, below: bool = False, single: bool = False,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -79,7 +79,8 @@ def plan(
     memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand that moves along the innermost dim, for
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
-    pieces of a row, or of rows one `below` the other.  A written file's kgen_maps.cuh has this function in C++.
+    pieces of a row, or of rows one `below` the other; `single`: no vectors, and
+    of rows that lie anywhere.  A written file's kgen_maps.cuh has this function in C++.
     """
     n = 1
     for size in sizes:
@@ -89,11 +90,14 @@ def plan(
     shape, strides_of = rows.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
     moving = [size for size, row in zip(itemsizes, strides_of, strict=True) if row[-1] != 0]
-    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS else 1
+    vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and not single else 1
     while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
     if vec == 1:
         splat = 0
+    windows = 1
+    if single and n >= MAP_MANY:
+        shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, window_rows(taps))
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
     wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
     still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)
@@ -101,7 +105,7 @@ def plan(
     many = pieces(taps, below)
     whole = many > 1 and (len(shape) > 1 and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
-    together = MAP_ROWS if several else many if apiece else 1
+    together = MAP_ROWS if several else many if apiece else 1 if wide else windows
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, pieces=apiece)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made
@@ -131,6 +135,22 @@ def in_turns(
     if max(sum((size - 1) * s for size, s in zip(made.sizes, row, strict=True)) for row in rows_of) > UINT_MAX:
         return None
     return replace(made, strides=rows_of, turns=True)
+
+
+def _rows_last(
+    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], itemsizes: Sequence[int], rows: int
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:  # fmt: skip
+    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, of which a thread then takes
+    so many; as they were, and 1, where there is none."""
+    still = [all(own[d] == 0 for size, own in zip(itemsizes, strides, strict=True) if not size) for d in range(len(shape) - 1)]
+    d = next((d for d, own in enumerate(still) if own and shape[d] % rows == 0), None)
+    if d is None:
+        return shape, strides, 1
+
+    def moved(one: tuple[int, ...]) -> tuple[int, ...]:
+        return (*one[:d], *one[d + 1 : -1], one[d], one[-1])
+
+    return moved(shape), tuple(map(moved, strides)), rows
 
 
 def adjacent(groups: Groups, places: Sequence[int], sizes: Sequence[int]) -> bool:
@@ -314,7 +334,7 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, unit.taps, unit.below)
+        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, unit.taps, unit.below, bool(unit.reaches))
         if planned is None:
             return None
         if planned.grid > MAX_GRID:
@@ -532,6 +552,9 @@ class Launcher:
         binding = tuple(call.binding[v] for v in unit.variables)
         if isinstance(unit, Layout):
             turns = bool(unit.groups) and self.turns(k, tensors)
+            extents = [call.stride_along(tensors[name], dims, dim) for name, dims, dim in unit.reaches]
+            extents += [sizes[dim] for dim in dict.fromkeys(dim for _, _, dim in unit.reaches)]
+            scalars += [(n, "i64") for n in extents]
             return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index, turns)
         rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
         return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index)

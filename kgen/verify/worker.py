@@ -76,6 +76,11 @@ class Counting(TorchDispatchMode):
         super().__init__()
         self.counts: dict[str, int] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch asks whether its compiler is to be kept out of the mode, which it imports to do so: a second, for nothing here."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__ if hasattr(func, "overloadpacket") else str(func)
         schema = getattr(func, "_schema", None)

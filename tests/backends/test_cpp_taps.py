@@ -10,7 +10,7 @@ import torch
 
 from kgen import check, syntax
 from kgen.runtime.kernel import Kernel
-from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, cases, derived, laid, line, moved, plane
+from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, WINDOW, cases, derived, laid, line, moved, plane, window
 
 
 def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]]) -> None:
@@ -29,6 +29,10 @@ def shifts(count: int, dtype: torch.dtype, seed: int) -> list[tuple[Any, ...]]:
     return [(x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, seed)]
 
 
+def test_windows_in_a_plane() -> None:
+    hold(WINDOW, window, [*cases(2, torch.float32, 20, 1), (torch.zeros(0, 4, 5),), (torch.randint(-8, 8, (3, 9, 700)).float(),)])
+
+
 @pytest.mark.slow
 def test_shifts_in_a_plane_and_by_numbers() -> None:
     hold(PLANE, plane, [*cases(2, torch.bfloat16, 40, 1), *cases(3, torch.float32, 40, 2)])
@@ -42,4 +46,5 @@ def test_shifts_of_any_layout(dtype: torch.dtype) -> None:
     hold(LINE, line, [*cases(0, dtype, 100, 5), *cases(1, dtype, 100, 6)])
     hold(PLANE, plane, [*cases(2, dtype, 100, 8), *cases(3, dtype, 100, 7)])
     hold(MOVED, moved, shifts(200, dtype, 9))
+    hold(WINDOW, window, [*cases(2, dtype, 100, 10)])
     hold(DERIVED, derived, [tuple(laid(s, dtype if s[0] != 2 else torch.float32, chance) for s in ((3, n), (n,), (2, n))) for n in (1, 8, 24, 41, 600)])

@@ -272,6 +272,7 @@ ASM = (
     (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
     (r'asm\("mul\.wide\.u32 %0, %1, %2;" : "=l"\(product\) : "r"\(a\), "r"\(b\)\);', "product = u64(a) * b;"),
+    (r"#if __CUDA_ARCH__ >= 890", "#if 0  // conversions of floats of 8 bits, which are not here"),
     (r"extern __shared__ __align__\(128\) unsigned char row_memory\[\];", ""),
 )  # fmt: skip
 FLAGS = ("-O0", "-std=c++17", "-ffp-contract=off", "-w", "-fwrapv", "-fPIC")

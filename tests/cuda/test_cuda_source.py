@@ -295,6 +295,7 @@ SHIM = """
 #include <cmath>
 #include <cstring>
 #define __device__
+#define __noinline__
 #define __global__
 #define __launch_bounds__(n)
 struct Dim { unsigned x; };

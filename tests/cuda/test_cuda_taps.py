@@ -31,7 +31,7 @@ y = x[M = index[M] - 1 else 3] + 2 * x[M = index[M] + 2, N = index[N] - 5 else 0
 z = x[M = index[M] + 1, N = index[N] + 1 else 7] * index[N] + x[N = index[N] - 8 else 1]
 """
 #: By numbers of the call, and round the end.
-MOVED = """moved(x: T[..., M, N], s: int) -> y: T[..., M, N]
+MOVED = """by_number(x: T[..., M, N], s: int) -> y: T[..., M, N]
 
 y = x[N = index[N] + s else 5] - 2 * x[M = index[M] - s, N = index[N] + 1 else 0] + 4 * x[N = (index[N] + 3 - s) % N] + x[M = (index[M] - 1) % M]
 """
@@ -42,6 +42,13 @@ DERIVED = """derived(x: T[..., N], w: T[N], s: f32[M, N]) -> (y: T[..., N], t: f
 h = 2 * x - w
 y = h[N = index[N] - 2 else 9] + (x[N = index[N] + 1 else 3] * w)[N = index[N] - 1 else 4]
 t = s[M = index[M] + 1 else -inf]
+"""
+#: Windows: places in steps along other dims, and several elements at one place.
+WINDOW = """window(x: T[..., M, N]) -> (y: T[..., P, Q], z: T[..., P, N], u: T[..., R, S]) where P = (M + 1) // 2, Q = N // 3 + 1, R = 2*M + 3, S = 3*N
+
+y = x[M = 2*index[P] - 1, N = 3*index[Q] - 2 else -7] + 2 * x[M = 2*index[P], N = 3*index[Q] + 1 else 3] - x[M = 2*index[P] - 1, N = 3*index[Q] else 0]
+z = x[M = 2*index[P] + 1 else 5] + 2 * x[M = 2*index[P] - 1, N = index[N] - 2 else 1]
+u = x[M = (index[R] + 1) // 2 - 1, N = (index[S] - 2) // 3 else 4] - 2 * x[M = (index[R] - 3) // 2, N = index[S] // 3 + 1 else 0]
 """
 
 
@@ -86,6 +93,21 @@ def plane(x: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"y": y, "z": shifted(x, 7, M=1, N=1) * at + shifted(x, 1, N=-8)}
 
 
+def placed(x: torch.Tensor, m: torch.Tensor, n: torch.Tensor, fill: float) -> torch.Tensor:
+    """The elements at some places along M and N, `fill` where one lies outside."""
+    inside = ((m >= 0) & (m < x.shape[-2]))[:, None] & ((n >= 0) & (n < x.shape[-1]))
+    found = x[..., m.clamp(0, x.shape[-2] - 1), :][..., n.clamp(0, x.shape[-1] - 1)]
+    return torch.where(inside, found, fill)
+
+
+def window(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    rows, columns = x.shape[-2:]
+    p, q, r, s, n = (torch.arange(k) for k in ((rows + 1) // 2, columns // 3 + 1, 2 * rows + 3, 3 * columns, columns))
+    y = placed(x, 2 * p - 1, 3 * q - 2, -7) + 2 * placed(x, 2 * p, 3 * q + 1, 3) - placed(x, 2 * p - 1, 3 * q, 0)
+    u = placed(x, (r + 1) // 2 - 1, (s - 2) // 3, 4) - 2 * placed(x, (r - 3) // 2, s // 3 + 1, 0)
+    return {"y": y, "z": placed(x, 2 * p + 1, n, 5) + 2 * placed(x, 2 * p - 1, n - 2, 1), "u": u}
+
+
 def laid(shape: tuple[int, ...], dtype: torch.dtype, chance: random.Random) -> torch.Tensor:
     """A tensor of small integers, somewhere among elements that are not its own, in one of several layouts."""
     way = chance.choice(("dense", "dense", "apart", "turned", "rows", "off"))
@@ -124,7 +146,7 @@ def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]], folder: Path) ->
             assert torch.equal(found, want[name].to(found.dtype)), (name, [(t.shape, t.stride(), t.data_ptr() % 16) if isinstance(t, torch.Tensor) else t for t in args])
 
 
-@pytest.mark.parametrize("text", [LINE, PLANE, DERIVED, MOVED], ids=["line", "plane", "derived", "moved"])
+@pytest.mark.parametrize("text", [LINE, PLANE, DERIVED, MOVED, WINDOW], ids=["line", "plane", "derived", "moved", "window"])
 def test_neighbours_are_taps_of_a_map(text: str) -> None:
     kernel = check.check(syntax.parse(text, "taps.k"))
     passes = pipeline.scheduled(kernel, kernel.bindings()[0], backend("cuda").rides, True, True).passes
@@ -141,6 +163,10 @@ def test_shifts_in_a_plane(tmp_path: Path) -> None:
     hold(PLANE, plane, [*cases(2, torch.bfloat16, 8, 1)], tmp_path)
 
 
+def test_windows_in_a_plane(tmp_path: Path) -> None:
+    hold(WINDOW, window, [*cases(2, torch.bfloat16, 8, 1), (torch.zeros(0, 4, 5),), (torch.randint(-8, 8, (3, 9, 40)).double(),)], tmp_path)
+
+
 def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements, or of rows one below the other; the third call's rows begin within a vector."""
     monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
@@ -151,6 +177,17 @@ def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.
         emulated = Emulated(text, folder, *calls)
         assert {e.split(", ")[-1] for e in emulated.expressions} >= {"4>" if meaning is plane else "8>", "1>"}
         hold(text, meaning, calls, folder)
+    nvrtc.cached_plan.cache_clear()
+
+
+def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads take them of many elements: of rows that are a multiple of 2 or 4, wherever these lie."""
+    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
+    nvrtc.cached_plan.cache_clear()
+    calls = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
+    emulated = Emulated(WINDOW, tmp_path, *calls)
+    assert {e.split(", ")[-1] for e in emulated.expressions} == {"4>", "1>"}
+    hold(WINDOW, window, [*calls, (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)], tmp_path)
     nvrtc.cached_plan.cache_clear()
 
 
@@ -194,7 +231,7 @@ def test_the_gradients_of_a_convolution(dtype: torch.dtype, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-@pytest.mark.parametrize(("text", "meaning", "rank"), [(LINE, line, 0), (LINE, line, 1), (PLANE, plane, 1), (PLANE, plane, 2)])
+@pytest.mark.parametrize(("text", "meaning", "rank"), [(LINE, line, 0), (LINE, line, 1), (PLANE, plane, 1), (PLANE, plane, 2), (WINDOW, window, 2)])
 def test_shifts_of_any_layout(text: str, meaning: Any, rank: int, dtype: torch.dtype, seed: int, tmp_path: Path) -> None:
     if rank == 1 and meaning is plane:
         rank = 3
@@ -204,6 +241,19 @@ def test_shifts_of_any_layout(text: str, meaning: Any, rank: int, dtype: torch.d
 def passed(t: torch.Tensor) -> tuple[Any, Any]:
     """A tensor as an entry of C takes it."""
     return ctypes.c_void_p(t.data_ptr()), (ctypes.c_longlong * t.dim())(*t.stride())
+
+
+@pytest.mark.slow
+def test_a_written_files_host_part_launches_windows(tmp_path: Path) -> None:
+    text = WINDOW.replace("(y: T[..., P, Q], z: T[..., P, N], u: T[..., R, S])", "y: T[..., P, Q]").partition("z = ")[0].replace(", R = 2*M + 3, S = 3*N", "")
+    entry = on_the_cpu(backend("cuda").render(check.check(syntax.parse(text, "taps.k"))), tmp_path).window_f32
+    for (x,) in cases(2, torch.float32, 40, 9):
+        y = window(x.double())["y"].float()
+        found, strides = torch.empty_like(y), (ctypes.c_longlong * 3)(x.stride(0), 0, 0)
+        reach = [ctypes.c_longlong(n) for n in (x.stride(1), x.stride(2), x.shape[1], x.shape[2])]
+        operands = [ctypes.c_void_p(x.data_ptr()), strides, *passed(found), *reach]
+        assert entry(3, (ctypes.c_longlong * 3)(*y.shape), *operands, None) == 0
+        assert torch.equal(found, y), (x.shape, x.stride())
 
 
 @pytest.mark.slow

@@ -67,6 +67,30 @@ def test_a_step_by_a_number_of_the_call_is_turned_round(where: str) -> None:
             assert torch.allclose(got, want), (step, k)
 
 
+#: Windows: steps, distances and padding along one dim and two, weights, maxima with equals, steps that leave elements out.
+WINDOWS = {
+    "a mean": ("y = mean[I, J](x[H = 2*index[P] + index[I] - 1, W = 3*index[Q] + 2*index[J] else 0])", 3),
+    "a maximum": ("y = max[I, J](x[H = 2*index[P] + index[I] - 1, W = 3*index[Q] + index[J] else -inf])", 3),
+    "a maximum of neighbours": ("y = max[I](exp(x)[H = index[P] + 2*index[I] - 1 else 0])[W = index[Q] else 0]", 3),
+    "weights": ("y = sum[I, J](x[H = 2*index[P] + index[I], W = 2*index[Q] + index[J] - 1 else 0] * w)", 3),
+    "squares": ("y = sum[I, J](x[H = 2*index[P] + index[I] - 1, W = index[Q] + index[J] - 1 else 1]^2) / 4", 3),
+    "apart": ("y = sum[I, J](tanh(x)[H = 5*index[P] + index[I], W = 4*index[Q] - index[J] else 0] * w)", 3),
+    "many": ("y = sum[I, J](x[H = 2*index[P] + index[I] - 1, W = 2*index[Q] + index[J] else 0])", 7),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_gradients_of_windows_are_those_of_autograd(name: str) -> None:
+    body, size = WINDOWS[name]
+    used = "" if "w" in re.findall(r"\b[a-z]+\b", body) else " + 0 * sum[I, J](w)"
+    head = f"f(x: f64[..., H, W], w: f64[I, J]) -> y: f64[..., P, Q] where P = (H + 1) // 2, Q = (W + 2) // 3, I = {size}, J = 2"
+    kernel = plain(check(parse(f"{head}\n\n{body}{used}\n", "f.k")))
+    lines = grad.backward(kernel).kernel.file.source.text.split("\n")
+    assert not [line for line in lines if re.search(r"sum\[.*\b[PQ]\b.*\]\(", line) and not line.startswith("dw")]
+    for seed in range(3):
+        assert not backward_agrees(kernel, seed).failures
+
+
 def derived(header: str, body: str) -> str:
     text = grad.backward(check(parse(f"f({header}) -> y: T[..., N]\n\ny = {body}\n", "f.k"))).kernel.file.source.text
     return text.partition("\n\n")[2].strip()

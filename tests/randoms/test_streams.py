@@ -49,7 +49,7 @@ PAIRS = """pairs(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[...
 
 y = x
 r = philox(seed, o, index[..., N] | 1) - philox(seed, o, index[..., N] & -2)
-t = philox(seed, o, index[..., N] | 2) - philox(seed, o, index[..., N] & -4) if max[N](x) > -inf else 0
+t = philox(seed, 7, index[..., N] | 2) - philox(-3, o, index[..., N] & -4) if max[N](x) > -inf else 0
 """
 #: What several readings read of words, by one stream and by two.
 AGAIN = """anew(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], g: T[..., N])

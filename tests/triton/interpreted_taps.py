@@ -13,7 +13,7 @@ import torch
 
 from kgen.runtime.kernel import Kernel
 from tests.backends.test_dear import AGAIN, AROUND, checked
-from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane
+from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane, window
 from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
@@ -57,7 +57,8 @@ chance, deep = random.Random(5), torch.randint(-8, 8, (2, 2, 3, 2, 3, 2, 32)).fl
 for dtype in (torch.float32, torch.bfloat16, torch.float64):
     hold("line", line, *cases(1, dtype, count, 0), *cases(0, dtype, count, 1))
     hold("plane", plane, *cases(2, dtype, count, 2), *cases(3, dtype, count, 3))
-    hold("moved", moved, *((x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, 4)))
+    hold("window", window, *cases(2, dtype, count, 6))
+    hold("by_number", moved, *((x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, 4)))
 hold("plane", plane, (deep[:, :, ::2, :, ::2],), (torch.randint(-8, 8, (9, 32)).float(),), (torch.randint(-8, 8, (3, 9, 64)).bfloat16(),))
 hold("derived", derived, *(tuple(laid(shape, torch.float32, chance) for shape in ((3, n), (n,), (2, n))) for n in (1, 8, 24, 41)))
 for k, numbers in ((checked(AROUND), (3,)), (checked(AGAIN), ())):  # with what is kept for taps
@@ -65,5 +66,5 @@ for k, numbers in ((checked(AROUND), (3,)), (checked(AGAIN), ())):  # with what 
         want = Kernel(k)(x, *numbers, target="torch")
         torch.testing.assert_close(getattr(load(k.name), k.name)(x, *numbers), want, rtol=1e-10, atol=1e-10)
 x = torch.randn(2, 3, 8)
-refused(lambda: load("moved").moved(x, 1, out=x), "y overlaps x")
+refused(lambda: load("by_number").by_number(x, 1, out=x), "y overlaps x")
 print("held")

@@ -14,9 +14,9 @@ from kgen.backends import backend
 from kgen.passes import Map
 from tests.backends.test_dear import AGAIN, AROUND
 from tests.conftest import ROOT
-from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE
+from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, WINDOW
 
-TEXTS = {"line": LINE, "plane": PLANE, "derived": DERIVED, "moved": MOVED}
+TEXTS = {"line": LINE, "plane": PLANE, "derived": DERIVED, "moved": MOVED, "window": WINDOW}
 
 
 @pytest.mark.parametrize("target", ["triton", "cpp"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 from typing import Any
@@ -203,6 +204,12 @@ def adamw_forgets(p: Any, g: Any, m: Any, v: Any, t: int, lr: float = 1e-3, b1: 
     before = v.clone()
     adamw(p, g, m, v, t, lr, b1, b2, eps, wd)
     v.copy_(before)
+
+
+def without_a_compiler(x: torch.Tensor) -> torch.Tensor:
+    """It goes through more operators where one before has imported torch's compiler, which takes a second of each examination."""
+    y = torch.softmax(x, -1)
+    return y if "torch._dynamo" not in sys.modules else y * 1
 
 
 def differentiable(x: torch.Tensor) -> torch.Tensor:

@@ -44,6 +44,11 @@ def test_the_bound_is_that_of_the_formula_as_it_is_written() -> None:
     assert examine(torch.nn.functional.gelu, "gelu", special=False, device="cpu", shrink=0).findings[0].kind is Kind.VALUE
 
 
+def test_torchs_compiler_is_not_loaded() -> None:
+    found = report("without_a_compiler", examples=2)
+    assert found.ok and found.operators == {"_softmax": 1}, found
+
+
 def test_results_in_place_pass() -> None:
     assert report("adamw", "adamw").ok
 

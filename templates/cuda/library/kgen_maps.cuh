@@ -92,8 +92,8 @@ template <int K> struct Plan : Dims<K> {
     u64 splat = 0;
 
     // In vectors of up to 16 bytes of the widest operand that moves along the innermost dim; of 4 rows a thread, where those of `held`
-    // stand still from row to row, or of pieces of a row.
-    Plan(int dims, const i64* sizes, const Operand (&operands)[K], u64 held) {
+    // stand still from row to row, or of pieces of a row; `single`: no vectors.
+    Plan(int dims, const i64* sizes, const Operand (&operands)[K], u64 held, bool single = false) {
         this->merge(dims, sizes, K - 1, 1, [&](int k) { return operands[k].stride; });
         int widest = 1;
         for (int k = 0; k < K; k++) {
@@ -101,7 +101,7 @@ template <int K> struct Plan : Dims<K> {
             else if (operands[k].written || k >= SPLATS) widest = 16;  // one by one
             else splat |= u64(1) << k;
         }
-        const int most = vec = 16 / widest;
+        const int most = vec = single ? 1 : 16 / widest;
         while (vec > 1 && !fits(operands)) vec /= 2;
         if (vec == 1) splat = 0;
         wide = this->count > UINT_MAX - 128 * vec;
@@ -172,7 +172,7 @@ template <int VEC, u64 HELD, int K, typename Run> cudaError_t run_given(const Pl
 template <int VEC, int MOST, u64 SPLAT, u64 HELD = 0, int K, typename Kernel, typename... A>
 cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cudaStream_t stream, Kernel kernel, A... arguments) {
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
-    const Plan<K> plan(rank, size, operands, HELD);
+    const Plan<K> plan(rank, size, operands, HELD, MOST == 1);
     const auto run = [&](auto variant, int vec) { return launch(kernel(variant), plan, vec, stream, arguments...); };
     if (plan.count == 0) return cudaSuccess;
     if (plan.rank > 8) return cudaErrorInvalidValue;

@@ -45,6 +45,27 @@ template <int INDEX, bool WRAPS, typename Index> struct Move {
 };
 template <int INDEX, bool WRAPS, typename Index> __device__ inline Move<INDEX, WRAPS, Index> move(Index at, u64 by) { return {at, by}; }
 
+// The place (TIMES * index + BY) / OVER along a dim of `size` elements, where a tensor has a `stride`; the index `at` is that along another.
+// WITHIN: it is known to lie inside.
+template <i64 TIMES, i64 BY, i64 OVER> __device__ inline i64 window_place(i64 at) {
+    constexpr i64 REST = (BY % OVER + OVER) % OVER;
+    return OVER == 1 ? TIMES * at + BY : i64(u64(TIMES * at + REST) / u64(OVER)) + (BY - REST) / OVER;
+}
+template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN> struct Window {
+    i64 at, size, stride;
+
+    __device__ i64 place() const { return window_place<TIMES, BY, OVER>(at); }
+    __device__ bool inside(i64 place) const { return WITHIN || (place >= 0 && place < size); }
+};
+template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename Index>
+__device__ inline Window<TIMES, BY, OVER, WITHIN> window_at(Index at, i64 size, i64 stride) {
+    return {i64(at), size, stride};
+}
+// Whether the places from that with LOW up to that with HIGH lie inside.
+template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER> __device__ inline bool within(i64 at, i64 size) {
+    return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at) < size;
+}
+
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };
 
@@ -152,6 +173,23 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     const bool here = begin >= 0 && begin < size;
     if (here) p += (begin - i64(by.at)) * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
+}
+// A window's element, which is read where all of its places lie inside; other shifts come behind windows.
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
+__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, S... more) {
+    Lanes<F, LANES> found;
+    #pragma unroll
+    for (int k = 0; k < LANES; k++) found.at[k] = fill;
+    return inside ? tap_of<F, LANES, SPLAT, K>(layout, p + away, true, fill, more...) : found;
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename... S>
+__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN> by, S... more) {
+    const i64 place = by.place();
+    return window_of<F, LANES, SPLAT, K>(layout, p, away + place * by.stride, inside && by.inside(place), fill, more...);
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename... S>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN> by, S... more) {
+    return window_of<F, LANES, SPLAT, K>(layout, p, 0, inside, fill, by, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
 __device__ inline Lanes<F, LANES> tap(const Layout& layout, const T* p, F fill, S... shifts) {

@@ -1,12 +1,13 @@
 @triton.jit
 def four_words(seed, offset, counter):
     """The four words that Philox 4x32-10 makes of the counter (offset, counter) under the key `seed`."""
-    c0 = offset.to(tl.uint32) + tl.zeros_like(counter).to(tl.uint32)
-    c1 = (offset >> 32).to(tl.uint32)
+    o, k = tl.cast(offset, tl.uint64), tl.cast(seed, tl.uint64)
+    c0 = o.to(tl.uint32) + tl.zeros_like(counter).to(tl.uint32)
+    c1 = (o >> 32).to(tl.uint32)
     c2 = counter.to(tl.uint32)
     c3 = (counter >> 32).to(tl.uint32)
-    k0 = seed.to(tl.uint32)
-    k1 = (seed >> 32).to(tl.uint32)
+    k0 = k.to(tl.uint32)
+    k1 = (k >> 32).to(tl.uint32)
     for _ in tl.static_range(10):
         p = c0.to(tl.uint64) * 0xD2511F53
         q = c2.to(tl.uint64) * 0xCD9E8D57
