@@ -12,6 +12,7 @@ from typing import Any
 from kgen import check as checker
 from kgen.errors import KgenError
 from kgen.runtime import joined
+from kgen.sized import names
 from kgen.verify import judge
 from kgen.verify.candidates import Named
 from kgen.verify.memory import PATTERNS, Arena
@@ -136,7 +137,8 @@ class Held:
         """The parameters that a call leaves out: those for which both the spec and the candidate have a default."""
         if not setting.defaults:
             return set()
-        return {p.name for p in self.kernel.params if p.optional or p.default is not None} & set(self.loaded.get("optional", ()))
+        sizes = {n for c in self.kernel.clauses for n in names(c.value)}  # of which sizes follow, so that tensors fit them alone
+        return ({p.name for p in self.kernel.params if p.optional or p.default is not None} & set(self.loaded.get("optional", ()))) - sizes
 
     def _defaulted(self, arguments: dict[str, Any], left: set[str]) -> dict[str, Any]:
         """The arguments without the tensors that are left out; numbers have their defaults."""

@@ -109,9 +109,10 @@ class Foreign(Correlated):
         if v.op in ("mul", "div"):
             if self.distributes[self.at]:
                 found = found | (x == 0)
+            least = 16 * float(ulp(torch.zeros((), dtype=torch.float64), self.compute(v)))  # expm1(0) is 0 for sure
             for a, e in zip(args, carried, strict=True):
                 if e is not None and torch.is_tensor(a):
-                    found = found | (x == 0) & (e > 0) & (a.abs() <= SLACK * e)
+                    found = found | (x == 0) & (e > least) & (a.abs() <= SLACK * e)
         return found if bool(found.any()) else None
 
     def results(self) -> list[Bounded]:

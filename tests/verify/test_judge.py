@@ -53,6 +53,8 @@ def test_a_zero_has_the_sign_that_every_way_to_compute_it_gives() -> None:
         for y in (torch.tensor([[0.0, -0.0]]), torch.tensor([[-0.0, 0.0]])):
             assert wrong("layernorm", y, x=x, w=w, b=-zero, eps=1e-5) == []
     assert wrong("rmsnorm", torch.tensor([[0.0, 0.0]]), x=-x, w=zero, eps=1e-6) == ["sign"]
+    none = torch.zeros(1, dtype=torch.float16)
+    assert wrong("elu", none, x=none, alpha=-0.5) == ["sign"]  # of -0.5 * expm1(0)
 
 
 def test_numbers_that_are_refused_by_an_error_are_told() -> None:
