@@ -8,9 +8,11 @@ by its row in the table; nothing else here needs SymPy, which would take longer 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import count
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from kgen.errors import Diagnostic, Source, Span, TooLong
@@ -316,9 +318,11 @@ def live(lets: Iterable[Let], stores: Iterable[Store]) -> tuple[Let, ...]:
     return tuple(let for let in lets if let.name in needed)
 
 
-def renumber(program: Program) -> Program:
-    """The same program with its values numbered from %0 without gaps."""
-    names = {let.name: f"%{k}" for k, let in enumerate(program.lets)}
+def renumber(program: Program, kept: Mapping[str, str] = MappingProxyType({}), taken: Collection[str] = ()) -> Program:
+    """The same program with its values numbered from %0 without gaps, but for those that are called as `kept` says: no other gets a name
+    among these, or one that is `taken`."""
+    free = (name for name in map("%{}".format, count()) if name not in taken and name not in kept.values())
+    names = {let.name: kept.get(let.name) or next(free) for let in program.lets}
     lets = tuple(replace(let, name=names[let.name], expr=let.expr.renamed(names)) for let in program.lets)
     return replace(program, lets=lets, stores=tuple(replace(s, ref=names[s.ref]) for s in program.stores))
 

@@ -8,10 +8,13 @@ import gc
 import pytest
 
 import kgen
-from kgen import pipeline
+from kgen import grad, pipeline
+from kgen.backends import backend
 from kgen.check import check
+from kgen.cli.group import load_spec
 from kgen.cli.show import STAGES
 from kgen.monoids import Rides
+from kgen.parts import parted
 from kgen.syntax import parse
 from kgen.types import bf16, f32
 from tests.conftest import ROOT
@@ -76,3 +79,17 @@ def test_stages_are_the_targets_own() -> None:
     assert "expsum" in kernel.show("expanded", "cuda") and "expsum" not in kernel.show("expanded", "cpp")
     assert "reading 2: sum" not in kernel.show("schedule", "cuda") and "reading 2: sum" in kernel.show("schedule", "triton")
     assert "(it has)" in kernel.show("precision", "cuda", {"T": "f16"}) and "(it has not)" in kernel.show("precision", "cuda")
+
+
+@pytest.mark.parametrize("target", ["cuda", "triton", "cpp"])
+def test_forms_are_of_the_operators_that_passes_have(target: str) -> None:
+    """Forms go by a plan's names, and passes by those of the plan that a target prints: an operator has one name in both."""
+    made = backend(target)
+    conv = load_spec("causal_conv4")
+    twice = grad.backward(grad.backward(conv).kernel, ["dx"]).kernel
+    for kernel in (conv, twice, *(parted(k).kernel for k in (grad.backward(conv).kernel, twice)), load_spec("layernorm"), load_spec("rope")):
+        binding = kernel.bindings()[0]
+        known = pipeline.plan(kernel, binding, made.rides).program.by_name
+        printed = pipeline.scheduled(kernel, binding, made.rides, made.merges, made.taps).program.by_name
+        for name in pipeline.forms(kernel, binding, made.rides):
+            assert name not in printed or printed[name].expr.name in (known[name].expr.name, "load", "tap"), (kernel.name, name)
