@@ -333,8 +333,7 @@ class Tape(Expressions):
                 found.add(k)
         return found
 
-    @staticmethod
-    def rules(v: Value) -> list[tuple[int, str]]:
+    def rules(self, v: Value) -> list[tuple[int, str]]:
         """The operands by which a value may move, each with its rule ("dy" for a cast; a pick's is `dy` where the index stands)."""
         if v.op == "cast":
             name, how = cast_to(v)
@@ -346,7 +345,8 @@ class Tape(Expressions):
         if v.op in REDUCTIONS and v.attr:
             return [(v.args[0], rule)] if (rule := REDUCTIONS[v.op].grad) else []
         if v.op in SCANS:
-            return [(a, rule) for a, rule in zip(v.args, scan_rules(v.op, tuple(v.attr)), strict=True) if rule != "0"]
+            numbers = isinstance(self.values[v.args[0]].type, Number)
+            return [(a, rule) for a, rule in zip(v.args, scan_rules(v.op, tuple(v.attr), numbers=numbers), strict=True) if rule != "0"]
         if v.op not in OPS:
             return []
         unknown = UNKNOWN if OPS[v.op].rule == "float" else "0"  # an operator of bools or integers has nothing to give

@@ -92,11 +92,18 @@ def attrs(dim: str, backwards: bool, exclusive: bool) -> tuple[str, ...]:
     return (dim, *([REVERSED] if backwards else []), *([EXCLUSIVE] if exclusive else []))
 
 
-def rules(name: str, attr: tuple[str, ...], tangents: bool = False) -> tuple[str, ...]:
-    """The gradient by each operand of a scan, or what its tangent adds; the dim is written as `D`."""
+#: The factors of a recurrence behind each element, of which the last multiplies nothing.
+_FACTORS = " if {more} else 1"
+
+
+def rules(name: str, attr: tuple[str, ...], tangents: bool = False, numbers: bool = False) -> tuple[str, ...]:
+    """The gradient by each operand of a scan, or what its tangent adds; the dim is written as `D`.  `numbers`: its first operand is a
+    number, which has no dtype that a choice among elements could have."""
     row, (_, backwards, exclusive) = SCANS[name], split(attr)
     on, back, out = (", ".join(attrs("D", *how)) for how in ((backwards, False), (not backwards, False), (backwards, exclusive)))
     chosen = row.tangent if tangents else row.exclusive if exclusive else row.grad
+    if numbers:
+        chosen = tuple(rule.replace(_FACTORS, "") for rule in chosen)
     named = {"{on}": on, "{back}": back, "{out}": out, "{more}": "index[D] > 0" if backwards else "index[D] < D - 1"}
     for mark, text in named.items():
         chosen = tuple(rule.replace(mark, text) for rule in chosen)
