@@ -7,7 +7,7 @@ may hold dtype variables) or a `Number` (a host number, weak in promotion as a P
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 ELLIPSIS = "..."
@@ -46,6 +46,10 @@ class DType:
     least: int = 0
     computes: str = ""
     coding: Coding | None = None
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        """Pickled by its name: there is one of each, and rules ask which."""
+        return known, (self.name,)
 
     @property
     def coded(self) -> bool:
@@ -149,6 +153,12 @@ WRITTEN = (*(name for name, d in DTYPES.items() if d is not f4e2m1x2), *(name fo
 NARROW = frozenset(d.name for d in DTYPES.values() if d.narrow)
 #: What a dtype variable may stand for, in the order in which its variants are emitted.
 VARIABLE: tuple[DType, ...] = (f32, f16, bf16, f64)
+
+
+def known(name: str) -> DType:
+    """The dtype of a name."""
+    return DTYPES[name]
+
 
 #: The signed integers, by their bits: that which holds an unsigned one too is what the two have in common (of a u64 there is none: i64).
 SIGNED = {d.bits: d for d in DTYPES.values() if d.kind == "int"}

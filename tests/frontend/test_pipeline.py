@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import pickle
 
 import pytest
 
@@ -93,3 +94,10 @@ def test_forms_are_of_the_operators_that_passes_have(target: str) -> None:
         printed = pipeline.scheduled(kernel, binding, made.rides, made.merges, made.taps).program.by_name
         for name in pipeline.forms(kernel, binding, made.rides):
             assert name not in printed or printed[name].expr.name in (known[name].expr.name, "load", "tap"), (kernel.name, name)
+
+
+@pytest.mark.parametrize("name", ["row_absmax_int8", "dropout_add_rmsnorm", "argmax", "mxfp8"])
+def test_a_kernel_from_a_pickle_goes_through_the_same_passes(name: str) -> None:
+    """Another process has the dtypes that rules know, not equal ones."""
+    kernel = load_spec(name)
+    assert backend("cuda").render(pickle.loads(pickle.dumps(kernel))) == backend("cuda").render(kernel)
