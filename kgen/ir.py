@@ -318,6 +318,11 @@ def live(lets: Iterable[Let], stores: Iterable[Store]) -> tuple[Let, ...]:
     return tuple(let for let in lets if let.name in needed)
 
 
+def rounded_to(let: Let) -> str:
+    """The dtype that a value is rounded to by name: a variable's or its own; "" of a number."""
+    return let.generic.lstrip("=") or (let.dtype.name if isinstance(let.dtype, DType) else "")
+
+
 def renumber(program: Program, kept: Mapping[str, str] = MappingProxyType({}), taken: Collection[str] = ()) -> Program:
     """The same program with its values numbered from %0 without gaps, but for those that are called as `kept` says: no other gets a name
     among these, or one that is `taken`."""
@@ -442,6 +447,7 @@ __all__ = [
     "live",
     "ref",
     "renumber",
+    "rounded_to",
     "taken",
     "too_long",
     "verify",

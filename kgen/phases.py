@@ -6,7 +6,7 @@ each other share a reading; a sum about a peak shares that of its peak; a search
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kgen.expand import is_reduction
@@ -31,6 +31,21 @@ class Phase:
     reductions: tuple[Let, ...] = ()
     stores: tuple[Store, ...] = ()
     columns: tuple[Let, ...] = ()
+
+
+def ends(phase: Phase) -> list[str]:
+    """What a phase is for: what it accumulates, stores and gives."""
+    shares = [o.name for r in (*phase.reductions, *phase.columns) for o in entering(r.expr)]
+    return shares + [s.ref for s in phase.stores] + list(phase.gives)
+
+
+def needed(lets: Sequence[Let], wanted: Iterable[str], there: Iterable[str]) -> tuple[Let, ...]:
+    """The lets that some values need, in order, where others are there already."""
+    found, known = set(wanted), set(there)
+    for let in reversed(lets):
+        if let.name in found and let.name not in known:
+            found.update(o.name for o in taken(let.expr))
+    return tuple(let for let in lets if let.name in found)
 
 
 def phases_of(

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from kgen.check import Kernel
 from kgen.dear import SPECIAL_PER_BYTE
 from kgen.expand import is_reduction
-from kgen.ir import Let, Program, literal_of, live
+from kgen.ir import Let, Program, literal_of, live, rounded_to
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import OPS, REDUCTIONS, ROWS, Op, Reduction
 from kgen.passes import Plan, elements
@@ -97,7 +97,7 @@ def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str,
         ends, way = into.get(let.name, set()), ways.get(let.name, _Way())
         rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.narrow
         if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
-            ends, way = {let.generic.lstrip("=") or let.tensor_dtype.name}, _Way()
+            ends, way = {rounded_to(let)}, _Way()
         for k, o in enumerate(let.expr.operands):
             into.setdefault(o.name, set()).update(ends)
             step = way.before(_keeps(let, k, program.by_name, signs), _steady(let, k))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kgen.check import Kernel
-from kgen.ir import Let, Tensor, leaf, live
+from kgen.ir import Let, Tensor, leaf, live, rounded_to
 from kgen.passes import Pass, Plan, Reduce, Scan, verified
 from kgen.phases import phases_of
 
@@ -38,7 +38,7 @@ def _reading(p: Pass, stored: dict[str, str], dtypes: dict[str, str], defs: dict
         if result is None or value.expr.name != "cast" or not set(p.inner) <= set(value.dims):
             continue
         rounded = next((let for let in p.lets if let.name == value.expr.operands[0].name), None)
-        if rounded is None or rounded.expr.name != "cast" or _dtype(rounded) != dtypes[result]:
+        if rounded is None or rounded.expr.name != "cast" or rounded_to(rounded) != dtypes[result]:
             continue
         load = replace(value, expr=leaf("load", result), label="")
         lets = live((load if let is value else let for let in p.lets), p.stores)
@@ -59,11 +59,6 @@ def _without(p: Pass, unread: set[str]) -> Pass:
         return p
     kept = tuple(replace(f, stores=tuple(s for s in f.stores if s in stores)) for f in p.phases)
     return replace(p, stores=stores, phases=kept, long=tuple(replace(f, stores=tuple(s for s in f.stores if s in stores)) for f in p.long))
-
-
-def _dtype(rounded: Let) -> str:
-    """The dtype that a value is rounded to by name: a variable's or its own."""
-    return rounded.generic.lstrip("=") or rounded.tensor_dtype.name
 
 
 __all__ = ["reread"]

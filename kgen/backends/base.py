@@ -16,7 +16,7 @@ from pathlib import Path
 from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
-from kgen.backends.drawn import needed, neighbours, words
+from kgen.backends.drawn import neighbours, words
 from kgen.backends.names import Names, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
@@ -30,6 +30,7 @@ from kgen.ir import Let, Program, Ref, Store, exact, leaf, live, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
+from kgen.phases import needed
 from kgen.resources import resource
 from kgen.scanned import is_scan
 from kgen.taps import is_tap, taps_of

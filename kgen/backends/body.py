@@ -21,7 +21,8 @@ from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
 from kgen.ops.scans import EXCLUSIVE
 from kgen.passes import Reduce, Scan
-from kgen.phases import Phase
+from kgen.phases import Phase, needed
+from kgen.phases import ends as ends_of
 from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
@@ -210,7 +211,7 @@ class RowNames:
         coded = self.coded(phase)
         given = self.remade.value if self.remade is not None and phase.element and self.remade.value in phase.lets else None
         within = tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded)
-        ends = [coded[name].name if name in coded else name for name in drawn.ends(phase)]
+        ends = [coded[name].name if name in coded else name for name in ends_of(phase)]
         read = [o.name for let in within for o in taken(let.expr)] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
         loads = [let for let in loads if let.name not in self.rows]
@@ -284,7 +285,7 @@ class RowNames:
         """Those of a phase's lets that `ends` need where words and what is made of them are there; and the words, named in `text`."""
         if not self.draws(phase):
             return lets, ()
-        left = drawn.needed(lets, ends, (*self.streams, *self.made))
+        left = needed(lets, ends, (*self.streams, *self.made))
         found = tuple(self.word(let, text) for let in left if let.name in self.streams and let.name not in self.made)
         return left, found
 

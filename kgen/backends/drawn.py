@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kgen.backends.text import Text
 from kgen.backends.units import Tensor, Words
 from kgen.ir import Let, Op, literal_of, taken
-from kgen.monoids import elements
 from kgen.passes import Map
-from kgen.phases import Phase
+from kgen.phases import Phase, ends, needed
 from kgen.searches import SEARCHES
 from kgen.types import ELLIPSIS, Dims, is_literal, literal_size
 
@@ -108,21 +107,6 @@ def frontier(phases: Sequence[Phase], drawn: Mapping[str, Stream], last: Phase |
     return frozenset(found - behind) if len(found - behind) <= MOST else frozenset()
 
 
-def ends(phase: Phase) -> list[str]:
-    """What a phase is for: what it accumulates, stores and gives."""
-    shares = [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)]
-    return shares + [s.ref for s in phase.stores] + list(phase.gives)
-
-
-def needed(lets: Sequence[Let], wanted: Iterable[str], there: Iterable[str]) -> tuple[Let, ...]:
-    """The lets that some values need, in order, where others are there already."""
-    found, known = set(wanted), set(there)
-    for let in reversed(lets):
-        if let.name in found and let.name not in known:
-            found.update(o.name for o in taken(let.expr))
-    return tuple(let for let in lets if let.name in found)
-
-
 def neighbours(render: Render, p: Map, indices: tuple[Tensor, ...]) -> dict[str, tuple[str, ...]]:
     """The words of a map whose places are positions, with the names that say of these what the first of neighbours is a multiple of."""
     if not render.backend.neighbours:
@@ -150,4 +134,4 @@ def words(render: Render, p: Map, text: dict[str, Text]) -> dict[str, Words]:
     return made
 
 
-__all__ = ["WORDS", "Stream", "beside", "bits", "ends", "frontier", "needed", "neighbours", "streams", "words"]
+__all__ = ["WORDS", "Stream", "beside", "bits", "frontier", "neighbours", "streams", "words"]

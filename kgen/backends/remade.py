@@ -7,15 +7,12 @@ what else it is made of is read or computed again; where a row does not stay on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kgen.check import Kernel
-from kgen.ir import GATHERS, Let, taken
-from kgen.monoids import elements
+from kgen.ir import GATHERS, Let, rounded_to
 from kgen.passes import Reduce, Scan
-from kgen.phases import Phase
-from kgen.types import DType
+from kgen.phases import Phase, ends, needed
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,10 @@ def remade(p: Reduce, kernel: Kernel) -> Remade | None:
         of = own.get(stored.expr.operands[0].name) if stored is not None and stored.expr.name == "cast" else None
         if stored is None or of is None or not set(p.inner) <= set(value.dims):
             continue
-        lets = needed([of.name], own, frozenset())
+        lets = needed(readings[having[0]].lets, [of.name], ())
         loads = [let for let in lets if let.expr.name == "load"]
         after = [let for phase in readings[having[0] :] for let in without(phase, value)]
-        name = _dtype(stored)
+        name = rounded_to(stored)
         free = [let for let in loads if let not in after and dtypes.get(let.expr.attrs[0]) == name and let.expr.attrs[0] not in written]
         free = [let for let in free if set(value.dims) <= set(let.dims)]
         if free and stored not in after and not any(let.expr.name in ("index", *GATHERS) for let in lets):
@@ -62,26 +59,8 @@ def remade(p: Reduce, kernel: Kernel) -> Remade | None:
 
 def without(phase: Phase, value: Let) -> tuple[Let, ...]:
     """The lets that a phase needs where it is given a value, itself not among them."""
-    ends = [o.name for r in (*phase.reductions, *phase.columns) for o in elements(r.expr)] + [s.ref for s in phase.stores] + [*phase.gives]
-    found = needed(ends, {let.name: let for let in phase.lets}, frozenset((value.name,)))
+    found = needed(phase.lets, ends(phase), (value.name,))
     return tuple(let for let in found if let.name != value.name)
-
-
-def needed(ends: Iterable[str], lets: Mapping[str, Let], given: frozenset[str]) -> tuple[Let, ...]:
-    """Of some lets by name those that others are made of, in their order; what is `given` is not made."""
-    found: set[str] = set()
-    todo = [name for name in ends if name in lets]
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found.add(name)
-            todo += [o.name for o in taken(lets[name].expr) if o.name in lets] if name not in given else []
-    return tuple(let for let in lets.values() if let.name in found)
-
-
-def _dtype(stored: Let) -> str:
-    """The dtype that a value is rounded to by name: a variable's or its own."""
-    return stored.generic.lstrip("=") or (stored.dtype.name if isinstance(stored.dtype, DType) else "")
 
 
 __all__ = ["Remade", "remade", "without"]
