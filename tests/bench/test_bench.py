@@ -557,6 +557,15 @@ def test_a_cell_that_fails_is_a_row_and_the_others_are_timed(monkeypatch: pytest
     assert pickle.loads(pickle.dumps(kernel)).signature() == kernel.signature()
 
 
+@pytest.mark.slow
+def test_a_cell_runs_in_a_process_of_its_own() -> None:
+    """As behind a GPU's context that is lost."""
+    cells = apart.Cells()
+    cells.apart = True
+    (row,) = cells.bench(checked("row_absmax_int8"), ["cpp"], [], "f32", 1 << 12, "cpu", 64, False).rows
+    assert row.what == "cpp" and row.ms > 0
+
+
 def test_what_has_no_figures_is_a_row_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "bench", lambda kernel, *rest: 1 / 0 if kernel.name == "softmax" else BENCH(kernel, *rest))
     done = run("softmax", "gelu", "--elements", "2^10", "--row", "64", "--target", "cpp", "--against", "none", "--json", "kept.json")
