@@ -21,6 +21,7 @@ from kgen.errors import KgenError
 from kgen.ops import OPS
 from kgen.runtime import toolchain
 from kgen.types import BOOL, DTYPES, FLOAT, INT
+from tests import warm
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -317,7 +318,8 @@ def test_a_first_launch_needs_no_sympy() -> None:
         "assert module.check({'x': torch.ones(3, 2, 8), 'w': torch.ones(8)})[0] == {'...': (3, 2), 'N': 8}\n"
         "print(sorted({'sympy', 'mpmath', 'torch.fx.experimental.symbolic_shapes'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    done = warm.run("-c", code)
+    assert done.stdout == "[]\n", done.stderr
 
 
 @pytest.mark.parametrize(
