@@ -256,6 +256,22 @@ def test_the_gradients_of_a_convolution(dtype: torch.dtype, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("many", [1, 1 << 20])
+def test_the_gradients_of_a_maximum_of_windows(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small integers, many of them alike, and NaN; row by row, and several rows at a time."""
+    monkeypatch.setattr(nvrtc, "MAP_MANY", many)
+    nvrtc.cached_plan.cache_clear()
+    kernel = over_parts(grad.backward(check.check(syntax.parse(*read_spec("max_pool2d")))).kernel)
+    x = torch.randint(-3, 4, (2, 9, 14)).float()
+    x[0, 3, 4], x[1, 0, :4] = torch.nan, -torch.inf
+    given = {"x": x, "dy": torch.randint(-8, 8, (2, 5, 7)).float()}
+    args = tuple(given[p.name] for p in kernel.params)
+    found = Emulated(kernel.file.source.text, tmp_path, args)(*args)["dx"]
+    torch.testing.assert_close(found, Kernel(kernel)(*args, target="torch"), rtol=1e-6, atol=1e-6, equal_nan=True)
+    nvrtc.cached_plan.cache_clear()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize(("text", "meaning", "rank"), [(LINE, line, 0), (LINE, line, 1), (PLANE, plane, 1), (PLANE, plane, 2), (WINDOW, window, 2)])
