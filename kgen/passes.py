@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from kgen.ir import GATHERS, Blocks, Broken, Let, Program, Store, Tensor, View
 from kgen.phases import Phase
@@ -157,10 +157,31 @@ def elements(p: Pass) -> list[Let]:
     return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
 
 
+def of_lets(plan: Plan, made: Callable[[Let], Let]) -> Plan:
+    """The same plan of other lets, in its program and in its passes."""
+
+    def of(p: Pass) -> Pass:
+        lets = tuple(map(made, p.lets))
+        if not isinstance(p, Reduce):
+            return replace(p, lets=lets)
+        phases, long = (tuple(f.of(made) for f in own) for own in (p.phases, p.long))
+        return replace(p, lets=lets, phases=phases, long=long, finish=p.finish and p.finish.of(made))
+
+    workspaces = tuple(replace(w, let=made(w.let)) for w in plan.workspaces)
+    return Plan(replace(plan.program, lets=tuple(map(made, plan.program.lets))), tuple(map(of, plan.passes)), workspaces)
+
+
 def verified(plan: Plan) -> Plan:
-    """A plan whose passes read of one another only what earlier ones have written; else `Broken`, a bug of kgen's."""
+    """A plan whose passes read of one another only what earlier ones have written, and compute each operator in the form that it has in
+    the program; else `Broken`, a bug of kgen's."""
     unwritten = {w.name for w in plan.workspaces if w.view is None}
+    defs = plan.program.by_name
     for k, p in enumerate(plan.passes):
+        phases = (*p.phases, *p.long, *filter(None, [p.finish])) if isinstance(p, Reduce) else ()
+        for let in (*p.lets, *(let for f in phases for let in (*f.lets, *f.reductions, *f.columns))):
+            own = defs.get(let.name)  # another expression by that name reads what an earlier pass has computed
+            if let.form != (own.form if own and own.expr == let.expr else None):
+                raise Broken(f"pass {k} has {let} in a form that is another's")
         if early := unwritten & {t.name for t in p.loads}:
             raise Broken(f"pass {k} reads {', '.join(sorted(early))}, which no pass before it writes")
         unwritten -= {s.result for s in p.stores}

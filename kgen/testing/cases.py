@@ -424,13 +424,12 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
     """Arguments of moderate size, the same ones each time: standard normal numbers in dense tensors (their magnitudes where `positive`),
     indices that lie inside, numbers at their defaults; the kernel's dtype variables stand for `dtype`.
 
-    The last dim has 257 elements, `...` 6 (6 x 257 where there is no named dim), other dims 5.
+    The last dim has 257 elements, `...` 6 (6 x 257 where there is no named dim), other dims 5, or what the header's `where` makes of these.
     """
     import torch
 
     generator = torch.Generator().manual_seed(0)
     named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-    sizes = {d: 257 if d == named[-1] else 5 for d in named} | kernel.literals
     batch = (6,) if named else (6, 257)
     places = picked(kernel)
     free = [p.name for p in kernel.params if not p.is_tensor and p.default is None]
@@ -440,6 +439,8 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
         if p.default is not None:
             return default(p)
         return 1 if p.dtype == "int" else 0.5 if len(free) == 1 else (-1.0, 1.0, 0.5)[free.index(p.name) % 3]
+
+    sizes = _sizes(kernel, named, {p.name: number(p) for p in kernel.params if not p.is_tensor})
 
     def tensor(p: Parameter) -> Any:
         shape = [n for d in p.dims or () for n in (batch if d == ELLIPSIS else (sizes[d],))]
@@ -453,3 +454,17 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
         return (x.abs() if positive else x).to(getattr(torch, declared.torch))
 
     return {p.name: tensor(p) if p.is_tensor else number(p) for p in kernel.params}
+
+
+def _sizes(kernel: Kernel, named: list[str], numbers: dict[str, Any]) -> dict[str, int]:
+    """Sizes of dims: 257 of the last, 5 of others; where the header's `where` says other ones, those that follow from the rest."""
+    every = {d: 257 if d == named[-1] else 5 for d in named} | kernel.literals
+    follows = {c.name.name for c in kernel.clauses}
+    sizes = {d: n for d, n in every.items() if d not in follows or d in kernel.literals}
+    read = {d for c in kernel.clauses for d in names(c.value) if d not in numbers and d not in follows}
+    sizes = dict.fromkeys(sorted(read), 5) | sizes
+    try:
+        follow(kernel, sizes, numbers)
+    except KgenError:  # dims of which these cannot be made, such as the halves of 5
+        return every
+    return every | sizes

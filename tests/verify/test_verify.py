@@ -11,8 +11,11 @@ import pytest
 import torch
 
 import kgen
+from kgen import check as checker
 from kgen.testing import CheckFailed, verify
-from kgen.verify import Kind, Report, examine
+from kgen.testing.cases import Limits
+from kgen.verify import Kind, Report, examine, plan
+from kgen.verify.again import again
 from tests.verify import candidates
 
 HERE = Path(candidates.__file__)
@@ -257,3 +260,22 @@ def test_what_cannot_be_tried_here_is_no_failure(tmp_path: Path) -> None:
     assert found.status == 3 and not found.findings and "is for a GPU" in found.untried[0], found
     asked = CliRunner().invoke(main, ["verify", str(tmp_path / "nothing.py"), "--spec", "relu"])
     assert asked.exit_code == 2, asked.output
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("right", ""), ("destination", ""), ("refuses_more", ""), ("counts_to_65536", "value")])
+def test_places_that_are_counted_in_too_few_bits_are_found_in_rows_that_are_repeated(name: str, wrong: str) -> None:
+    few = {"x": torch.randn(61, 33, generator=torch.Generator().manual_seed(0), dtype=torch.float32)}
+    setting: dict[str, Any] = {"tall": 1 << 17, "way": "destination" if name == "destination" else "fresh"}
+    if not wrong:
+        return again(f"{HERE}:{name}", "softmax", few, **setting)
+    with pytest.raises(CheckFailed, match=wrong):
+        again(f"{HERE}:{name}", "softmax", few, **setting)
+
+
+def test_rows_that_depend_on_one_another_are_not_repeated() -> None:
+    dense = Limits(layouts=("dense",))
+    specs = ("softmax", "gelu", "adamw", "mse", "dropout", "batchnorm_stats")
+    cases = {spec: plan.repeatable(checker.plain(kgen.load(spec).kernel), dense, 0) for spec in specs}
+    assert [spec for spec, case in cases.items() if case] == ["softmax", "gelu", "adamw"]
+    x = cases["softmax"]["x"]
+    assert x.shape == (61, 1024) and x.dtype.itemsize == 2
