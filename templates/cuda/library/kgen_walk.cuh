@@ -33,7 +33,7 @@ struct Walk : Partials {
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group;  // of the teams of a block, the number
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     bool inside;
 
@@ -43,11 +43,14 @@ struct Walk : Partials {
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
+        group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
-            segment = block % rows.segments;
-            block /= rows.segments;
+            const Index groups = gridDim.x / rows.segments;
+            const bool beside = !CLUSTER && shares();
+            segment = beside ? block / groups : block % rows.segments;
+            group = beside ? block % groups : block / rows.segments;
         }
-        go(block * teams() + team);
+        go(group * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
     }
@@ -82,6 +85,14 @@ struct Walk : Partials {
             asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
         }
 #endif
+    }
+    // Whether all rows read an operand's same elements: neighbouring blocks then take a segment of different rows, for which these come
+    // from memory once.
+    __device__ bool shares() const {
+        bool found = false;
+        #pragma unroll
+        for (int k = 0; k < K; k++) found = found || rows.row_stride[k][RR - 1] == 0;
+        return found;
     }
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
