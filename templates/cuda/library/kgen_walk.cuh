@@ -46,7 +46,7 @@ struct Walk : Partials {
         group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             const Index groups = gridDim.x / rows.segments;
-            const bool beside = !CLUSTER && shares();
+            const bool beside = !CLUSTER && rows.share();
             segment = beside ? block / groups : block % rows.segments;
             group = beside ? block % groups : block / rows.segments;
         }
@@ -85,14 +85,6 @@ struct Walk : Partials {
             asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
         }
 #endif
-    }
-    // Whether all rows read an operand's same elements: neighbouring blocks then take a segment of different rows, for which these come
-    // from memory once.
-    __device__ bool shares() const {
-        bool found = false;
-        #pragma unroll
-        for (int k = 0; k < K; k++) found = found || rows.row_stride[k][RR - 1] == 0;
-        return found;
     }
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
