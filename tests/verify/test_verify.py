@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from kgen.testing import CheckFailed, verify
 from kgen.testing.cases import Limits
 from kgen.verify import Kind, Report, examine, plan
 from kgen.verify.again import again
+from tests import warm
 from tests.verify import candidates
 
 HERE = Path(candidates.__file__)
@@ -127,7 +126,7 @@ def test_a_failure_is_made_small_and_stands_alone(tmp_path: Path) -> None:
     found = report("unshifted", shrink=3.0).findings[0]
     assert found.small and len(found.small) <= len(found.case)
     (tmp_path / "shown.py").write_text(found.python)
-    done = subprocess.run([sys.executable, str(tmp_path / "shown.py")], capture_output=True, text=True)
+    done = warm.run(tmp_path / "shown.py")
     assert done.returncode == 1 and "AssertionError" in done.stderr, found.python + done.stderr
 
 
