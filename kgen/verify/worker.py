@@ -423,7 +423,8 @@ class Worker:
         gc.collect()
         if self.device == "cuda":
             torch.cuda.empty_cache()
-        file = open(os.path.join(tempfile.gettempdir(), f"kgen-verify-{os.getuid()}.turn"), "w")  # noqa: SIM115  closed at its end
+        where = getattr(torch.cuda.get_device_properties(0), "uuid", "") if self.device == "cuda" else "cpu"
+        file = open(os.path.join(tempfile.gettempdir(), f"kgen-verify-{os.getuid()}-{where}.turn"), "w")  # noqa: SIM115  closed at its end
         end = time.monotonic() + TURN
         while True:
             with contextlib.suppress(OSError):
