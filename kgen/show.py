@@ -99,7 +99,7 @@ def choice(kernel: Kernel, made: grad.Backward, bound: Binding) -> str:
 def _readings(plan: Plan) -> tuple[int, int]:
     """How often rows are gone through, and the bytes that an element takes where rows stay on the chip."""
     rows = [p for p in plan.passes if isinstance(p, Reduce) and p.inner]
-    c = cost(plan, {})
+    c = cost(plan)
     return max((p.readings for p in rows), default=1), c.read + c.written
 
 
@@ -162,7 +162,7 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
             lines.append(f"  {each} operations an element, {once} a row")
         else:
             lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
-    c = cost(plan, pipeline.forms(kernel, bound, rides))
+    c = cost(plan)
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     if any(isinstance(p, Reduce) and p.long for p in plan.passes):
@@ -175,14 +175,16 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
 def precision(kernel: Kernel, bound: Binding, target: Backend) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
-    program = pipeline.plan(kernel, bound, target.rides).program
-    defs, lines = program.by_name, []
-    for name, (form, decides) in target.forms(pipeline.forms(kernel, bound, target.rides), program).items():
+    lines = []
+    for let in pipeline.scheduled(kernel, bound, target.rides, target.merges, target.taps).program.lets:
+        form, decides = target.form(let) or ("", "")
+        if not form:
+            continue
         if form == "shared":
-            lines.append(f"by what follows from its divisor, once for all that it divides: {defs[name]}")
+            lines.append(f"by what follows from its divisor, once for all that it divides: {let}")
             continue
         short = bound.get(decides, DTYPES.get(decides, f32)).narrow
-        lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {defs[name]}")
+        lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {let}")
     return "\n".join(lines or ["every operator in its accurate form"]) + "\n"
 
 
