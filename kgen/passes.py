@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
 
 from kgen.ir import GATHERS, Blocks, Broken, Let, Program, Store, Tensor, View
 from kgen.phases import Phase
@@ -157,18 +158,30 @@ def elements(p: Pass) -> list[Let]:
     return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
 
 
+#: What of a plan holds lets, in its fields.
+HOLDERS = (Plan, Program, Map, Reduce, Sort, Phase, Workspace)
+
+
 def of_lets(plan: Plan, made: Callable[[Let], Let]) -> Plan:
-    """The same plan of other lets, in its program and in its passes."""
+    """The same plan of other lets, wherever it holds some."""
 
-    def of(p: Pass) -> Pass:
-        lets = tuple(map(made, p.lets))
-        if not isinstance(p, Reduce):
-            return replace(p, lets=lets)
-        phases, long = (tuple(f.of(made) for f in own) for own in (p.phases, p.long))
-        return replace(p, lets=lets, phases=phases, long=long, finish=p.finish and p.finish.of(made))
+    def of(x: Any) -> Any:
+        if isinstance(x, Let):
+            return made(x)
+        if isinstance(x, HOLDERS):
+            return replace(x, **{f.name: of(getattr(x, f.name)) for f in fields(x)})
+        return tuple(map(of, x)) if type(x) is tuple else x
 
-    workspaces = tuple(replace(w, let=made(w.let)) for w in plan.workspaces)
-    return Plan(replace(plan.program, lets=tuple(map(made, plan.program.lets))), tuple(map(of, plan.passes)), workspaces)
+    return cast(Plan, of(plan))
+
+
+def lets_of(x: object) -> Iterator[Let]:
+    """The lets that a plan holds, or a part of one."""
+    if isinstance(x, Let):
+        yield x
+    elif isinstance(x, (tuple, *HOLDERS)):
+        for y in x if isinstance(x, tuple) else (getattr(x, f.name) for f in fields(x)):
+            yield from lets_of(y)
 
 
 def verified(plan: Plan) -> Plan:
@@ -177,8 +190,7 @@ def verified(plan: Plan) -> Plan:
     unwritten = {w.name for w in plan.workspaces if w.view is None}
     defs = plan.program.by_name
     for k, p in enumerate(plan.passes):
-        phases = (*p.phases, *p.long, *filter(None, [p.finish])) if isinstance(p, Reduce) else ()
-        for let in (*p.lets, *(let for f in phases for let in (*f.lets, *f.reductions, *f.columns))):
+        for let in lets_of(p):
             own = defs.get(let.name)  # another expression by that name reads what an earlier pass has computed
             if let.form != (own.form if own and own.expr == let.expr else None):
                 raise Broken(f"pass {k} has {let} in a form that is another's")

@@ -7,7 +7,7 @@ each other share a reading; a sum about a peak shares that of its peak; a search
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kgen.expand import is_reduction
 from kgen.ir import Let, Store, taken
@@ -31,11 +31,6 @@ class Phase:
     reductions: tuple[Let, ...] = ()
     stores: tuple[Store, ...] = ()
     columns: tuple[Let, ...] = ()
-
-    def of(self, made: Callable[[Let], Let]) -> Phase:
-        """The same of other lets."""
-        lets, reductions, columns = (tuple(map(made, own)) for own in (self.lets, self.reductions, self.columns))
-        return replace(self, lets=lets, reductions=reductions, columns=columns)
 
 
 def ends(phase: Phase) -> list[str]:

@@ -60,6 +60,7 @@ class Tracer:
         self.torch = False  # whether a name of torch's was used: then dims must meet as torch pairs them
         self.doubts: list[tuple[str, Span, str]] = []
         self.clauses: dict[str, Clause] = {}  # those that axes are written with, then the others
+        self.saturated: dict[int, Traced] = {}  # of casts that saturate, what was cast
         self.spare: list[Traced] = []  # values whose names may be left without a use, where another form of them is read
 
     def eval(self, node: ast.expr) -> Any:

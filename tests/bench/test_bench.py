@@ -6,8 +6,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +22,7 @@ from kgen.cli import main
 from kgen.errors import KgenError
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.samples import arguments
+from tests import warm
 from tests.conftest import ROOT
 
 BENCH = timing.bench
@@ -502,7 +501,7 @@ for name in libraries.HELION:
         why = reference.Reference(kernel, given).alike(libraries.prepared(kernel, "helion", given)())
     assert not why, (name, why)
 """
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "HELION_INTERPRET": "1"}, capture_output=True, text=True)
+    done = warm.run("-c", code, env={**os.environ, "HELION_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,12 @@ import torch
 
 import kgen
 from kgen import check as checker
+from kgen.errors import KgenError
 from kgen.testing import CheckFailed, verify
 from kgen.testing.cases import Limits
 from kgen.verify import Kind, Report, examine, plan
 from kgen.verify.again import again
+from tests import warm
 from tests.verify import candidates
 
 HERE = Path(candidates.__file__)
@@ -126,7 +126,7 @@ def test_a_failure_is_made_small_and_stands_alone(tmp_path: Path) -> None:
     found = report("unshifted", shrink=3.0).findings[0]
     assert found.small and len(found.small) <= len(found.case)
     (tmp_path / "shown.py").write_text(found.python)
-    done = subprocess.run([sys.executable, str(tmp_path / "shown.py")], capture_output=True, text=True)
+    done = warm.run(tmp_path / "shown.py")
     assert done.returncode == 1 and "AssertionError" in done.stderr, found.python + done.stderr
 
 
@@ -279,3 +279,12 @@ def test_rows_that_depend_on_one_another_are_not_repeated() -> None:
     assert [spec for spec, case in cases.items() if case] == ["softmax", "gelu", "adamw"]
     x = cases["softmax"]["x"]
     assert x.shape == (61, 1024) and x.dtype.itemsize == 2
+
+
+def test_sizes_that_a_candidate_takes_can_be_said() -> None:
+    options: dict[str, Any] = {"multiples": {"N": 8}, "most": {"N": 4096}, "examples": 60, "every": True, "own": True}
+    found = report("rows_of_vectors", **options)
+    assert [f.kind for f in found.findings] == [Kind.OWN] and found.operators == {"_softmax": 1} and found.held["very long rows"], found
+    assert report("rows_of_vectors", multiples={"N": 8}, examples=60).findings[0].kind is Kind.RAISES
+    with pytest.raises(KgenError, match="there is no dim M"):
+        report("rows_of_vectors", most={"M": 8})
