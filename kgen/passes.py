@@ -59,7 +59,8 @@ class Reduce:
     element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
     second reading, and so on; the last reading, if there is one, stores elements.  `long` are those of a row that does not stay on the
     chip, where fewer readings will do there (none: the same).  Where the last reading accumulates columns, `finish` is what follows
-    from them, once an element of a row.
+    from them, once an element of a row.  `pieces` are passes over pieces of each row, one after the other behind its readings: their rows
+    are this one's with a dim along each, and they take of its values.
     """
 
     rows: Dims
@@ -72,6 +73,7 @@ class Reduce:
     phases: tuple[Phase, ...]
     long: tuple[Phase, ...] = ()
     finish: Phase | None = None
+    pieces: tuple[Reduce, ...] = ()
 
     @property
     def dims(self) -> Dims:

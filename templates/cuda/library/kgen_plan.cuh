@@ -81,6 +81,7 @@ struct Facts {
     bool splits;
     const int* bytes;
     int operands;
+    bool pieces = false;  // whether it goes by pieces of a row, whose dims keep their order
 
     static constexpr bool has(u64 mask, int k) { return mask >> k & 1; }
     constexpr int vec() const {
@@ -274,6 +275,7 @@ struct Launch { int kernel; i64 blocks; int threads, cluster = 1, shared = 0; };
 // The rows of a call and the elements of a row: their dims merged, and in what vectors they are walked.
 template <int K> struct RowDims {
     static constexpr u64 FAR = UINT_MAX - (1 << 20);
+    static constexpr i64 NONE[64] = {};
 
     Dims<K> row, inner;
     const RowOperand* operands;
@@ -288,7 +290,8 @@ template <int K> struct RowDims {
         choose_main(dims, outer);
         const int lead = main < 0 ? 0 : main;
         row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
-        inner.merge(dims - outer, sizes + outer, lead, 0, [&](int k) { return given[k].stride + outer; });
+        const auto along = [&](int k) { return given[k].element ? given[k].stride + outer : NONE; };
+        inner.merge(dims - outer, sizes + outer, lead, 0, along, f.pieces);
         if (main < 0) return;
         choose_vectors(always);
         across = step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
@@ -495,6 +498,15 @@ struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, S
     static constexpr bool EDGES = true;  // of rows
     using Plan = RowPlan<Base::OPERANDS>;
     template <typename W, int STAGES> using Walking = W;
+};
+// A pass that goes by pieces of rows (kgen_pieces.cuh).
+constexpr Facts in_pieces(Facts f) {
+    f.pieces = true;
+    return f;
+}
+template <typename P> struct PiecesPass : P {
+    static constexpr Facts FACTS = in_pieces(P::FACTS);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 
 }  // namespace host
