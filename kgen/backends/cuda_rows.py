@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kgen.backends import cuda_host as host
@@ -65,7 +65,8 @@ class CudaRows(host.HostView):
 
 
 def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str, str]]:
-    """The operands of a pass over rows in the order of its strides, and each output's pointer."""
+    """The operands of a pass over rows in the order of its strides, and each output's pointer.  Beside a row that stays on the chip what
+    all rows share does not: it comes from the L2 cache each time."""
     readings = [(c,) for c in unit.codes if c.element] + [p.codes for p in unit.pieces]
     pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in unit.outputs}
     written = set(pointers.values())
@@ -85,7 +86,8 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
             role, dim = "state" if o.state else "result", unit.piece_dim(o)
             along = not unit.is_row(o) and not dim
             found.append(Walked(o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, along, dim=dim)))
-    return found, pointers
+    own = not unit.columns and any(w.record.kept and not is_shared(w.record, unit) for w in found)
+    return [replace(w, record=replace(w.record, kept=False)) if own and is_shared(w.record, unit) else w for w in found], pointers
 
 
 def read_by(c: Code) -> tuple[Tensor, ...]:
@@ -109,9 +111,10 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     stays on the chip, and what they share is read in one reading."""
     shared = [o for o in operands if is_shared(o, unit)]
     kept = [o for o in operands if o.kept]
+    several = [o for o in shared if sum(any(t.spec_name == o.name for t in read_by(c)) for c in unit.codes if c.element) > 1]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
     goes_on = goes_on or bool(unit.pieces) or any(c.makes for c in unit.codes)
-    return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not {*shared} & {*kept})
+    return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
 
 
 class RowPrinter:
