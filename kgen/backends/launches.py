@@ -2,10 +2,9 @@
 written file.
 
 A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "many" likewise where that
-reading has more than two results, "again" behind several readings; "narrow" holds a row of whose elements bytes are made; "read" holds
-nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.  *Rules* are for all else; the
-first that applies and fits the device holds.  What
-follows from a step (the threads of a team, the vectors of each) decides the order in which a row is combined, so nothing but the row's
+reading has more than two results, "again" behind several readings; "narrow" holds a row of whose elements bytes are made, "narrower" behind
+several readings; "read" holds nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.
+*Rules* are for all else; the first that applies and fits the device holds.  What follows from a step (the threads of a team, the vectors of each) decides the order in which a row is combined, so nothing but the row's
 length, layout and dtypes may choose it.
 """
 
@@ -26,7 +25,7 @@ MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
 SECTOR = 32
-#: Vectors of a row up to which the threads of a warp have one at most, and a ladder says nothing.
+#: Vectors of a row up to which the threads of a warp have one at most, where no step of a ladder is for so short ones.
 SHORT = 32
 #: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
 #: make it take longer ones.
@@ -155,6 +154,34 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(49152, 256, 256, 4, 4, "loop"),
         ),
         "narrow": (
+            Step(1, 128, 1, 1, 8, "registers"),
+            Step(2, 128, 2, 1, 8, "registers"),
+            Step(4, 128, 4, 1, 8, "registers"),
+            Step(8, 128, 4, 2, 8, "registers"),
+            Step(16, 128, 4, 4, 8, "registers"),
+            Step(32, 128, 8, 4, 8, "registers"),
+            Step(48, 128, 32, 2, 16, "registers"),
+            Step(64, 128, 32, 2, 8, "registers"),
+            Step(127, 128, 32, 4, 12, "registers"),
+            Step(128, 128, 32, 4, 8, "registers"),
+            Step(192, 128, 0, 2, 16, "registers"),
+            Step(255, 128, 0, 2, 8, "registers"),
+            Step(256, 64, 0, 4, 16, "registers"),
+            Step(512, 256, 0, 2, 8, "registers"),
+            Step(640, 512, 0, 2, 4, "shared"),
+            Step(768, 512, 0, 2, 4, "registers"),
+            Step(896, 256, 0, 4, 4, "shared"),
+            Step(1024, 512, 0, 2, 4, "registers"),
+            Step(2048, 256, 0, 8, 4, "registers"),
+            Step(4096, 512, 0, 8, 2, "shared"),
+            Step(6144, 512, 0, 12, 2, "shared"),
+            Step(8064, 256, 256, 8, 6, "cluster"),
+            Step(8192, 1024, 0, 8, 1, "shared"),
+            Step(12288, 1024, 0, 12, 1, "shared"),
+            Step(32768, 256, 256, 8, 6, "cluster"),
+            Step(65536, 512, 512, 8, 3, "cluster"),
+        ),
+        "narrower": (
             Step(48, 128, 32, 2, 12, "registers"),
             Step(64, 128, 32, 2, 8, "registers"),
             Step(127, 64, 0, 2, 24, "shared"),
@@ -189,7 +216,7 @@ SHIFTED = (
     Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
 )
 
-KINDS = ("once", "again", "read", "many", "narrow")
+KINDS = ("once", "again", "read", "many", "narrow", "narrower")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
@@ -218,7 +245,7 @@ def kind(held: bool, reductions: int, words: int, narrow: bool = False) -> str:
     """The kind of a pass, by whether rows are held, how many readings reduce them, the 32-bit words of a reading's result, and whether rows
     of wider elements become bytes: such `narrow` ones leave less time for what a thread does besides, so that it takes more of one."""
     if held and reductions and narrow:
-        return KINDS[4]
+        return KINDS[4 if reductions == 1 else 5]
     if held and reductions == 1 and words > FEW_WORDS:
         return KINDS[3]
     return KINDS[2] if not held else KINDS[min(reductions, 2) - 1] if reductions else KINDS[0]

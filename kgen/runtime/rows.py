@@ -310,8 +310,9 @@ def _teams(
     read; `across`: elements lie apart; `clusters`: whether there are clusters."""
     size = vec * sum(held)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
-    for step in ladder if chunks > launches.SHORT else ():
-        if step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
+    for step in ladder:
+        known = chunks > launches.SHORT or step.longest <= launches.SHORT
+        if known and step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
             yield _team(step, chunks, edges, size, across)
             break
     for rule in rules:

@@ -155,7 +155,7 @@ struct Facts {
     return results > 0;
 }
 [[maybe_unused]] constexpr int kind(const Facts& f) {
-    if (f.holds() && f.readings > 0 && narrow(f)) return 4;
+    if (f.holds() && f.readings > 0 && narrow(f)) return f.readings == 1 ? 4 : 5;
     return !f.holds() ? 2 : f.readings > 1 ? 1 : f.readings == 1 && f.words > FEW_WORDS ? 3 : 0;
 }
 // Whether what was measured holds for it, where elements move in vectors.
@@ -408,7 +408,7 @@ template <int K> struct RowPlan : RowDims<K> {
         if (f.readings == 0 || f.readings > MOST_READINGS) most.cluster = 0;
         int built = 0;  // the one of the file's architectures that the device runs
         for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
-        const bool measured = host::known(f) && vec > 1 && !across && chunks > SHORT;
+        const bool measured = host::known(f) && vec > 1 && !across;
         const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
         const bool shifted = steps.count > 0 && most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         for (const Rule& rule : SHIFTED) {
@@ -417,6 +417,7 @@ template <int K> struct RowPlan : RowDims<K> {
             if (fits(found, most, size)) return found;
         }
         for (int i = 0; i < steps.count; i++) {
+            if (chunks <= SHORT && steps.at[i].longest > SHORT) break;
             if (chunks > steps.at[i].longest || (most.cluster == 0 && steps.at[i].where == CLUSTER)) continue;
             const Team found = team_of(steps.at[i], chunks, edges, false);
             if (fits(found, most, size)) return found;
