@@ -4,8 +4,8 @@ written file.
 A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "many" likewise where that
 reading has more than two results, "again" behind several readings; "narrow" holds a row of whose elements bytes are made, "narrower" behind
 several readings; "read" holds nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.
-*Rules* are for all else; the first that applies and fits the device holds.  What follows from a step (the threads of a team, the vectors of each) decides the order in which a row is combined, so nothing but the row's
-length, layout and dtypes may choose it.
+*Rules* are for all else; the first that applies and fits the device holds.  What follows from a step (the threads of a team, the vectors
+of each) decides the order in which a row is combined, so nothing but the row's length, layout and dtypes may choose it.
 """
 
 from __future__ import annotations

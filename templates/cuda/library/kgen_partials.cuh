@@ -19,7 +19,13 @@ template <typename Walk, typename In> __device__ inline auto retake(Walk& walk, 
 }
 template <typename Walk, typename In> __device__ inline void retake(Walk& walk, In& in, int v, int k, long) { in.take(walk, v, k); }
 
+// That a reading has taken an operand.
+template <typename In> __device__ inline auto mark(In& in, int) -> decltype(in.taken = 1) { return in.taken = 1; }
+template <typename In> __device__ inline void mark(In&, long) {}
+
 struct Partials {
+    // A part of elements that are there, else of none: a branch would stand between vectors.
+    template <typename Chunk, typename Part> __device__ static Part some(const Chunk& c, const Part& part) { return c.some ? part : Part(); }
     // Whether what follows from an element is added to something: then only from those that are there.
     template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
     template <typename In> __device__ static constexpr bool adds(long) { return false; }

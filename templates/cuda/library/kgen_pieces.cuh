@@ -150,6 +150,7 @@ struct Pieces<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         }
         #pragma unroll
         for (int k = 0; k < COUNT; k++) (in.take(*this, v + k, k), ...);
+        if (v + COUNT == VECTORS) (mark(in, 0), ...);
     }
     template <int COUNT, typename... In> __device__ void put(Index base, Index end, int v, In&... in) {
         #pragma unroll

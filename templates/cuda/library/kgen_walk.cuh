@@ -151,7 +151,7 @@ struct Walk : Partials {
         static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && WIDE != GIVEN && !(WIDE >> O & 1);
         static constexpr unsigned BYTES = VEC * sizeof(T);
         const T* p;
-        unsigned shared = 0;
+        unsigned shared = 0, taken = 0;  // by a reading before
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
         Halves<T, VEC> halves[HALVES ? VECTORS : 1];
         T loose[LOOSE > 0 ? LOOSE : 1];  // on their way with the rest
@@ -194,7 +194,7 @@ struct Walk : Partials {
         __device__ void take(const Walk& walk, int v, int k) {
             if constexpr (HALVES) now[k] = halves[k].whole();
             if constexpr (HELD == 1) {
-                if constexpr (VECTORS * VEC > 16) renew(walk, v);
+                if (VECTORS * VEC > 16 && taken > 0) renew(walk, v);
                 now[k] = held[v];
             }
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
@@ -307,9 +307,8 @@ struct Walk : Partials {
                 use(c, k);
             }
         }
+        (mark(in, 0), ...);
     }
-    // A part of elements that are there, else of none: a branch would stand between vectors.
-    template <typename Part> __device__ static Part some(const Chunk& c, const Part& part) { return c.some ? part : Part(); }
     // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
     template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
         Part part[VEC];
@@ -367,6 +366,7 @@ struct Walk : Partials {
     // of what this thread has seen.
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        (mark(in, 0), ...);  // it takes a vector twice
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             #pragma unroll (IN_ONE)
             for (int g = 0; g < VECTORS; g += GROUP) {
