@@ -155,6 +155,7 @@ struct Facts {
     return results > 0;
 }
 [[maybe_unused]] constexpr int kind(const Facts& f) {
+    if (f.holds() && f.pieces) return 6;
     if (f.holds() && f.readings > 0 && narrow(f)) return f.readings == 1 ? 4 : 5;
     return !f.holds() ? 2 : f.readings > 1 ? 1 : f.readings == 1 && f.words > FEW_WORDS ? 3 : 0;
 }
