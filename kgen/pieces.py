@@ -62,9 +62,9 @@ def _is_plain(p: Reduce) -> bool:
 
 
 def _is_piece(p: Reduce) -> bool:
-    """Whether what a pass over rows reduces may be a piece of a longer one."""
-    found = [r.expr.name for f in p.phases for r in f.reductions]
-    return len(p.inner) == 1 and is_literal(p.inner[0]) and literal_size(p.inner[0]) <= MOST and bool(found) and set(found) <= FREE
+    """Whether what a pass over rows reduces, in one reading, may be a piece of a longer one."""
+    found = [{r.expr.name for r in f.reductions} for f in p.phases if f.reductions]
+    return len(p.inner) == 1 and is_literal(p.inner[0]) and literal_size(p.inner[0]) <= MOST and len(found) == 1 and found[0] <= FREE
 
 
 def _behind(first: Reduce, second: Reduce, plan: Plan) -> Reduce | None:

@@ -123,10 +123,15 @@ def taken(c: Code) -> tuple[list[str], list[str]]:
     return params, [f"{name}_row" for name in names]
 
 
+def struct(r: int) -> str:
+    """The name of the struct of reading number `r`."""
+    return READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
+
+
 def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False, piece: bool = False) -> list[str]:
     """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`;
     `rounds` where rows follow one another, `piece` where it is one of a piece of the row."""
-    kind = READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
+    kind = struct(r)
     value = kind.lower()
     every = [Partial(backend, a) for a in c.accumulators]
     every.sort(key=lambda m: bool(m.row.about))  # those about a peak stand last, and are left out of what an element gives
@@ -269,4 +274,4 @@ def rescaling(kind: str, every: list[Partial]) -> list[str]:
     ]  # fmt: skip
 
 
-__all__ = ["column_words", "columns", "contributed", "is_plain", "reading", "split", "taken", "words"]
+__all__ = ["column_words", "columns", "contributed", "is_plain", "reading", "split", "struct", "taken", "words"]

@@ -30,23 +30,38 @@ def printed(rows: RowPrinter, pieces: Sequence[Piece], reading: int) -> list[lis
 
 
 def lines(rows: RowPrinter, piece: Piece, reading: int) -> list[str]:
-    """The call that goes by the pieces, with all that it does with one; `reading` is the number of the first reading of a piece."""
+    """The call that goes by the pieces: what is made of each of them once, and with that of its elements; `reading` is the number of the
+    reading that a piece has."""
+    kind = f"{partials.struct(reading)}Piece"
+    last = piece.codes[-1] if piece.codes[-1].element else None
+    made = {a.name for c in piece.codes for a in c.accumulators} | {g.name for c in piece.codes for g in c.gives}
+    values = [g for g in last.takes if g.name in made] if last is not None else []
     before: list[str] = []
-    inside: list[str] = []
+    once: list[str] = []
     operands: dict[str, None] = {}
     for k, c in enumerate(piece.codes):
         if c.element:
             before += [*(rows.making(c.makes) if c.makes else ()), *rows.results(c)]
             operands |= dict.fromkeys([*(f"{o.name}_out_row" for o in c.outputs), *partials.taken(c)[1]])
             later = frozenset[str]().union(*(x.uses for x in piece.codes[k + 1 :]))
-            inside += [f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in c.divisors]
-            inside += partials.reading(rows.backend, c, reading, later, piece=True) if c.accumulators else rows.storing(c, "piece")
-            reading += bool(c.accumulators)
+            once += partials.reading(rows.backend, c, reading, later, piece=True) if c.accumulators else []
         else:
-            inside += [*rows.backend.printed(partials.split(c, None)[0]), *rows.row_stores(c, "piece")]
+            once += [*rows.backend.printed(partials.split(c, None)[0]), *rows.row_stores(c, "piece")]
+    once.append(f"return {kind}{{{', '.join(g.name for g in values)}}};")
+    each = [f"const {g.type} {g.name} = own.{g.name};" for g in values]
+    if last is not None:
+        each += [f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in last.divisors] + rows.storing(last, "piece")
     way = f"{piece.size}, {piece.step}"
-    head = f"walk.template pieces<{way}>([&](const Piece<Rowed, {way}>& piece) {{"
-    return [*before, head, *(f"    {line}" for line in inside), f"}}, {', '.join(operands)});"]
+    param = f"const Piece<Rowed, {way}>& piece"
+    return [
+        *before,
+        f"struct {kind} {{ {' '.join(f'{g.type} {g.name};' for g in values)} }};",
+        f"walk.template pieces<{way}, {kind}>([&]({param}) {{",
+        *(f"    {line}" for line in once),
+        f"}}, [&]({param}, const {kind}& own) {{",
+        *(f"    {line}" for line in each),
+        f"}}, {', '.join(operands)});",
+    ]
 
 
 __all__ = ["printed", "walk"]

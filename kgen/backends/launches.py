@@ -204,7 +204,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(16, 128, 4, 4, 4, "registers"),
             Step(32, 128, 8, 4, 4, "registers"),
             Step(64, 128, 16, 4, 4, "registers"),
-            Step(128, 128, 32, 4, 4, "registers"),
+            Step(128, 128, 32, 4, 6, "registers"),
             Step(256, 128, 32, 8, 4, "registers"),
             Step(512, 64, 0, 8, 8, "registers"),
             Step(1024, 128, 0, 8, 4, "registers"),
