@@ -114,7 +114,7 @@ class Body:
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = ROWS[let.expr.name]
-        form, decides = self.render.forms.get(let.name, ("", ""))
+        form, decides = self.render.form(let)
         if form == "fused":
             fused = self.fused(let, operands, self.render.storage(decides))
             if fused is not None:

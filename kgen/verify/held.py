@@ -6,6 +6,7 @@ In: arguments and a `Setting`.  Out: findings.  The same is asked of smaller arg
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from kgen import check as checker
 from kgen.errors import KgenError
 from kgen.runtime import joined
 from kgen.sized import names
+from kgen.types import ELLIPSIS
 from kgen.verify import judge
 from kgen.verify.candidates import Named
 from kgen.verify.memory import PATTERNS, Arena
@@ -117,9 +119,14 @@ class Held:
         """What is wrong with a case, whose arguments are those of the plain kernel.  Raises `Refused` where the candidate raises an
         error, and `Unloadable`."""
         try:
-            return self._findings(self.filled(arguments), setting)
+            found = self._findings(self.filled(arguments), setting)
+            if setting.side and any(f.kind is Kind.STREAM for f in found):  # what is wrong on any stream is no matter of streams
+                found = self._findings(self.filled(arguments), replace(setting, side=False)) or found
+            return found
         except Died as died:
             finding = Finding(died.kind, died.message)
+            if setting.tall and died.kind in (Kind.HANG, Kind.MEMORY):
+                return self._not_tall(died.message)
             if died.kind is Kind.CRASH and setting.ends and self.device == "cpu" and self.named.kind != "here":
                 return [self._outside(arguments, setting, finding)]
             return [finding]
@@ -173,6 +180,8 @@ class Held:
         if "no room" in said:
             self.report.untried.append(f"a case, for want of memory: {said['no room'].splitlines()[0][:200]}")
             return []
+        if setting.tall:
+            return self._tall(process, tensors, numbers, outs, want, setting)
         if setting.graph:
             return self._under_graph(process, given, numbers, outs, want, setting)
         found: list[Finding] = []
@@ -334,8 +343,6 @@ class Held:
 
     def _alone(self, arguments: dict[str, Any], setting: Setting, whole: Any) -> list[Finding]:
         """Whether a row alone has the bits that it has in its batch."""
-        from kgen.types import ELLIPSIS
-
         params = {p.name: p for p in self.plain.params}
         rows = {n: x for n, x in arguments.items() if ELLIPSIS in (params[n].dims or ())}
         count = max(x.shape[0] for x in rows.values())
@@ -355,6 +362,47 @@ class Held:
             for r, a, b in zip(self.kernel.results, whole, blobs, strict=True):
                 if ELLIPSIS in r.dims and len(a) == count * len(b) and a[k * len(b) : (k + 1) * len(b)] != b:
                     return [Finding(Kind.BATCH, f"row {k} alone has other bits than among {count}", "a row alone", result=r.name)]
+        return []
+
+    def _tall(
+        self, process: Process | Here, tensors: dict[str, Any], numbers: dict, outs: list[str], want: judge.Expected, setting: Setting
+    ) -> list[Finding]:
+        """A call on rows that are repeated until there are more elements than 32 bits count: some of them, the last among them."""
+        params = {p.name: p for p in self.kernel.params}
+        repeated = [n for n in tensors if ELLIPSIS in (params[n].dims or ())]
+        call: dict[str, Any] = {"numbers": numbers, "outs": outs, "way": setting.way, "repeated": repeated + outs, "elements": setting.tall}
+        fresh = [0 if r.state or outs else n for r, n in zip(self.kernel.results, self._spare(want), strict=True)]
+        said, _ = process.ask("tall", spare=fresh, **call)
+        if raised := said.get("raised"):
+            return self._not_tall(f"{raised['type']}: {raised['text'].splitlines()[0] if raised['text'] else ''}")
+        if "no room" in said:
+            return self._not_tall(said["no room"])
+        self.report.cases += 1
+        times, block = said["times"], tensors[repeated[0]].shape[0]
+        shapes = [[times * block, *w.exact.shape[1:]] for w in want.results]
+        where = f"of {times * block} rows, more elements than 32 bits count"
+        for r, s, shape in zip(self.kernel.results, said["results"], shapes, strict=True):
+            if not s["type"] and s["shape"] != shape:
+                return [Finding(Kind.SHAPE, f"shape {s['shape']}, not {shape}", where, result=r.name, expected=tuple(shape))]
+            if s["type"]:
+                return [Finding(Kind.RETURNED, f"is {s['type']}, no plain tensor", where, result=r.name)]
+        row = max(x.numel() // block for n, x in tensors.items() if n in repeated)
+        parts = {0, times - 1, *(min(times - 1, (1 << bits) // row // block) for bits in (31, 32))}
+        parts |= set(random.Random(times).sample(range(times), min(times, 16)))
+        at = sorted(k * block for k in parts)
+        _, blobs = process.ask("rows", at=at, count=block)
+        own = [{"shape": list(w.exact.shape), "stride": _dense(w.exact.shape)} for w in want.results]
+        few = [s | o for s, o in zip(said["results"], own, strict=True)]
+        for k, a in enumerate(at):
+            got = judge.tensors_of(few, list(blobs[k * len(few) : (k + 1) * len(few)]))
+            found = judge.judged(self.kernel, want, few, got, self.device, PATTERNS[setting.pattern], self.report)
+            if found:
+                return [replace(f, condition=f"from row {a} {where}") for f in found]
+        return []
+
+    def _not_tall(self, why: str) -> list[Finding]:
+        """That a candidate was not held to more elements than 32 bits count, which it need not take."""
+        self.report.refused.append(f"more elements than 32 bits count: {why}")
         return []
 
     def _under_graph(
@@ -381,6 +429,11 @@ class Held:
             if found:
                 break
         return found
+
+
+def _dense(shape: Any) -> list[int]:
+    """The strides of a dense tensor."""
+    return [math.prod(shape[d + 1 :]) for d in range(len(shape))]
 
 
 def interface_of(kernel: checker.Kernel) -> dict[str, Any]:

@@ -88,6 +88,7 @@ def test_kernels_compile(tmp_path):
         assert list(pool.map(build, jobs)) == [""] * len(jobs)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_launchers_compile(tmp_path):
     text = re.sub(r'extern "C" cudaError_t \w+_(f16|f32|f64)\(.*?\n\}\n', "", source(MIXED.replace("U[", "T[")), flags=re.S)

@@ -57,6 +57,21 @@ def test_a_zero_has_the_sign_that_every_way_to_compute_it_gives() -> None:
     assert wrong("elu", none, x=none, alpha=-0.5) == ["sign"]  # of -0.5 * expm1(0)
 
 
+def test_terms_that_are_added_one_by_one_may_be_added_in_any_order() -> None:
+    x = torch.tensor([[1e6, 1.0, -1e6, 3e-3]])
+    before, two = torch.tensor([[0.0, 1e6, 1.0, -1e6]]), torch.tensor([[0.0, 0.0, 1e6, 1.0]])
+    for y in ((x + before) + two, x + (before + two), (x + two) + before):
+        assert wrong("moving_average", y / 3, x=x) == []
+    assert wrong("moving_average", (x + before) / 3, x=x) == ["value"]
+    assert wrong("moving_average", ((x + before) + two) / 3 + 0.5, x=x) == ["value"]
+    assert wrong("add", torch.tensor([1e-3]), a=torch.tensor([1e6]), b=torch.tensor([-1e6])) == ["value"]
+
+
+def test_sizes_that_follow_from_numbers_fit_them_in_each_case() -> None:
+    found = examine("tests.verify.eager:pixel_shuffle", "pixel_shuffle", dtypes=("f32",), examples=20, shrink=0, device="cpu")
+    assert found.ok and not found.untried, found
+
+
 def test_numbers_that_are_refused_by_an_error_are_told() -> None:
     found = examine(f"{HERE}:huber", "huber", examples=12, shrink=0, device="cpu", dtypes=("f32",))
     assert found.ok and any(line.startswith("delta=") and "positive" in line for line in found.refused), found

@@ -11,8 +11,7 @@
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
 // (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
-          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1,
-          int LINE = 0>
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
 struct Walk : Partials {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM;
     using Layout = Rows<RR, RI, K, G, Index>;
@@ -39,7 +38,7 @@ struct Walk : Partials {
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group;  // of the teams of a block, the number
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     bool inside;
 
@@ -49,11 +48,14 @@ struct Walk : Partials {
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
+        group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
-            segment = block % rows.segments;
-            block /= rows.segments;
+            const Index groups = gridDim.x / rows.segments;
+            const bool beside = !CLUSTER && rows.share();
+            segment = beside ? block / groups : block % rows.segments;
+            group = beside ? block % groups : block / rows.segments;
         }
-        go(block * teams() + team);
+        go(group * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
     }
@@ -108,9 +110,7 @@ struct Walk : Partials {
     __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
         return {(base + vector(lane, v)) * VEC + head, full || base + vector(lane, v) < end};
     }
-    __device__ Index vector(unsigned lane, int v) const {
-        return lane / BESIDE * (BESIDE * OWN) + lane % BESIDE + v % OWN * BESIDE + v / OWN * OWN * size;
-    }
+    __device__ Index vector(unsigned lane, int v) const { return lane + (lane / BESIDE * (OWN - 1) + v % OWN) * BESIDE + v / OWN * OWN * size; }
     // Whether a thread has all VECTORS vectors from `base` on: then no branch stands between them. All of a warp whose rows are short go one way.
     __device__ bool full(Index base, Index end) const {
         if constexpr (WIDE == GIVEN) return false;
