@@ -502,7 +502,7 @@ struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, S
     template <typename W, int STAGES> using Walking = W;
 };
 // A pass that goes by pieces of rows (kgen_pieces.cuh).
-constexpr Facts in_pieces(Facts f) {
+[[maybe_unused]] constexpr Facts in_pieces(Facts f) {
     f.pieces = true;
     return f;
 }
