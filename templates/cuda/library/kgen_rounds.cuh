@@ -249,32 +249,19 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 hold(walk);
             }
         }
-        // Some vectors are on their way before one is waited for.
         __device__ void hold(const Rounds& walk) {
-            constexpr bool HALVES = Under::template SHIFTS<T> && WIDE != GIVEN && !(WIDE >> O & 1);
-            constexpr int GROUP = VECTORS < 4 ? VECTORS : 4;
-            Halves<T, VEC> halves[HALVES ? GROUP : 1];
             #pragma unroll
-            for (int g = 0; g < VECTORS; g += GROUP) {
-                #pragma unroll
-                for (int k = 0; k < GROUP; k++) {
-                    const Chunk c = walk.chunk(walk.base(), walk.end(), g + k, false);
-                    if (!c.some || g + k >= VECTORS) continue;
-                    if constexpr (HALVES) halves[k].load(p, walk.head, walk.rows.n, c.first, walk.offset(O, c.first), walk.rows.stride[O][RI - 1]);
-                    else now[k] = walk.template load<O>(p, c);
-                }
-                #pragma unroll
-                for (int k = 0; k < GROUP; k++) {
-                    if (g + k >= VECTORS) continue;
-                    if constexpr (HALVES) now[k] = halves[k].whole();
-                    if constexpr (SHARED) {
-                        *Moving<O, T>::slot(STAGES * walk.bytes + own - walk.memory() + (g + k) * slots() * BYTES) = now[k];
-                    } else if constexpr (WIDER) {
-                        #pragma unroll
-                        for (int j = 0; j < VEC; j++) wide[g + k][j] = element(now[k], j);
-                    } else {
-                        held[g + k] = now[k];
-                    }
+            for (int v = 0; v < VECTORS; v++) {
+                const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
+                if (!c.some) continue;
+                const Vector<T, VEC> loaded = walk.template load<O>(p, c);
+                if constexpr (SHARED) {
+                    *Moving<O, T>::slot(STAGES * walk.bytes + own - walk.memory() + v * slots() * BYTES) = loaded;
+                } else if constexpr (WIDER) {
+                    #pragma unroll
+                    for (int k = 0; k < VEC; k++) wide[v][k] = element(loaded, k);
+                } else {
+                    held[v] = loaded;
                 }
             }
         }
