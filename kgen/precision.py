@@ -16,9 +16,6 @@ value of an argument that is off by no more than SHIFT, both relatively.  That i
 of an f16, of the larger term each time: where digits cancel, those are lost that 20 bits do not have.  Derivatives are seldom that near
 to 0: tests/precision/test_differences.py holds them, over all numbers of 16 bits, to that bound and beside eager PyTorch.
 
-A function that has a near form of its own takes it also where it is computed of an argument and of its negative, as sigmoid in its own
-gradient: what both near forms go by is the argument's size, and computed once.
-
 Where a step can magnify an error (the argument of exp, a divisor or a root that digits cancel in, a comparison, a rounding), and where a
 result is stored in more than 16 bits, the form is the accurate one.
 
@@ -183,10 +180,7 @@ def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
         for name, (decides, way) in _ends(program, {r.name: r.dtype for r in kernel.results}).items()
         if name not in ordered and not _may_be_f64(defs[name], decides)
     }
-    mirrored = _mirrored(program.lets, defs)
-    chosen = {
-        name: ("brief" if way.calm and name not in mirrored else "near", decides) for name, (decides, way) in ends.items() if way.near
-    }
+    chosen = {name: ("brief" if way.calm else "near", decides) for name, (decides, way) in ends.items() if way.near}
     stored = {p.name: p.dtype for p in kernel.params} | {r.name: r.dtype for r in kernel.results}
     made: dict[str, tuple[str, str]] = {}
     for p in plan.passes:
@@ -208,19 +202,6 @@ def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
             made[let.name] = ("fused", ends[let.name][0])
     declared = {p.name: p.dtype for p in kernel.params}
     return made | {name: ("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
-
-
-def _mirrored(lets: Iterable[Let], defs: Mapping[str, Let]) -> set[str]:
-    """The lets of whose operator another one is taken of the negated operand, as of sigmoid in its gradients: near forms of both share
-    what they compute of its size."""
-    taken: dict[tuple[str, str], dict[bool, list[str]]] = {}
-    for let in lets:
-        if len(let.expr.operands) == 1 and (row := OPS.get(let.expr.name)) and row.brief and row.brief.near:
-            of = let.expr.operands[0].name
-            negated = defs[of].expr.name == "neg"
-            key = let.expr.name, defs[of].expr.operands[0].name if negated else of
-            taken.setdefault(key, {}).setdefault(negated, []).append(let.name)
-    return {name for both in taken.values() if len(both) == 2 for names in both.values() for name in names}
 
 
 def _may_be_f64(let: Let, decides: str) -> bool:

@@ -262,7 +262,7 @@ _ROWS = (
     Op("sigmoid", ("x",), "float", reference.sigmoid, ("dy * y * sigmoid(-x)",), "1/(1 + exp(-x))", (15, 2),
        cpp=Spell("sigmoid({0})", ulp=(3.5, 4)),
        cuda=Spell("sigmoid({0})", ulp=(4.5, 3.5)),
-       triton=Spell("sigmoid({0})", ulp=(4.5, 3.5)), brief=Brief((3, 2), near=(6, 2)),
+       triton=Spell("sigmoid({0})", ulp=(4.5, 3.5)), brief=Brief((6, 2)),
        host=numbers.sigmoid, sign=POSITIVE, errors=Errors(calm=ABOVE_0, steady=ALWAYS, slopes=intervals.smooth(lambda t, x, y: y * (1 - y), 0.0482))),
     Op("erf", ("x",), "float", "erf", ("dy * (2 / sqrt(pi)) * exp(-x^2)",), "erf(x)", (20, 1),
        cpp=Spell("std::erf({0})", ulp=(4, 4)),

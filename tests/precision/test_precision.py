@@ -90,12 +90,6 @@ def test_a_rounding_by_name_is_as_good_as_a_store():
     assert found("y = bf16(exp(x)) - 1", "f(x: f32[N]) -> y: f32[N]") == {"exp": "brief"}
 
 
-def test_a_function_of_an_argument_and_of_its_negative_has_one_form_for_both():
-    """Whose near forms share an exponential, as the brief one of sigmoid does not."""
-    assert found("y = sigmoid(x) * sigmoid(-x)") == {"sigmoid": "near"}
-    assert found("y = sigmoid(x) * sigmoid(-abs(x))") == {"sigmoid": "brief"}
-
-
 def test_a_number_of_the_host_has_no_form():
     assert found("y = x * exp(s)", "f(x: T[N], s: float) -> y: T[N]") == {}
 
