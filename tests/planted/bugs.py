@@ -203,7 +203,7 @@ BUGS = (
     bug("a flat tensor's last vector is whole (CUDA, its own launcher)", "templates/cuda/map.cu.jinja", "(RANK > 1 && SPLAT != GIVEN)", "RANK > 1",
         CUDA + "test_what_stands_still_is_known_at_run_time"),
     bug("a ladder's step is asked for one vector too few (CUDA, its own launcher)", "templates/cuda/library/kgen_plan.cuh",
-        "if (chunks > steps.at[i].longest ||", "if (chunks >= steps.at[i].longest ||", LAUNCHES + "test_show_prints_the_launches_of_a_written_file"),
+        "if (chunks > step.longest ||", "if (chunks >= step.longest ||", LAUNCHES + "test_show_prints_the_launches_of_a_written_file"),
     bug("empty tensors are launched (CUDA)", "kgen/runtime/nvrtc.py", "if n == 0:\n        return None\n    shape", "shape", CUDA + "test_plan_edges"),
     bug("products and sums contract, quotients are approximate (CUDA)", "kgen/runtime/nvrtc.py", '"-fmad=false", "-prec-div=true"', '"-fmad=true", "-prec-div=false"',
         KINDS + "test_cuda_is_compiled_for_exact_arithmetic"),
