@@ -121,7 +121,7 @@ class Body:
                 return fused
             form = ""
         if form == "shared":
-            parts = [self.text[operands[0].name], self.divisor(operands[1], self.render.storage(decides))]
+            parts = [self.text[operands[0].name], self.divisor(let, operands[1], self.render.storage(decides))]
             return fill(self.backend.spell(row), "float", parts, {})
         spell = self.backend.spell(row, form) if form else self.backend.spelled(row, let, self.defs)
         kind = operands[1 if row.rule == "where" else 0].tensor_dtype.kind
@@ -149,8 +149,8 @@ class Body:
             a, c = (a, minus) if k == 0 else (minus, c)
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
 
-    def divisor(self, y: Let, digits: str) -> Text:
-        """A divisor that many elements share, whose dividends have the digits of a dtype."""
+    def divisor(self, let: Let, y: Let, digits: str) -> Text:
+        """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""
         return self.text[y.name]
 
     def number(self, number: Let, let: Let) -> Text:
@@ -458,9 +458,9 @@ class _RowBody(Body):
             self.owner.lines[let.name] = self.names.user(let.label) if let.label else self.names.fresh(fresh)
         return self.owner.lines[let.name]
 
-    def divisor(self, y: Let, digits: str) -> Text:
-        """A name for what follows from a row's value, once for all elements that are divided by it."""
-        if y.name not in self.owner.rows:
+    def divisor(self, let: Let, y: Let, digits: str) -> Text:
+        """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""
+        if y.name not in self.owner.rows or not {*let.dims} & {*self.owner.p.inner}:
             return self.text[y.name]
         key = self.text[y.name], digits
         if key not in self.owner.divisors:
