@@ -35,7 +35,7 @@ def test_no_file_is_long(folder: str) -> None:
 
 def test_types_are_seldom_ignored() -> None:
     found = []
-    for path in (p for p in files("kgen") if p.suffix == ".py"):
+    for path in (p for p in files("kgen") if p.suffix == ".py" and "type: ignore" in p.read_text()):
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
             if token.type == tokenize.COMMENT and "type: ignore" in token.string:
                 found.append(f"{path.relative_to(ROOT)}:{token.start[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -55,6 +56,7 @@ def imported(tree: ast.Module, known: dict[str, Path], module: str, path: Path) 
         yield from (name for name in names if name in known and name != module)
 
 
+@cache
 def graph(root: Path) -> dict[str, set[str]]:
     known = modules(root)
     return {m: set(imported(ast.parse(path.read_text()), known, m, path)) for m, path in known.items()}
