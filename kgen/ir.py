@@ -125,8 +125,6 @@ def ref(name: str) -> Ref:
 #: reductions grow as the square of the spec; compilers take seconds for a source of this length, and minutes for much longer ones.
 MAX_OPERATIONS = 4_000
 
-LEAVES = ("load", "arg", "lit", "const", "size", "index")
-
 
 #: What reads memory at places of its own.
 GATHERS = ("gather", "ranged")

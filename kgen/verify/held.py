@@ -23,7 +23,6 @@ from kgen.verify.process import Died, Here, Process
 from kgen.verify.report import Finding, Kind, Report
 
 LOADING = 300.0  # seconds in which a candidate is built
-NAMES = {AS_DRAWN: "", BACKWARDS: "a second call with other contents"}
 
 
 class Unloadable(Exception):

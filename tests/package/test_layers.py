@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -84,6 +85,14 @@ def layer(module: str) -> int | None:
     while module not in at and module.count(".") > 1:
         module = module.rpartition(".")[0]
     return at.get(module)
+
+
+def test_contributing_has_the_layers_and_modules_of_them() -> None:
+    rows = re.findall(r"^\| ([^|`]+) \| (.*) \|$", (ROOT / "CONTRIBUTING.md").read_text().partition("| layer | what it has |\n| --- | --- |\n")[2], re.M)
+    for (name, modules), (its, told) in zip(LAYERS, rows, strict=False):
+        assert name == its
+        for module in re.findall(r"`(\w+)`", told):
+            assert module in modules.split() or module in ("load", "loads", "kernel", "layers"), (name, module)
 
 
 def test_nothing_is_imported_in_a_circle() -> None:
