@@ -35,6 +35,7 @@ class CudaMap(host.HostView):
     kernel_aliases: dict[str, list[str]]
     rows: bool  # whether a thread may take several, or several pieces of one
     by: str  # the layout's method that says how far these lie apart
+    first: str  # of windows of several rows where the index of the first stands
     locate: str  # and the one that says where an element lies
     loads: list[tuple[str, str, int, bool]]
     taps: list[tuple[str, str]]
@@ -69,6 +70,15 @@ def reaches_rows(unit: Unit) -> bool:
     return any(m.counts != unit.dims[-1] for t in unit.taps for m in t.by)
 
 
+def row_index(unit: Unit) -> str:
+    """The index along the dim of a map's rows, by its name in the spec, where windows go along that: then rows one below the other share
+    most of what they read.  "" where none do, or a tensor that is read in windows has rows too."""
+    rows = unit.dims[-2] if len(unit.dims) > 1 else ""
+    moves = [m for t in unit.taps for m in t.by]
+    mixed = any(rows in t.tensor.dims for t in unit.taps)
+    return rows if unit.reaches and not mixed and any(m.along == rows for m in moves) else ""
+
+
 def is_last(reach: Reach) -> bool:
     """Whether windows go along the last dim of a tensor."""
     return reach.dim == reach.tensor.dims[-1]
@@ -95,8 +105,9 @@ class MapPrinter:
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
         dims = [None if t.name in fixed else t.dims for t in self.base.operands]
         self.pieces = bool(unit.taps) and not unit.reaches
-        self.by = "below" if not self.pieces else "under" if reaches_rows(unit) else "beyond"
-        self.held = columns(unit.dims, dims) if not self.pieces else 0 if self.by == "under" else still(unit.dims, dims)
+        self.row = next((x.name for x in unit.indices if x.spec_name == row_index(unit)), "")
+        self.by = "under" if self.row or self.pieces and reaches_rows(unit) else "beyond" if self.pieces else "below"
+        self.held = 0 if self.by == "under" else still(unit.dims, dims) if self.pieces else columns(unit.dims, dims)
         self.rows = bool(unit.taps) or bool(self.held)
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
@@ -176,6 +187,10 @@ class MapPrinter:
 
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
+        if name == self.row:
+            return f"row_at<ROWS>({self.at[name]}, r)"
+        if self.row and name in {t.tensor.name for t in self.unit.taps}:
+            return self.at[name]  # it has no rows
         still = not self.rows or self.unit.reaches and name in {x.name for x in self.unit.indices}
         return self.at[name] + ("" if still else f" + r * layout.{self.by}({self.base.position[name]}, ROWS)")
 
@@ -196,8 +211,10 @@ class MapPrinter:
             at = self.base.position[t.tensor.name]
             for m in t.by:
                 if m.along and (t.tensor, m) not in windows:
-                    windows[t.tensor, m] = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}")
-                    made.append((windows[t.tensor, m], self.move(m, index[m.counts], t)))
+                    name, move = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}"), self.move(m, index[m.counts], t)
+                    below = index[m.counts] == self.row
+                    windows[t.tensor, m] = f"{name}(r)" if below else name
+                    made.append((name, f"[&](int r) {{ return {move}; }}" if below else move))
             moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in sorted(t.by, key=lambda m: not m.along)]
             operands = ", ".join(["layout", f"{t.tensor.name} + {self.place(t.tensor.name)}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
@@ -220,11 +237,11 @@ class MapPrinter:
         """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another."""
         index = {x.spec_name: x.name for x in self.unit.indices}
         made = [f"{r.stride} == 1" for r in self.unit.reaches if is_last(r)]
-        windows = [(t.tensor, m) for t in self.unit.taps for m in t.by if m.along]
-        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.place(index[m.along]), m)), m.by) for t, m in windows]
-        for (size, times, over, at), own in groupby(sorted(steps), lambda pair: pair[0]):
+        windows = [(t.tensor, m, index[m.along]) for t in self.unit.taps for m in t.by if m.along]
+        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.at[x], m), x == self.row), m.by) for t, m, x in windows]
+        for (size, times, over, at, below), own in groupby(sorted(steps), lambda pair: pair[0]):
             by = [n for _, n in own]
-            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}>({at}, {size})")
+            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}{', ROWS' if below else ''}>({at}, {size})")
         return " && ".join(made)
 
     def view(self) -> CudaMap:
@@ -259,6 +276,7 @@ class MapPrinter:
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=self.rows,
             by=self.by,
+            first=self.at.get(self.row, ""),
             locate={"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
             loads=[(self.lanes[t.name], self.begin(t), base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
@@ -305,7 +323,7 @@ class MapPrinter:
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
-        held = {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
+        held = 0 if self.row else {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]
@@ -328,4 +346,4 @@ class MapPrinter:
         )
 
 
-__all__ = ["CudaMap", "MapPrinter", "reaches_rows"]
+__all__ = ["CudaMap", "MapPrinter", "reaches_rows", "row_index"]

@@ -83,7 +83,7 @@ _ALIASES = {
     "erfinv": "special.erfinv", "exp2": "special.exp2", "expm1": "special.expm1", "log1p": "special.log1p",
 }  # fmt: skip
 _COMPARE = {"eq": "==", "ne not_equal": "!=", "lt less": "<", "le less_equal": "<=", "gt greater": ">", "ge greater_equal": ">="}
-_CASTS = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
+CASTS = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
           "char": "i8", "byte": "u8", "bool": "bool"}  # fmt: skip
 _OLD = "size_average=None, reduce=None"
 _REDUCE = "input, dim=None, keepdim=False"
@@ -93,7 +93,7 @@ _AFFINE = (f"{_NORMAL} * weight + bias", f"{_NORMAL} * weight", f"{_NORMAL} + bi
 ROWS: tuple[Row, ...] = (
     *(row(f"{name} {_ALIASES.get(name, '')}", "input", f"{name}(input)") for name in _SAME.split()),
     *(row(names, "input, other", f"input {symbol} other") for names, symbol in _COMPARE.items()),
-    *(row(f".{name}", "input", f"{dtype}(input)", shares=True) for name, dtype in _CASTS.items()),
+    *(row(f".{name}", "input", f"{dtype}(input)", shares=True) for name, dtype in CASTS.items()),
     row("neg negative", "input", "-input"),
     row("positive", "input", "+input", shares=True),
     row("square", "input", "input^2"),

@@ -58,6 +58,7 @@ class Tracer:
         self.helpers: dict[str, Helper] = {}
         self.torch = False  # whether a name of torch's was used: then dims must meet as torch pairs them
         self.doubts: list[tuple[str, Span, str]] = []
+        self.saturated: dict[int, Traced] = {}  # of casts that saturate, what was cast
         self.spare: list[Traced] = []  # values whose names may be left without a use, where another form of them is read
 
     def eval(self, node: ast.expr) -> Any:

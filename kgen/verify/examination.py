@@ -22,6 +22,8 @@ def examine(
     device: str | None = None,
     dtypes: Mapping[str, str | Sequence[str]] | Sequence[str] | None = None,
     sizes: Mapping[str, int | Sequence[int]] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    most: Mapping[str, int] | None = None,
     leading: Sequence[int] | None = None,
     broadcast: bool = False,
     special: bool = True,
@@ -49,9 +51,9 @@ def examine(
 
     `dtypes` are those that the candidate claims (`("f32", "bf16")`, or by variable: `{"T": "bf16"}`); without them all are tried, and
     one that it refuses by an error in each call is not held against it.  `definition` and `workloads` are files of a
-    solution.  `sizes` limits dims (`{"N": [64, 128]}`), `leading` how many
-    leading dims `...` stands for, `broadcast` has leading dims of 1 meet others, `special` special values.  With `contiguous` the
-    candidate promises dense tensors alone: others are to be refused by an error, not misread.
+    solution.  `sizes` limits dims (`{"N": [64, 128]}`); `multiples` has sizes that are multiples of numbers (`{"N": 8}`), `most` none above
+    (`{"N": 65536}`).  `leading` is how many leading dims `...` stands for, `broadcast` has leading dims of 1 meet others, `special` special
+    values.  With `contiguous` the candidate promises dense tensors alone: others are to be refused by an error, not misread.
 
     `backward` holds the gradients: those of autograd through the candidate, or what `gradient` gives for the parameters of the derived
     backward.  `deterministic`, `batch_invariant`, `own`, `sanitize` and `bench` hold more: see `Kind` and docs/verify.md.
@@ -91,7 +93,9 @@ def examine(
         sizes = {d: (int(n),) for d, n in named.fixed if n.isdigit()} | dict(sizes or {}) or None
     if not isinstance(dtypes, Mapping) and dtypes is not None:
         dtypes = {v: tuple(dtypes) for v in kernel.variables}
-    limits = Limits(dtypes, sizes, special, LAYOUTS, broadcast=broadcast)
+    if any(n < 1 for n in (*(multiples or {}).values(), *(most or {}).values())):
+        raise KgenError("sizes are multiples of 1 and more, and at most 1 and more")
+    limits = Limits(dtypes, sizes, special, LAYOUTS, broadcast=broadcast, multiples=multiples, most=most)
     if leading is not None:
         limits = replace(limits, leading=tuple(leading))
     limits.held(checker.plain(kernel))
@@ -155,7 +159,10 @@ def _hold_gradients(
     fits = {d for p in held.kernel.params for d in p.dims or ()}
     sizes = {d: n for d, n in (wanted.limits.sizes or {}).items() if d in fits}
     dtypes = {v: d for v, d in (wanted.limits.dtypes or {}).items() if v in held.kernel.variables}
-    wanted = replace(wanted, limits=replace(wanted.limits, sizes=sizes or None, dtypes=dtypes or None), claimed=wanted.claimed)
+    multiples = {d: n for d, n in (wanted.limits.multiples or {}).items() if d in fits}
+    most = {d: n for d, n in (wanted.limits.most or {}).items() if d in fits}
+    limits = replace(wanted.limits, sizes=sizes or None, dtypes=dtypes or None, multiples=multiples, most=most)
+    wanted = replace(wanted, limits=limits, claimed=wanted.claimed)
     with Examination(held, wanted, replace(options, own=False)) as examination:
         examination.run()
     report.findings += [replace(f, gradient=True) for f in own.findings]
@@ -344,13 +351,15 @@ class Examination:
 
     def _operators(self) -> None:
         """Ask which of torch's operators the candidate calls itself."""
-        from kgen.testing.cases import plain
+        from kgen.verify import plan
         from kgen.verify.memory import PATTERNS
         from kgen.verify.process import Died
 
         held = self.held
         try:
-            given = held.people(held.filled(plain(held.plain, (self.taken or ["f32"])[0])))
+            every = plan.cases(held.plain, self.wanted, held.ways, self.taken)
+            first = next(case for case in every if not self.taken or case.probe in self.taken)  # of sizes that the candidate takes
+            given = held.people(held.filled(first.arguments))
             held.arena.reset()
             tensors = {n: x for n, x in given.items() if hasattr(x, "numel")}
             for n, x in tensors.items():
@@ -364,6 +373,8 @@ class Examination:
         except Died as died:
             self.report.untried.append(f"which of torch's operators it calls: {died.message}")
             return
+        if said["raised"]:
+            self.report.untried.append(f"which of torch's operators it calls: {said['raised']['type']}: {said['raised']['text'][:200]}")
         self.report.operators = said["counts"]
         if self.options.own and self.report.operators:
             calls = ", ".join(f"{name} ({count})" for name, count in sorted(self.report.operators.items()))
@@ -391,10 +402,11 @@ class Examination:
 
         held, limits = self.held, self.wanted.limits
         sizes = [n for d in limits.sizes or {} if d != "..." for n in limits.size(d)]
+        usual = min([4096, *(limits.fitted(d, 4096) for d in (limits.most or ()))])
         held.restart()
         held.timing = True
         self._say("timing", self.wanted.examples)
-        asked = {"spec": held.spec, "dtype": (self.taken or ["f32"])[0], "elements": TIMED[held.device], "row": max(sizes, default=4096)}
+        asked = {"spec": held.spec, "dtype": (self.taken or ["f32"])[0], "elements": TIMED[held.device], "row": max(sizes, default=usual)}
         try:
             said, _ = held.start().ask("time", TIMING, **asked)
         except (Died, KgenError) as error:

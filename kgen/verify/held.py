@@ -118,7 +118,10 @@ class Held:
         """What is wrong with a case, whose arguments are those of the plain kernel.  Raises `Refused` where the candidate raises an
         error, and `Unloadable`."""
         try:
-            return self._findings(self.filled(arguments), setting)
+            found = self._findings(self.filled(arguments), setting)
+            if setting.side and any(f.kind is Kind.STREAM for f in found):  # what is wrong on any stream is no matter of streams
+                found = self._findings(self.filled(arguments), replace(setting, side=False)) or found
+            return found
         except Died as died:
             finding = Finding(died.kind, died.message)
             if setting.tall and died.kind in (Kind.HANG, Kind.MEMORY):

@@ -116,7 +116,7 @@ def _aligned(case: Case) -> Case:
 
 def _fits(limits: Limits) -> bool:
     """Whether plain data keep the limits."""
-    return not limits.sizes and 1 in tuple(limits.leading)
+    return not (limits.sizes or limits.multiples or limits.most) and 1 in tuple(limits.leading)
 
 
 def _simple(limits: Limits, kernel: checker.Kernel, dtype: str) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import pytest
 import torch
@@ -33,7 +34,28 @@ def test_gradients_through_casts_are_those_of_torchs() -> None:
         assert want is not None
         got = torch.autograd.grad(y.sum(), x, retain_graph=True)[0]
         torch.testing.assert_close(got, want, equal_nan=True)
+    assert math.copysign(1, kgen.loads("f(x: f32[N]) -> y: f32[N]\n\ny = straight_through(x, x)\n")(torch.tensor([-0.0])).item()) == -1
     assert torch.equal(torch.autograd.grad(d[:5].sum(), x)[0][:5], w[:5] * EDGES[:5].sign())
+
+
+@kgen.kernel
+def cast_in_torch(x: Annotated[torch.Tensor, "T[..., N]"], n: Annotated[torch.Tensor, "i32[K]"]) -> tuple[torch.Tensor, ...]:
+    q = (x * 2).to(torch.float8_e4m3fn)
+    return q.float() * x, q, q.to(torch.float8_e5m2), x.to(torch.float8_e5m2).float(), x.to(torch.float8_e4m3fnuz), n.to(torch.float8_e4m3fn)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_casts_in_a_decorated_function_are_those_of_the_torch_that_runs(dtype: torch.dtype) -> None:
+    """Of e4m3fn one version saturates and another gives NaN; the gradient is the identity's in all."""
+    edges = [0.0, -0.0, 1e-9, 1.1, 223.9, -232.0, 232.1, 240.0, -247.0, 500.0, 3e4, 61440.0, 7e4, -1e30, math.inf, -math.inf, math.nan]
+    x, n = torch.tensor(edges, dtype=torch.float64).to(dtype).requires_grad_(), torch.tensor([-3, 464, 465, 10**6], dtype=torch.int32)
+    got, want = cast_in_torch(x, n), cast_in_torch.__wrapped__(x, n)
+    for y, w in zip(got, want, strict=True):
+        assert y.dtype == w.dtype
+        torch.testing.assert_close(y.float(), w.float(), rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(y.float().signbit() | y.isnan(), w.float().signbit() | w.isnan())
+    gradient = torch.autograd.grad(got[0][:13].sum(), x)[0][:13]  # torch's own is rounded to 8 bits
+    torch.testing.assert_close(gradient, (want[1].float() + 2 * x).to(dtype)[:13], equal_nan=True)
 
 
 def test_a_float_of_few_bits_has_no_gradient() -> None:

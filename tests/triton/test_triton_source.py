@@ -339,3 +339,15 @@ def test_leading_dims_broadcast_as_torchs(a: tuple[int, ...], b: tuple[int, ...]
             Triton(kernel).module.check(given)
         return
     assert Triton(kernel).module.check(given)[0]["..."] == want
+
+
+def test_the_greatest_of_no_elements_is_refused(tmp_path: Path) -> None:
+    """As eager torch and kgen's own calls refuse it."""
+    import torch
+
+    text = "f(x: T[..., N], w: T[V]) -> (s: T[...], z: T[M]) where M = V + 3\n\ns = max[N](x)\nz = w[V = clamp(index[M], 0, V - 1)]\n"
+    module = emit(text, tmp_path, "f")
+    with pytest.raises(ValueError, match=r"max\[N\] of no elements: dim N has size 0"):
+        module.f(torch.empty(3, 0), torch.ones(2))
+    with pytest.raises(ValueError, match="a place along V, which has size 0"):
+        module.f(torch.empty(0, 2), torch.empty(0))

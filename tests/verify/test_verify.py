@@ -10,6 +10,7 @@ import torch
 
 import kgen
 from kgen import check as checker
+from kgen.errors import KgenError
 from kgen.testing import CheckFailed, verify
 from kgen.testing.cases import Limits
 from kgen.verify import Kind, Report, examine, plan
@@ -278,3 +279,12 @@ def test_rows_that_depend_on_one_another_are_not_repeated() -> None:
     assert [spec for spec, case in cases.items() if case] == ["softmax", "gelu", "adamw"]
     x = cases["softmax"]["x"]
     assert x.shape == (61, 1024) and x.dtype.itemsize == 2
+
+
+def test_sizes_that_a_candidate_takes_can_be_said() -> None:
+    options: dict[str, Any] = {"multiples": {"N": 8}, "most": {"N": 4096}, "examples": 60, "every": True, "own": True}
+    found = report("rows_of_vectors", **options)
+    assert [f.kind for f in found.findings] == [Kind.OWN] and found.operators == {"_softmax": 1} and found.held["very long rows"], found
+    assert report("rows_of_vectors", multiples={"N": 8}, examples=60).findings[0].kind is Kind.RAISES
+    with pytest.raises(KgenError, match="there is no dim M"):
+        report("rows_of_vectors", most={"M": 8})

@@ -33,6 +33,11 @@ template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, ty
 __device__ inline auto load_rows(const Layout& layout, const T* p, Index by) {
     return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * by); });
 }
+// The same of rows one below the other from the `first` on, of which the last may not be there.
+template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, typename Index>
+__device__ inline auto load_rows(const Layout& layout, const T* p, Index by, Index first) {
+    return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + (layout.template has<ROWS>(first, r) ? r : 0) * by); });
+}
 // The position k places behind that of a vector's first element; these are multiples of LANES, and the compiler knows the last bits.
 template <int LANES, u64 SPLAT, int K, typename Layout, typename Index> __device__ inline i64 counted(const Layout& layout, Index first, int k) {
     constexpr bool STILL = K < SPLATS && SPLAT >> K % 64 & 1;
@@ -51,14 +56,15 @@ template <typename Index> __device__ inline Index over(Index i, Index n) {
 template <int RANK, int K, typename Index> struct Layout {
     Index n, size[RANK], stride[K][RANK];
 
-    // Where element i lies in each operand, in the first of PIECES equal ones of each row, or of so many rows one below the other.
+    // Where element i lies in each operand, in the first of PIECES equal ones of each row, or of so many rows one below the other, of which
+    // the last may not be there.
     template <int PIECES = 1, bool ROWS = false> __device__ void locate(Index i, Index (&at)[K]) const {
         constexpr int SHARED = ROWS ? RANK - 2 : RANK - 1;
         #pragma unroll
         for (int k = 0; k < K; k++) at[k] = 0;
         #pragma unroll
         for (int d = RANK - 1; d >= 0; d--) {
-            const Index own = d == SHARED ? size[d] / PIECES : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
+            const Index own = d == SHARED ? (ROWS ? (size[d] - 1) / PIECES + 1 : size[d] / PIECES) : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
             #pragma unroll
             for (int k = 0; k < K; k++) at[k] += inner * stride[k][d] * (ROWS && d == SHARED ? PIECES : 1);
             i = outer;
@@ -69,6 +75,8 @@ template <int RANK, int K, typename Index> struct Layout {
     __device__ Index below(int k, int rows) const { return RANK > 1 ? stride[k][RANK > 1 ? RANK - 2 : 0] / rows : 0; }
     // From one piece of a row to the next, and to the row below.
     __device__ Index beyond(int k, int pieces) const { return size[RANK - 1] / pieces * step(k); }
+    // Whether there is an r-th of ROWS rows one below the other, the first of which is there.
+    template <int ROWS> __device__ bool has(Index first, int r) const { return ROWS == 1 || r == 0 || first + r < size[RANK > 1 ? RANK - 2 : 0]; }
     __device__ Index under(int k, int) const { return RANK > 1 ? stride[k][RANK > 1 ? RANK - 2 : 0] : 0; }
 };
 

@@ -61,10 +61,12 @@ template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename Index>
 __device__ inline Window<TIMES, BY, OVER, WITHIN> window_at(Index at, i64 size, i64 stride) {
     return {i64(at), size, stride};
 }
-// Whether the places from that with LOW up to that with HIGH lie inside.
-template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER> __device__ inline bool within(i64 at, i64 size) {
-    return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at) < size;
+// Whether the places from that with LOW up to that with HIGH lie inside, of so many ROWS.
+template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER, int ROWS = 1> __device__ inline bool within(i64 at, i64 size) {
+    return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at + ROWS - 1) < size;
 }
+// The index of the r-th of ROWS rows one below the other: that of the first is a multiple of ROWS, and the compiler knows its last bits.
+template <int ROWS, typename Index> __device__ inline i64 row_at(Index first, int r) { return i64(first / ROWS * ROWS) + r; }
 
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };

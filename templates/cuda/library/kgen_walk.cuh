@@ -33,7 +33,7 @@ struct Walk : Partials {
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group;  // of the teams of a block, the number
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     bool inside;
 
@@ -43,11 +43,14 @@ struct Walk : Partials {
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
+        group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
-            segment = block % rows.segments;
-            block /= rows.segments;
+            const Index groups = gridDim.x / rows.segments;
+            const bool beside = !CLUSTER && rows.share();
+            segment = beside ? block / groups : block % rows.segments;
+            group = beside ? block % groups : block / rows.segments;
         }
-        go(block * teams() + team);
+        go(group * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
     }
