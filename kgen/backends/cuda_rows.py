@@ -305,7 +305,8 @@ class RowPrinter:
         params = ", ".join(f"{t.compute} {t.name}" for t in m.inputs)
         lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
         operands = ", ".join(f"{t.name}_row" for t in m.inputs)
-        return [f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", *(f"    {line}" for line in lines), f"}}, operands({operands}));"]
+        head, end = f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", f"}}, operands({operands}));"
+        return [head, *(f"    {line}" for line in lines), end]
 
     def row_stores(self, c: Code, walk: str = "walk") -> list[str]:
         """What one thread of a row, or of a piece of it, stores."""

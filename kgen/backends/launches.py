@@ -43,7 +43,7 @@ MOST_READINGS = 16
 class Step(NamedTuple):
     """For rows of up to `longest` vectors: teams of `team` threads (a power of two, or 0: a block for a row), blocks of up to `threads`,
     each thread with `vectors` at a time, `blocks` of them on a multiprocessor; the row in "registers", "shared" memory, a "cluster"'s,
-    or "loop" (read each time)."""
+    or "loop" (read each time).  `alone`: where no parameters of columns are read beside the rows."""
 
     longest: int
     threads: int
@@ -51,6 +51,7 @@ class Step(NamedTuple):
     vectors: int
     blocks: int
     where: str
+    alone: bool = False
 
 
 class Rule(NamedTuple):
@@ -59,7 +60,7 @@ class Rule(NamedTuple):
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
     read) takes `registers`, from the first number to the second; where a vector has `elements`; where up to `held` operands are held,
-    and take up to `room` bytes of a block; and where a row has more than `above` vectors.
+    and take up to `room` bytes of a block; and where a row has more than `above` vectors.  `alone` is a step's.
     """
 
     longest: int
@@ -75,11 +76,12 @@ class Rule(NamedTuple):
     held: int = 64
     room: int = ANY
     above: int = -1
+    alone: bool = False
 
 
 def measured(step: Step) -> Rule:
     """The rule of a ladder's step."""
-    return Rule(*step, trims=True)
+    return Rule(*step[:6], trims=True, alone=step.alone)
 
 
 #: From searches on H200s (bf16 and f32, 2^28 elements; also of lengths that are no powers of two, with rows that begin within a vector).
@@ -101,6 +103,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(2048, 256, 0, 8, 4, "registers"),
             Step(4096, 512, 0, 8, 2, "shared"),
             Step(6144, 512, 0, 12, 2, "shared"),
+            Step(6400, 640, 0, 10, 2, "shared", alone=True),
             Step(8064, 256, 256, 8, 6, "cluster"),
             Step(8192, 1024, 0, 8, 1, "shared"),
             Step(12288, 1024, 0, 12, 1, "shared"),
@@ -401,7 +404,7 @@ class Round(NamedTuple):
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
-    blocks wait for one another after each.
+    blocks wait for one another after each.  `shared`: what all rows share lies in shared memory, not in registers.
     """
 
     threads: int
@@ -413,6 +416,7 @@ class Round(NamedTuple):
     longest: int = ANY
     maps: bool = False
     once: bool = False
+    shared: bool = False
 
 
 #: Partials of columns that a thread has at most, in registers.

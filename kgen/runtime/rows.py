@@ -181,9 +181,10 @@ def plan(
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     read = [operands[k].itemsize for k in memory if operands[k].read]
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
-    known = [*map(launches.measured, ladder)] if _measured(vec, held, read) and rowed else []
     # How many rows there are, and so whether they do begin elsewhere, may not tell.
     parameters = sum(operands[k].read and not operands[k].row_dims and strides[k][-1] == 1 for k in memory)
+    kinds = ladder if _measured(vec, held, read) and rowed else ()
+    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long

@@ -32,6 +32,20 @@ struct Partials {
     // The registers that a vector of an input takes as two aligned ones.
     template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : 0; }
     template <typename In> __device__ static constexpr int halved(long) { return 0; }
+    __device__ static unsigned barrier(int k) {
+        __shared__ u64 barriers[16];  // a kernel with more readings has no clusters
+        return unsigned(__cvta_generic_to_shared(&barriers[k]));
+    }
+    // Until the bytes that a barrier expects are there, for the time that `parity` tells.
+    __device__ static void await(unsigned barrier, unsigned parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        asm volatile("{\n"
+                     ".reg .pred done;\n"
+                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                     "@!done bra wait;\n"
+                     "}" :: "r"(barrier), "r"(parity) : "memory");
+#endif
+    }
     // Whether it has sums about a maximum.
     template <typename Part> __device__ static constexpr auto rescales(int) -> decltype(&Part::rescale, true) { return true; }
     template <typename Part> __device__ static constexpr bool rescales(long) { return false; }

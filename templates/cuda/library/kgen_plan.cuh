@@ -418,9 +418,10 @@ template <int K> struct RowPlan : RowDims<K> {
             if (fits(found, most, size)) return found;
         }
         for (int i = 0; i < steps.count; i++) {
-            if (chunks <= SHORT && steps.at[i].longest > SHORT) break;
-            if (chunks > steps.at[i].longest || (most.cluster == 0 && steps.at[i].where == CLUSTER)) continue;
-            const Team found = team_of(steps.at[i], chunks, edges, false);
+            const Rule& step = steps.at[i];
+            if (chunks <= SHORT && step.longest > SHORT) break;
+            if (chunks > step.longest || (most.cluster == 0 && step.where == CLUSTER) || (step.alone && parameters() > 0)) continue;
+            const Team found = team_of(step, chunks, edges, false);
             if (fits(found, most, size)) return found;
             break;
         }

@@ -6,7 +6,7 @@
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
 // readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
-// of rows that do not stay. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// of rows that do not stay, 5 and 6 likewise where what all rows share lies in shared memory. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
 // (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
@@ -19,7 +19,7 @@ struct Walk : Partials {
     using Spot = ::Spot<Index>;
     using Partials::load;
     static constexpr Place LAST = Place(-1);
-    static constexpr bool STAYS = KEEP > 0 && KEEP < 4;  // whether a row is gone through once for each reading, and read from memory once
+    static constexpr bool STAYS = KEEP == 2 || KEEP % 2 == 1;  // whether a row is gone through once for each reading, and read from memory once
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
@@ -28,6 +28,8 @@ struct Walk : Partials {
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
+    // Whether a thread takes the vectors of a group from shared memory before it computes with them.
+    static constexpr bool AHEAD = KEEP > 4;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // Whether lanes side by side may go through a piece of a row; how many of its vectors each then takes, and how many lanes.
@@ -298,12 +300,13 @@ struct Walk : Partials {
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
                 if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
+                if (AHEAD && g + k < VECTORS) (in.take(*this, g + k, k), ...);
             }
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
                 if (!(EVERY || c.some) || g + k >= VECTORS) continue;
-                (in.take(*this, g + k, k), ...);
+                if constexpr (!AHEAD) (in.take(*this, g + k, k), ...);
                 use(c, k);
             }
         }
@@ -323,7 +326,7 @@ struct Walk : Partials {
     }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
@@ -334,7 +337,7 @@ struct Walk : Partials {
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
         }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
@@ -365,7 +368,7 @@ struct Walk : Partials {
     // An online reading, whose sums are about a maximum that is found with them: f gives an element's part without these sums, `about` the sums alone, about the maximum
     // of what this thread has seen.
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
         (mark(in, 0), ...);  // it takes a vector twice
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             #pragma unroll (IN_ONE)
@@ -374,6 +377,7 @@ struct Walk : Partials {
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
+                    if (AHEAD && g + k < VECTORS) (in.take(*this, g + k, k), ...);
                 }
                 Part top = part, few;
                 if constexpr (lies<Part>(0)) if (full && g + GROUP <= VECTORS) {
@@ -385,7 +389,7 @@ struct Walk : Partials {
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (!(EVERY || c.some) || g + k >= VECTORS || (lies<Part>(0) && full && g + GROUP <= VECTORS)) continue;
-                    (in.take(*this, g + k, k), ...);
+                    if constexpr (!AHEAD) (in.take(*this, g + k, k), ...);
                     top.merge_peaks(some(c, peak<Part>(k, f, in...)));
                 }
                 part.rescale(top);
@@ -542,10 +546,6 @@ struct Walk : Partials {
         }
     }
 
-    __device__ static unsigned barrier(int k) {
-        __shared__ u64 barriers[16];  // a kernel with more readings has no clusters
-        return unsigned(__cvta_generic_to_shared(&barriers[k]));
-    }
     // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
     template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -580,11 +580,7 @@ struct Walk : Partials {
                 }
             }
         }
-        asm volatile("{\n"
-                     ".reg .pred done;\n"
-                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                     "@!done bra wait;\n"
-                     "}" :: "r"(here), "r"(round / 2 % 2) : "memory");
+        await(here, round / 2 % 2);
         Part whole;
         for (unsigned s = t; s < blocks * warps; s += 32) {
             Words<Part> words;
