@@ -41,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, reached, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -335,16 +335,8 @@ class Expressions:
 
     def is_read(self, v: int) -> bool:
         """Whether an integer depends on what tensors hold."""
-        todo, seen = [v], set[int]()
-        while todo:
-            at = todo.pop()
-            value = self.values[at]
-            if value.op == "param" and not isinstance(value.type, Number):
-                return True
-            if at not in seen:
-                seen.add(at)
-                todo += value.args
-        return False
+        values = (self.values[at] for at in reached([v], lambda at: self.values[at].args))
+        return any(value.op == "param" and not isinstance(value.type, Number) for value in values)
 
     def picked(self, node: Apply, given: list[int], dims: Dims, at: Expr) -> int | None:
         """The value of `w[V = ids]`, a place that is read: that of `pick[V](w, ids)`."""

@@ -26,7 +26,7 @@ from kgen.passes import Map, Plan, Reduce, Scan
 from kgen.searches import SEARCHES
 from kgen.sized import Unsized, names, resolve
 from kgen.specialise import bound
-from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
+from kgen.types import ELLIPSIS, VARIABLE, Dims, is_literal
 from kgen.typeset import format_expr
 
 #: The most elements that a tensor's named dims may have: places within them, and a step beyond, are 32-bit integers.
@@ -128,10 +128,8 @@ class StaticRender(Render):
         return plan
 
     def form(self, let: Let) -> tuple[str, str]:
-        name, decides = super().form(let)
-        if decides not in NARROW:
-            return "", ""
-        return "brief" if name == "rough" and decides != "bf16" else name, decides
+        form = self.backend.form(let)
+        return (form.of(form.decides), form.decides) if form else ("", "")
 
     def known_units(self) -> list[Unit | RowUnit]:
         """The passes in the target's spelling, none of which sorts."""
