@@ -90,6 +90,11 @@ def split_heads(x: "T[B, S, N]"):
     return q, k * 2, v.flip(-1)
 
 
+def unit_length(x: "T[B, S, C]"):
+    length = x.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    return x / length, length, x.mean(dim=1, keepdim=True)
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -107,4 +112,5 @@ CASES = [
     (norm_act, [(2, 8, 3, 5), (8,), (8,)]),
     (moving_average, [(2, 3, 9)]),
     (split_heads, [(2, 3, 48)]),
+    (unit_length, [(2, 3, 5)]),
 ]

@@ -196,8 +196,8 @@ def aligned_otherwise(x: "T[B, C, S]", w: "T[C]"):
 
 
 @case
-def keeps_a_dim(x: "T[..., N]"):
-    return x.mean(-1, keepdim=True)
+def keeps_two_dims(x: "T[..., M, N]"):
+    return x.mean((-2, -1), keepdim=True)
 
 
 @case
