@@ -1,8 +1,8 @@
 """Seeds that a call leaves out, drawn from torch's generator, and those that it gives as ints.
 
-In: a call's arguments.  Out: the same with a 0-d i64 tensor for each seed that is missing, None or an int, on the tensors' device.  It is torch
-that draws them, so `torch.manual_seed` makes them reproducible, `fork_rng` and activation checkpointing bring them back, a CUDA graph
-draws new ones in each replay, and torch.compile and vmap see an operator that they know.
+In: a call's arguments.  Out: the same with a 0-d i64 tensor for each seed that is missing, None or an int, on the tensors' device.  It is
+torch that draws them, so `torch.manual_seed` makes them reproducible, `fork_rng` and activation checkpointing bring them back, a CUDA
+graph draws new ones in each replay, and torch.compile and vmap see an operator that they know.
 """
 
 from __future__ import annotations
