@@ -15,7 +15,21 @@ from kgen.backends import drawn
 from kgen.backends.names import Names, bare
 from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Repeated, Search, Statement, Tensor, Words
+from kgen.backends.units import (
+    NOTHING,
+    Accumulator,
+    Argument,
+    Code,
+    Gather,
+    Given,
+    Made,
+    Piece,
+    Repeated,
+    Search,
+    Statement,
+    Tensor,
+    Words,
+)  # fmt: skip
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
@@ -27,7 +41,7 @@ from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
 from kgen.spared import spared
-from kgen.types import DType
+from kgen.types import DType, literal_size
 
 if TYPE_CHECKING:
     from kgen.backends.base import Render
@@ -200,6 +214,20 @@ class RowNames:
         self.often = drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
         self.made: dict[str, Repeated] = {}
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """What is done with the pieces of a row behind all phases, which take the row's values."""
+        made = []
+        for p in self.p.pieces:
+            names = RowNames(self.render, p, p.phases, self.inputs, self.indices, (), self.gathers)
+            names.fixed, names.rows, names.names, names.lines = self.fixed, dict(self.rows), self.names, self.lines
+            names.temporaries = self.temporaries
+            names.remade = names.remade if len(self.p.pieces) == 1 else None  # what others read stays
+            dim = next(d for d in self.p.inner if d not in p.inner)
+            step = literal_size(dim) if self.p.inner[0] in p.inner else 1
+            made.append(Piece(dim, literal_size(p.inner[0]), step, tuple(names.code(f) for f in p.phases)))
+            self.temporaries = names.temporaries
+        return tuple(made)
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""

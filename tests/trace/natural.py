@@ -100,6 +100,11 @@ def unit_length(x: "T[B, S, C]"):
     return x / length, length, x.mean(dim=1, keepdim=True)
 
 
+def stem(x: "T[..., C, H, W]", w: "T[C]", b: "T[C]"):
+    y = F.silu(x * w[:, None, None] + b[:, None, None])
+    return F.max_pool2d(y, 3, stride=2, padding=1) - F.avg_pool2d(y, kernel_size=3, stride=2, padding=1)
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -119,4 +124,5 @@ CASES = [
     (split_heads, [(2, 3, 48)]),
     (unit_length, [(2, 3, 5)]),
     (dice, [(2, 3, 5), (3, (2, 5))]),
+    (stem, [(2, 3, 7, 10), (3,), (3,)]),
 ]
