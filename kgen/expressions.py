@@ -215,9 +215,11 @@ class Expressions:
         if op in CODES and node.written == "call" and op not in self.helpers:
             return casts.converted(self, node, args)
         if node.dims is not None and not node.args and op in self.names:
-            of = self.names[op]
-            along = next((d for d in reversed(self.values[of].dims if of is not None else ()) if d != ELLIPSIS), "N")
-            help = f"a place along a dim is `{op}[{along} = 0]`; all of it is `{op}` alone"
+            of, at = self.names[op], self.names.get(node.dims[0].name) if len(node.dims) == 1 else None
+            own = [d for d in (self.values[of].dims if of is not None else ()) if d != ELLIPSIS] or ["N"]
+            open_ = [d for d in own if at is None or d not in self.values[at].dims] or own  # a table is read along its first
+            place = f"{own[-1]} = 0" if at is None else f"{open_[0]} = {node.dims[0].name}"
+            help = f"a place along a dim is `{op}[{place}]`; all of it is `{op}` alone"
             self.error(f"`{op}` cannot be indexed", node.span, help=help)
             return None
         dims = self.dims_of(node, env_dims)

@@ -70,7 +70,9 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
         if name not in dims:
             raise KgenError(f"--static: {kernel.name} has no dim {printed(name, '')}", help=has)
     if missing := [d for d in dims if d not in sizes]:
-        asked = ",".join(f"{d}={sizes.get(d, '...')}" for d in dims)
+        follows = {c.name.name for c in kernel.clauses}
+        missing = [d for d in missing if d not in follows] or missing
+        asked = ",".join(f"{d}={sizes.get(d, '...')}" for d in dims if d not in follows)
         raise KgenError(f"--static lacks the size of {', '.join(missing)}", help=f"give every dim: --static {asked}")
     for name, size in sizes.items():
         if size < 1:
