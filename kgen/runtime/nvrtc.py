@@ -102,8 +102,9 @@ def plan(
         vec //= 2
     if vec == 1:
         splat = 0
-    under = row >= 0 and len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps) if single and n >= MAP_MANY and (under or row < 0) else 1
+    known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
+    windows = window_rows(taps) if single and n >= MAP_MANY and known else 1
+    under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
@@ -111,7 +112,7 @@ def plan(
     still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)
     several = held and still and len(shape) == 2 and 1 < vec == most and not wide and shape[0] % MAP_ROWS == 0 and n >= MAP_MANY
     many = pieces(taps, below)
-    whole = many > 1 and (len(shape) > 1 and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
+    whole = many > 1 and (len(shape) > 1 and known and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
     together = MAP_ROWS if several else many if apiece else 1 if wide else windows
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under)
@@ -264,7 +265,8 @@ def rows_plan(
     return rows.cached(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
-        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow), unit.long,
+        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow, bool(unit.pieces)),
+        unit.long, bool(unit.pieces),
     )  # fmt: skip
 
 

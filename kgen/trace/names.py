@@ -256,6 +256,11 @@ ROWS: tuple[Row, ...] = (
     row("logcumsumexp", "input, dim"),
     row("topk", "input, k, dim=-1, largest=True, sorted=True"),
     row("kthvalue", "input, k, dim=-1, keepdim=False"),
+    *(row(f"F.max_pool{n}d", "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False")
+      for n in (1, 2, 3)),
+    row("F.avg_pool1d", "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True"),
+    *(row(f"F.avg_pool{n}d", "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None")
+      for n in (2, 3)),
     row("index_add .index_add_", "input, dim, index, source, alpha=None"),
     row("scatter_add .scatter_add_", "input, dim, index, src"),
     row("scatter_reduce .scatter_reduce_", "input, dim, index, src, reduce, include_self=True"),

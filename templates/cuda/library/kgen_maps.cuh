@@ -31,7 +31,7 @@ template <int ROWS, typename Make> __device__ inline auto several(Make make) {
 }
 template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, typename Index>
 __device__ inline auto load_rows(const Layout& layout, const T* p, Index by) {
-    return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * by); });
+    return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * i64(by)); });
 }
 // The same of rows one below the other from the `first` on, of which the last may not be there.
 template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, typename Index>
@@ -85,10 +85,13 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
-// For `held`: a thread may take vectors of so many pieces of a row, or of so many rows whatever stands still there.
+// For `held`: a thread may take vectors of so many pieces of a row, or of so many rows whatever stands still there; of these an operand
+// may be the index.
 [[maybe_unused]] constexpr u64 pieces(int many) { return ~u64(many); }
-[[maybe_unused]] constexpr u64 rows_below(int many) { return ~u64(many + 16); }
-constexpr int pieces_of(u64 held) { return ~held < 32 ? int(~held % 16) : 0; }
+[[maybe_unused]] constexpr u64 rows_below(int many, int index = -1) { return ~u64(many + 16 + 32 * (index + 1)); }
+constexpr int pieces_of(u64 held) { return ~held < 32 * 65 ? int(~held % 16) : 0; }
+constexpr bool are_below(u64 held) { return ~held / 16 % 2 == 1; }
+constexpr int index_of(u64 held) { return int(~held / 32) - 1; }
 
 // No bytes: an index, which has no memory.
 struct Operand { const void* pointer; const i64* stride; int bytes; bool written = false; };
@@ -119,9 +122,10 @@ template <int K> struct Plan : Dims<K> {
             several = several && (k >= 64 || !(held >> k & 1) || this->stride[k][0] == 0);
         }
         const int many = pieces_of(held);
-        const bool below = ~held >= 16;
+        const bool below = many > 0 && are_below(held);
+        const bool known = !below || index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
         const i64 shared = below ? (this->rank > 1 ? this->size[this->rank - 2] : 1) : this->size[this->rank - 1];
-        pieces = many > 1 && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
+        pieces = many > 1 && known && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
         rows = pieces ? many : many == 0 && several && !wide ? 4 : 1;
     }
     i64 step(int k) const { return this->stride[k][this->rank - 1]; }
