@@ -256,7 +256,8 @@ class Held:
         for r, w in zip(self.kernel.results, want.results, strict=True):
             if not r.state:
                 outs.append(f"out {r.name}")
-                self.arena.lay(outs[-1], self._poisoned(w, pattern, setting.between), mode, pattern)
+                made = self._poisoned(w, pattern, setting.between)
+                self.arena.lay(outs[-1], made, mode, pattern, far_strides(made, *setting.far) if setting.far else None)
         return outs
 
     @staticmethod
@@ -277,7 +278,7 @@ class Held:
         """Give the tensors other contents, where they lie."""
         for name, x in tensors.items():
             self.arena.write(name, x)
-        for name in outs:
+        for name in (n for n in outs if not self.arena.places[n].far):
             self.arena.before[name] = self.arena.bytes[self.arena.places[name].begin : self.arena.places[name].end].clone()
 
     @staticmethod
