@@ -60,7 +60,8 @@ class Reduce:
     element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
     second reading, and so on; the last reading, if there is one, stores elements.  `long` are those of a row that does not stay on the
     chip, where fewer readings will do there (none: the same).  Where the last reading accumulates columns, `finish` is what follows
-    from them, once an element of a row.
+    from them, once an element of a row.  `pieces` are passes over pieces of each row, one after the other behind its readings: their rows
+    are this one's with a dim along each, and they take of its values.
     """
 
     rows: Dims
@@ -73,6 +74,7 @@ class Reduce:
     phases: tuple[Phase, ...]
     long: tuple[Phase, ...] = ()
     finish: Phase | None = None
+    pieces: tuple[Reduce, ...] = ()
 
     @property
     def dims(self) -> Dims:
@@ -155,7 +157,9 @@ class Plan:
 
 def elements(p: Pass) -> list[Let]:
     """The lets that a pass computes for each of its elements, those of several readings several times."""
-    return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
+    if not isinstance(p, Reduce):
+        return [let for let in p.lets if let.dims]
+    return [let for own in (p, *p.pieces) for f in own.phases if f.element for let in f.lets]
 
 
 #: What of a plan holds lets, in its fields.

@@ -22,6 +22,7 @@ from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
 from kgen.passes import Map, Pass, Plan
+from kgen.pieces import in_pieces
 from kgen.types import Binding, f32
 
 R = TypeVar("R", covariant=True)
@@ -93,7 +94,12 @@ def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
     by_columns = columns.by_columns(expanded(kernel, binding, rides))
-    return _finished(reread.reread(hoist.hoisted(columns.merged(schedule.planned(by_columns, rides))), kernel), kernel)
+    return _merged(schedule.planned(by_columns, rides), kernel)
+
+
+def _merged(made: Plan, kernel: Kernel) -> Plan:
+    """Passes over memory as a backend that merges them prints them."""
+    return _finished(reread.reread(in_pieces(hoist.hoisted(columns.merged(made))), kernel), kernel)
 
 
 def _finished(plan: Plan, kernel: Kernel) -> Plan:
@@ -129,9 +135,7 @@ def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same of those that are merged."""
     made = _tapped(columns.by_columns(expanded(kernel, binding, rides)), rides)
-    if made is None:
-        return merged(kernel, binding, rides)
-    return _finished(reread.reread(hoist.hoisted(columns.merged(made)), kernel), kernel)
+    return _merged(made, kernel) if made is not None else merged(kernel, binding, rides)
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps: bool = False) -> Plan:

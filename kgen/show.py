@@ -154,12 +154,15 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
             lines += [f"  over all rows: {r.expr}" for r in p.columns]
             for n, phase in enumerate(f for f in p.long if f.element):
                 lines += [f"  reading {n + 1} of a row that does not stay on the chip: {r.expr}" for r in phase.reductions]
+            lines += [f"  of each piece: {r.expr}" for piece in p.pieces for phase in piece.phases for r in phase.reductions]
         for s in p.stores:
             lines.append(f"  write  {kept.get(s.result, s.result)}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else ""))
         if isinstance(p, Reduce):
-            each = sum(1 for f in p.phases if f.element for let in f.lets if let.expr.operands)
-            once = sum(1 for f in p.phases if not f.element for let in f.lets if let.expr.operands)
-            lines.append(f"  {each} operations an element, {once} a row")
+            each, once, piece = (
+                sum(1 for own in owners for f in own.phases if f.element is element for let in f.lets if let.expr.operands)
+                for owners, element in (((p, *p.pieces), True), ((p,), False), (p.pieces, False))
+            )
+            lines.append(f"  {each} operations an element, {once} a row" + (f", {piece} a piece" if p.pieces else ""))
         else:
             lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
     c = cost(plan)

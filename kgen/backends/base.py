@@ -448,9 +448,12 @@ class Render:
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         last = (p.finish,) if p.finish else ()
         each = (p.phases + last, p.long)
-        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, f, *given), f) for f in each))
-        outputs = tuple(o for c in codes for o in c.outputs)
+        names = [RowNames(self, p, f, *given) for f in each]
+        codes, long = ([own.code(f) for f in phases] for own, phases in zip(names, each, strict=True))
+        pieces, others = (own.pieces() if k == 0 or p.long else () for k, own in enumerate(names))
+        outputs = tuple(o for c in (*codes, *(c for piece in pieces for c in piece.codes)) for o in c.outputs)
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
+        uses = uses.union(*(c.uses for piece in pieces for c in piece.codes))
         finish = codes.pop() if last else None
         variables = self.variables_of(uses)
         made = tuple(dict.fromkeys(g for own in gathers.values() for g in whole(own)))
@@ -458,7 +461,7 @@ class Render:
         numbers = tuple(a for a in self.givens() if a.name in words)
         unit = RowUnit(
             name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
-            self.declared(variables), tuple(long), finish, p.aside(self.program.by_name),
+            self.declared(variables), tuple(long), finish, p.aside(self.program.by_name), pieces, others,
         )  # fmt: skip
         return ScanUnit(**vars(unit), backwards=p.backwards) if isinstance(p, Scan) else unit
 

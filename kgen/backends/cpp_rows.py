@@ -85,6 +85,12 @@ class RowsView(RowUnit):
         return [k for c in self.phases for k in c.keeps]
 
     @property
+    def following(self) -> list[tuple[Tensor, bool]]:
+        """What moves along rows, of which the next row is asked for; whether it is written."""
+        moves = [t for t in self.walked if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)]
+        return [(t, t.name in self.writable) for t in moves]
+
+    @property
     def found(self) -> set[str]:
         """The places of elements among the row's values."""
         return {a.name for a in self.carried if a.place}

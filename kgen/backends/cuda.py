@@ -190,6 +190,7 @@ class Cuda(CFamily):
         rowed = [v for v in views if isinstance(v, CudaRows)]
         parts += ["kgen_ranges.cuh"] if any(v.walk.startswith("Aside") for v in rowed) else []
         parts += ["kgen_made.cuh"] if any(v.makes for v in rowed) else []
+        parts += ["kgen_pieces.cuh"] if any(v.pieces for v in rowed) else []
         parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
         parts += ["kgen_persistent_plan.cuh"] if any(v.persists for v in rowed) else []
         if not self.standalone:
@@ -259,11 +260,12 @@ class Cuda(CFamily):
                                    backwards=unit.backwards, partial=partial)
                     )  # fmt: skip
                     continue
-                reads, long = counts(unit.codes), counts(unit.long or unit.codes)[0]
+                reads, long = counts(unit.codes, bool(unit.pieces)), counts(unit.long or unit.codes)[0]
                 made.append(
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
+                        len(unit.pieces),
                     )
                 )  # fmt: skip
                 continue

@@ -27,6 +27,7 @@ struct Rule {
     int warps;
     bool trims;
     i64 least_registers, most_registers, least_elements, most_elements, held, room, above;
+    bool alone;  // where no parameters of columns are read beside the rows
 };
 struct Rules { const Rule* at; int count; };
 struct Limits { int shared, cluster; };
@@ -40,8 +41,9 @@ namespace {
 namespace host {
 """
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
-// so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip.
-struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once; };
+// so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip;
+// `shared`: what all rows share lies in shared memory.
+struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, shared; };
 struct RoundRules { const Round* at; int count; };
 """
 TAIL = """
@@ -123,7 +125,7 @@ def table() -> str:
         lines += _array(name, rules)
         choices.append((f"{'' if apart else '!'}apart && {'' if held else '!'}held", f"{{{name}, {len(rules)}}}"))
     lines += ["// What was measured; `kind` is 0 where a row is held behind one reading that reduces, 1 behind several, 2 where none is, 4",
-              "// where bytes are made of it."]
+              "// where bytes are made of it, 5 the same behind several, 6 where it goes by pieces."]
     lines += _choice("[[maybe_unused]] constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
     lines += _choice("[[maybe_unused]] constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
     devices = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.DEVICES.items()]

@@ -75,9 +75,10 @@ class RowPrinter:
         self.looped = tuple(self._typed(c) for c in unit.long) or self.codes  # of rows that no tile holds
         self.outputs = [o for c in self.codes for o in c.outputs]
         every = (*self.codes, *self.looped)
-        #: what values are called that lines, reductions and rows have
+        #: what values are called that lines, reductions, searches and rows have
         self.own = {name for c in every for s in c.lines for name in s.names}
         self.own |= {a.name for c in every for a in c.accumulators} | {g.name for c in every for g in c.gives}
+        self.own |= {c.search.found.name for c in every if c.search is not None}
         self.stored_as: dict[str, str] = {}
         self.partials = {a.name: Partial(self, a) for c in self.looped for a in c.accumulators if isinstance(a, Peak)}
         self.resident = Held(self)

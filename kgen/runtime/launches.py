@@ -13,7 +13,7 @@ from kgen.types import DTYPES, Binding, resolve
 #: How many rows the calls have, and the elements of each.
 ROWS, LENGTHS = 1024, tuple(1 << k for k in range(5, 22))
 HEADS = ("elements", "threads", "of a row", "vectors", "of elements", "row in", "cluster", "shared", "segments", "launches")
-PLACES = ("memory", "registers", "shared", "rounds", "rounds")
+PLACES = ("memory", "registers", "shared", *["rounds"] * 4)
 
 
 def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
@@ -56,7 +56,7 @@ def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> rows.RowPlan | 
         size = 0 if o.role == "index" else DTYPES[o.dtype].bytes if o.dtype in DTYPES else resolve(o.dtype, bound).bytes
         outer, inner = (tuple(steps[d] for d in part) for part in parts)
         operands.append((0, outer, inner, size))
-    planned = nvrtc.row_plan(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
+    planned = nvrtc.row_plan(unit, shapes[0], shapes[1], operands, sum(bool(o.dim) for o in unit.operands), arch)
     assert planned is not None
     return planned
 

@@ -265,7 +265,8 @@ def rows_plan(
     return rows.cached(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
-        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow), unit.long,
+        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow, bool(unit.pieces)),
+        unit.long, bool(unit.pieces),
     )  # fmt: skip
 
 

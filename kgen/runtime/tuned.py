@@ -32,7 +32,7 @@ def ladders(arch: str) -> dict[str, tuple[Step, ...]]:
         given = own.get(name)
         if not isinstance(given, list):
             continue
-        steps = [Step(*s) for s in given if isinstance(s, list) and len(s) == len(Step._fields)]
+        steps = [Step(*s) for s in given if isinstance(s, list) and 0 <= len(Step._fields) - len(s) <= len(Step._field_defaults)]
         steps = [s for s in steps if sound(name, s)]
         wrong += len(given) - len(steps)
         if steps:
@@ -45,10 +45,10 @@ def ladders(arch: str) -> dict[str, tuple[Step, ...]]:
 
 def sound(kind: str, step: Step) -> bool:
     """Whether launches can follow a step in rows up to its length, and their teams have vectors enough for all of such a row."""
-    numbers = step[:-1]
-    if not all(type(n) is int for n in numbers) or min(numbers) < 0 or step.longest < 1:
+    numbers = step[:5]
+    if not all(type(n) is int for n in numbers) or min(numbers) < 0 or step.longest < 1 or type(step.alone) is not bool:
         return False
-    longest, threads, team, vectors, blocks, where = step
+    longest, threads, team, vectors, blocks, where, _ = step
     if not (32 <= threads <= 1024 and threads % 32 == 0 and 1 <= vectors <= 16):
         return False
     if team & (team - 1) or team > 32 and team != threads or where == "cluster" and threads & (threads - 1):
@@ -62,9 +62,10 @@ def sound(kind: str, step: Step) -> bool:
     return where == "loop" and team > 0 or where == "cluster" and kind != "read"
 
 
-def ladder(arch: str, held: bool, reductions: int, words: int, narrow: bool = False) -> tuple[Step, ...]:
-    """The ladder for a pass on an architecture; `words`: of a reading's result, `narrow`: whether bytes are made of a row."""
-    return ladders(arch).get(kind(held, reductions, words, narrow), ())
+def ladder(arch: str, held: bool, reductions: int, words: int, narrow: bool = False, pieces: bool = False) -> tuple[Step, ...]:
+    """The ladder for a pass on an architecture; `words`: of a reading's result, `narrow`: whether bytes are made of a row,
+    `pieces`: whether it goes by pieces of one."""
+    return ladders(arch).get(kind(held, reductions, words, narrow, pieces), ())
 
 
 __all__ = ["KINDS", "SHIPPED", "Step", "folder", "kind", "ladder", "ladders", "sound"]

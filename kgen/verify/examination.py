@@ -106,6 +106,9 @@ def examine(
     device = device or _device()
     wanted = Wanted(limits, contiguous, deterministic, batch_invariant, examples, seed, device, claimed=dtypes is not None)
     report = Report(named.title, kernel.name, device)
+    if device == "cuda" and _device() != "cuda":
+        report.untried.append("there is no CUDA device")
+        return report
     options = Options(own, sanitize, bench, every, timeout, int(memory * 2**30), shrink, progress, began)
     held = Held(kernel, named, device, options.timeout, options.memory, report)
     with Examination(held, wanted, options) as examination:
@@ -208,6 +211,7 @@ class Examination:
     wanted: Any
     options: Options
     refusals: dict[str, str] = field(default_factory=dict)
+    refused: list[Any] = field(default_factory=list)  # the cases of `refusals`
     taken: list[str] = field(default_factory=list)
 
     @property
@@ -223,16 +227,19 @@ class Examination:
     def run(self) -> None:
         """Hold all cases, then what is asked for besides."""
         from kgen.verify.held import Unloadable, Untriable
-        from kgen.verify.process import Died
+        from kgen.verify.process import Died, NoRoom
 
         try:
             self._say("loading", 0)
-            self.held.start()
+            self.held.started()
         except Untriable as error:
             self.report.untried.append(str(error))
             return
         except Unloadable as error:
             self.add(Finding(Kind.LOADS, str(error)))
+            return
+        except NoRoom as error:
+            self.report.untried.append(f"it: {error}")
             return
         except Died as died:
             self.add(Finding(Kind.LOADS, f"loading it: {died.message}"))
@@ -272,8 +279,17 @@ class Examination:
                     self.report.untried.append("a Triton kernel runs on a GPU, or with TRITON_INTERPRET=1 on the CPU")
                     self.report.cases = 0
                     return
-                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)"))
+                self._never_taken(dtype, said)
                 return
+
+    def _never_taken(self, dtype: str, said: str) -> None:
+        """Add that the candidate raises an error, which says so much, of each dtype."""
+        from kgen.verify import plan
+
+        case, likewise = self.refused[0], "; of other dtypes likewise" if len(self.refused) > 1 else ""
+        finding = Finding(Kind.RAISES, f"{said} (with plain data of {dtype}{likewise})", case=plan.described(case.arguments))
+        for f in self._smaller(case, [finding]):
+            self.add(replace(f, message=finding.message))
 
     def _held(self, case: Any) -> list[Finding]:
         """What is wrong with a case, which the report takes."""
@@ -302,6 +318,7 @@ class Examination:
         if not refused.late:
             if case.probe and not self.wanted.claimed:
                 self.refusals[case.probe] = said
+                self.refused.append(case)
                 self.taken.remove(case.probe)
                 self.report.refused.append(f"{case.probe}: {said.splitlines()[0]}")
                 return []
@@ -370,8 +387,8 @@ class Examination:
             process.ask("place", size=held.arena.size, places=[p.plain() for p in held.arena.places.values()], guards=False, perturb=0xFF)
             numbers = {n: x for n, x in given.items() if n not in tensors}
             said, _ = process.ask("operators", numbers=numbers, outs=[], way="fresh")
-        except Died as died:
-            self.report.untried.append(f"which of torch's operators it calls: {died.message}")
+        except (Died, KgenError) as error:
+            self.report.untried.append(f"which of torch's operators it calls: {str(error).splitlines()[0]}")
             return
         if said["raised"]:
             self.report.untried.append(f"which of torch's operators it calls: {said['raised']['type']}: {said['raised']['text'][:200]}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +18,13 @@ from kgen.sized import names
 from kgen.types import ELLIPSIS
 from kgen.verify import judge
 from kgen.verify.candidates import Named
-from kgen.verify.memory import PATTERNS, Arena
+from kgen.verify.memory import PATTERNS, Arena, full
 from kgen.verify.plan import AS_DRAWN, BACKWARDS, Setting, contents, far_strides
-from kgen.verify.process import Died, Here, Process
+from kgen.verify.process import Died, Here, NoRoom, Process
 from kgen.verify.report import Finding, Kind, Report
 
 LOADING = 300.0  # seconds in which a candidate is built
+WAITS = (2.0, 5.0, 10.0, 20.0)  # seconds after which a case is tried again that found a GPU's memory full
 NAMES = {AS_DRAWN: "", BACKWARDS: "a second call with other contents"}
 
 
@@ -64,12 +66,24 @@ class Held:
         here = self.named.kind == "here"
         self.process = Here() if here else Process(self.timeout, self.memory, self.device)
         said, _ = self.process.ask("load", LOADING, **self.about())
+        if "no room" in said:
+            self.process.end()
+            raise NoRoom(said["no room"].splitlines()[0])
         if "unloadable" in said:
             self.process.end()
             trace = said.get("trace", "")
             raise (Untriable if said.get("untried") else Unloadable)(said["unloadable"] + (f"\n{trace}" if trace else ""))
         self.loaded, self.takes = said, said["takes"]
         return self.process
+
+    def started(self) -> Process | Here:
+        """`start`, which waits where other processes fill the GPU's memory.  Raises `NoRoom` after that."""
+        for wait in WAITS:
+            try:
+                return self.start()
+            except NoRoom:
+                time.sleep(wait)
+        return self.start()
 
     def about(self) -> dict[str, Any]:
         """What a process is told of the candidate."""
@@ -118,6 +132,18 @@ class Held:
     def findings(self, arguments: dict[str, Any], setting: Setting) -> list[Finding]:
         """What is wrong with a case, whose arguments are those of the plain kernel.  Raises `Refused` where the candidate raises an
         error, and `Unloadable`."""
+        for wait in WAITS:
+            try:
+                return self._once(arguments, setting)
+            except NoRoom as error:
+                said = str(error)
+                self.restart()
+                time.sleep(wait)
+        self.report.untried.append(f"a case, for want of memory: {said[:200]}")
+        return []
+
+    def _once(self, arguments: dict[str, Any], setting: Setting) -> list[Finding]:
+        """`findings`, which raises `NoRoom` where other processes fill the GPU's memory."""
         try:
             found = self._findings(self.filled(arguments), setting)
             if setting.side and any(f.kind is Kind.STREAM for f in found):  # what is wrong on any stream is no matter of streams
@@ -178,8 +204,7 @@ class Held:
         places = [p.plain() for p in self.arena.places.values()]
         said, _ = process.ask("place", size=self.arena.size, places=places, guards=setting.ends, perturb=pattern)
         if "no room" in said:
-            self.report.untried.append(f"a case, for want of memory: {said['no room'].splitlines()[0][:200]}")
-            return []
+            raise NoRoom(said["no room"].splitlines()[0])
         if setting.tall:
             return self._tall(process, tensors, numbers, outs, want, setting)
         if setting.graph:
@@ -273,7 +298,9 @@ class Held:
                 return []
             if raised["type"] == "WrongCount":
                 return [Finding(Kind.RETURNED, raised["text"], condition)]
-            if raised["type"] in ("MemoryError", "OutOfMemoryError"):
+            if full(raised["text"]) and not said.get("hungry"):
+                raise NoRoom(raised["text"].splitlines()[0])
+            if raised["type"] in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in raised["text"]:
                 return [Finding(Kind.MEMORY, f"{raised['type']}: {raised['text'][:300]}", condition)]
             raise Refused(raised, condition, bool(k))
         if want.refusal:  # a maximum of no elements: the formula says nothing of what comes

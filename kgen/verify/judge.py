@@ -9,6 +9,7 @@ reciprocal for a quotient)
     an error before the last rounding may be `SLACK` times as large, and two roundings of the dtype computed in larger, where the formula
     rounds at all (x * 6 / 6 for x);
     an exponential may vanish a little too early (`FADING`), and with it what it is a factor of;
+    of a number of f32 the exponential may be that of 2, of x log2(e): its argument is rounded once more;
     a zero has either sign where it is a product with a number that its error may carry over 0, or with a sum, which may be written as the
     sum of products; and where it is relu's of -0.0, the greater of -0.0 and 0.0.
 """
@@ -87,6 +88,10 @@ class Foreign(Correlated):
             own = torch.maximum(own, torch.where(torch.isfinite(terms), each * terms, 0.0))
         if self.cancelling and v.op in CANCELLING:
             own = own + torch.where(torch.isfinite(x), torch.full((), 2 * DIGITS[format_], dtype=torch.float64), 0.0)
+        if v.op in ("exp", "sigmoid") and format_ == "f32":
+            slope = x if v.op == "exp" else x * (1 - x)
+            size = torch.as_tensor(args[0], dtype=torch.float64).abs()
+            own = own + torch.where(torch.isfinite(size) & torch.isfinite(slope), 1.25 * DIGITS["f32"] * size * slope, 0.0)
         if not self.fades(v):
             return own
         sure = torch.zeros((), dtype=torch.bool)

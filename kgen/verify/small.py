@@ -30,7 +30,7 @@ def explained(held: Held, case: Case, found: list[Finding], seconds: float) -> l
     """The findings, the first of them of smaller arguments if that takes no more than so many seconds, and as a program."""
     first, setting = found[0], case.setting
     arguments = case.arguments
-    if seconds > 0 and first.kind not in (Kind.HANG, Kind.LOADS, Kind.MEMORY):
+    if seconds > 0 and first.kind not in (Kind.HANG, Kind.LOADS):
         alone = Setting(way=setting.way, mode=setting.mode, pattern=setting.pattern, ends=setting.ends, defaults=setting.defaults)
         for simple in (alone,) * (first.kind not in REMEMBERS) + (setting,):
             held.restart()  # what it remembers of other calls is to say nothing here

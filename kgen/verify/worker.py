@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kgen.verify import wire
 from kgen.verify.loaded import Loaded, Unloadable, Untriable
 from kgen.verify.loading import load
-from kgen.verify.memory import PAGE, Place
+from kgen.verify.memory import PAGE, Place, full
 
 _BASE = torch._C.TensorBase
 _detach, _contiguous, _cpu, _data_ptr = _BASE.detach, _BASE.contiguous, _BASE.cpu, _BASE.data_ptr
@@ -127,9 +127,15 @@ class Worker:
         if device == "cpu" and limit:
             _limit(limit)
         if device == "cuda":
-            torch.cuda.init()
-            if limit:
-                torch.cuda.set_per_process_memory_fraction(GPU)
+            try:
+                torch.cuda.init()
+                if limit:
+                    torch.cuda.set_per_process_memory_fraction(GPU)
+                _empty(1, device="cuda")
+            except Exception as error:
+                if full(str(error)):
+                    return {"no room": str(error)}, []
+                raise
         torch.set_grad_enabled(False)
         if timing:
             import kgen.verify.timed  # noqa: F401  before anything of the candidate's
@@ -148,6 +154,8 @@ class Worker:
     def place(self, size: int, places: list[Any], guards: bool, perturb: int) -> tuple[dict, list]:
         """Make tensors of places.  On the CPU the pages beside each region are closed; fresh memory is filled with `perturb`."""
         self.tensors, self.buffers, self.sources, self.kept, self.first, self.graph = {}, {}, {}, {}, {}, None
+        if self.turn is not None:
+            self._end_of_turn({})
         if self.mapping is None or size != self.size:
             self.mapping = None
             gc.collect()
@@ -160,13 +168,19 @@ class Worker:
         self.pattern = perturb
         if self.device == "cpu":
             _protect(self.base, self.size, 3)
+        elif any(p.far for p in self.places.values()):
+            self._take_turn()
+            if self.turn is None:
+                return {"no room": "other processes fill the memory"}, []
         for name, p in self.places.items():
             dtype = getattr(torch, p.dtype)
             if self.device == "cuda":
                 try:
                     self.tensors[name] = self._on_device(p, dtype)
-                except torch.cuda.OutOfMemoryError as error:
-                    return {"no room": str(error)}, []
+                except Exception as error:
+                    if full(str(error)):
+                        return {"no room": str(error)}, []
+                    raise
                 continue
             if p.size:
                 whole = _frombuffer(self.mapping, dtype=dtype, offset=p.at, count=p.size // dtype.itemsize)
@@ -281,7 +295,7 @@ class Worker:
         if lost:
             return {"lost": lost, "raised": raised, "seconds": seconds}, []
         if raised:
-            return {"raised": raised, "seconds": seconds}, []
+            return {"raised": raised, "seconds": seconds, "hungry": _hungry()}, []
         said, blobs = self._described(results, keep, seconds)
         said["late"] = [k for k, (a, b) in enumerate(zip(first or [], blobs, strict=False)) if a != b]
         return said, blobs
@@ -372,7 +386,7 @@ class Worker:
         free = torch.cuda.mem_get_info()[0] if self.device == "cuda" else os.sysconf("SC_AVPHYS_PAGES") * PAGE
         times = next((count for n in rooms if each * (count := n // largest + 1) < 0.6 * free), 0)
         if not times or self.turn is None:
-            return self._end_of_turn({"no room": "other processes fill the memory" if times else "the memory is too small"})
+            return self._end_of_turn({"no room": "other processes fill the memory" if times else "too little memory is free"})
         own, raised, lost = self.tensors, None, ""
         try:
             self.tensors = own | {n: self._repeated(own[n], times) for n in repeated}
@@ -406,7 +420,11 @@ class Worker:
         """Wait until no other candidate's process fills the GPU's memory; `turn` is None where that takes too long."""
         import fcntl
 
-        file = open(os.path.join(tempfile.gettempdir(), f"kgen-verify-{os.getuid()}.turn"), "w")  # noqa: SIM115  closed at its end
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+        where = getattr(torch.cuda.get_device_properties(0), "uuid", "") if self.device == "cuda" else "cpu"
+        file = open(os.path.join(tempfile.gettempdir(), f"kgen-verify-{os.getuid()}-{where}.turn"), "w")  # noqa: SIM115  closed at its end
         end = time.monotonic() + TURN
         while True:
             with contextlib.suppress(OSError):
@@ -504,6 +522,13 @@ class Worker:
             if k > 2:
                 times.append((_clock() - began) * 1e3)
         return sorted(times)[len(times) // 2]
+
+
+def _hungry() -> bool:
+    """Whether this process has half of the GPU's memory itself."""
+    with contextlib.suppress(Exception):
+        return torch.cuda.max_memory_reserved() > torch.cuda.mem_get_info()[1] // 2
+    return False
 
 
 def _failed(error: BaseException) -> tuple[dict[str, Any], str]:

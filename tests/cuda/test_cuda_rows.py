@@ -42,7 +42,7 @@ def instantiated(text: str, ways: dict[str, str], binding: str) -> str:
     for unit in backend("cuda").layout(k):
         if not isinstance(unit, RowLayout) or not unit.inner:
             continue
-        gathers = max(1, sum(o.role == "gather" for o in unit.operands))
+        gathers = max(1, sum(bool(o.dim) for o in unit.operands))
         for name, way in ways.items():
             walk = f"Walk<{way}, {len(unit.operands)}, {gathers}, unsigned>"
             chosen = unit.expression(dict.fromkeys(unit.variables, binding), walk)

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 import kgen
+from kgen.backends import backend
+from kgen.runtime import arguments, driver, joined, nvrtc, parts, samples
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
 
@@ -94,3 +97,22 @@ def test_what_is_divided_by_a_power_of_two_is_exact(target: str) -> None:
     q, s = kgen.load("mxfp8")(x, target=target)
     back = q.float().unflatten(-1, (2, 32)) * s.float()[..., None]
     assert ((back - x.unflatten(-1, (2, 32))).abs() <= torch.maximum(x.unflatten(-1, (2, 32)).abs() / 8, s.float()[..., None] / 512)).all()
+
+
+SPECS = sorted(path.stem for path in (ROOT / "specs" / "quantisation").glob("*.k"))
+
+
+@pytest.mark.skipif(driver.nvrtc_path() is None, reason="NVRTC is not installed")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "nvfp4" else pytest.mark.slow) for n in SPECS])
+def test_what_a_call_of_a_quantiser_launches_compiles_in_cuda(name: str) -> None:
+    """A block's quotient by a divisor of the tensor's (nvfp4's scale) is no element's, and is divided itself."""
+    kernel = kgen.load(name)
+    given = samples.arguments(kernel.kernel, "bf16", 1 << 14, "cpu", 256)
+    views = joined.split(kernel.kernel, given)[1] if kernel.kernel.joined else list(given.values())
+    kernel = kernel._plain or kernel
+    if (parted := kernel._parts) is not None:
+        own = {p.name: (x, p.dims or ()) for p, x in zip(kernel.kernel.params, views, strict=True)}
+        kernel, views = parted.runnable, [parts.view(*own[p.of], p) for p in parted.parted.params]
+    call = arguments.bind(kernel.kernel, tuple(views), {}, None)
+    names = nvrtc.expressions(kernel.kernel, call, "sm_90")
+    driver.compile_cubin(backend("cuda").render(kernel.kernel), names, "compute_90", nvrtc.OPTIONS)

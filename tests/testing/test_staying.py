@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -45,7 +46,7 @@ def test_the_bound_of_a_variance_is_that_of_the_form_that_runs(dtype: str) -> No
 
 def test_a_users_own_table_may_read_rows_each_time(tmp_path) -> None:
     x = torch.randn(2, 1000)
-    (tmp_path / "sm_86.json").write_text(str([*Step(16384, 256, 256, 4, 4, "loop")]).replace("'", '"').join(('{"again": [', "]}")))
+    (tmp_path / "sm_86.json").write_text(json.dumps({"again": [Step(16384, 256, 256, 4, 4, "loop")]}))
     tuned.ladders.cache_clear()
     assert bound(x, "cuda") > 3 * bound(x, "cpp")
 

@@ -311,3 +311,13 @@ def rows_of_vectors(x: torch.Tensor) -> torch.Tensor:
     if x.shape[-1] % 8 or x.shape[-1] > 4096:
         raise ValueError("rows are multiples of 8, up to 4096")
     return torch.softmax(x, -1)
+
+
+def never(x: torch.Tensor) -> torch.Tensor:
+    raise NotImplementedError("not yet")
+
+
+def finds_no_memory(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() != 1:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+    return torch.softmax(x, -1)

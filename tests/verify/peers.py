@@ -18,9 +18,10 @@ s    = log(sum[V](exp(x - m)))
 nll  = s - (pick[V](x, t) - m)
 loss = 0.0 if t == ignore else {terms}
 """
-SMOOTHED = "((1 - smoothing) * nll + smoothing * (s - mean[V](x - m)) if smoothing != 0 else nll) + (z * (s + m)^2 if z != 0 else 0.0)"
+SMOOTHED = "((1 - smoothing) * nll + smoothing * (s - mean[V](x - m)) if smoothing > 0 else nll) + (z * (s + m)^2 if z != 0 else 0.0)"
 #: Liger rounds what it normalizes to the dtype before w scales it ("llama"), and a gate before it meets u; its gelu is the one of tanh; its
-#: losses have the dtype of the logits.  QuACK's layer norm takes w and b in float32, its cross-entropy neither smoothing nor the z-loss.
+#: losses have the dtype of the logits, and are smoothed where `smoothing` is above 0.  QuACK's layer norm takes w and b in float32, its
+#: cross-entropy neither smoothing nor the z-loss.
 AS_THEIRS = {
     ("liger", "rmsnorm"): f"rmsnorm(x: T[..., N], w: T[N], eps: float = 1e-6) -> y: T[..., N]\n\ny = {NORMALIZED.format('x')}\n",
     ("liger", "add_rmsnorm"): "add_rmsnorm(x: T[..., N], r: T[..., N], w: T[N], eps: float = 1e-6) -> (y: T[..., N], h: T[..., N])\n\n"

@@ -288,3 +288,21 @@ def test_sizes_that_a_candidate_takes_can_be_said() -> None:
     assert report("rows_of_vectors", multiples={"N": 8}, examples=60).findings[0].kind is Kind.RAISES
     with pytest.raises(KgenError, match="there is no dim M"):
         report("rows_of_vectors", most={"M": 8})
+
+
+def test_what_is_never_taken_is_made_small_too() -> None:
+    found = report("never", shrink=5, memory=2).findings[0]
+    assert found.kind is Kind.RAISES and "of other dtypes likewise" in found.message and "candidate(x_)" in found.python, found
+    assert report("takes_all_memory", memory=2).findings[0].kind is Kind.MEMORY
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_told() -> None:
+    found = report("right", device="cuda")
+    assert found.status == 3 and found.untried == ["there is no CUDA device"]
+
+
+def test_a_gpu_that_others_have_filled_is_no_fault_of_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kgen.verify.held.WAITS", (0.0, 0.0))
+    found = report("finds_no_memory", dtypes=("f32",))
+    assert not found.findings and found.status == 3 and "want of memory" in found.untried[0], found

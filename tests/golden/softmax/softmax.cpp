@@ -520,8 +520,15 @@ void softmax_run(
                             y_dense && count == filled ? y_row + i :
                             lanes.dense(0, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
+                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                        const T* x_next = asks ? x + rows.offset(1, row + 1) + i : x;
+                        const T* y_next = asks ? y + rows.offset(0, row + 1) + i : y;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            for (int l = 0; asks && l < GROUP; l += 16) {
+                                __builtin_prefetch(x_next + j + l);
+                                __builtin_prefetch(y_next + j + l, 1);
+                            }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
                                 const F x = F(x_tile[j + l]);

@@ -473,8 +473,15 @@ void steps_run(
                         p_dense && count == filled ? p_row + i :
                         lanes.dense(6, p_next_from, first, count, filled);
                     T* p_next_tile = p_next_place ? p_next_place : p_next_buffer;
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const T* p_next = asks ? p + rows.offset(6, row + 1) + i : p;
+                    const U* g_next = asks ? g + rows.offset(0, row + 1) + i : g;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            __builtin_prefetch(p_next + j + l, 1);
+                            __builtin_prefetch(g_next + j + l);
+                        }
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F p = F(p_tile[j + l]);
