@@ -33,9 +33,9 @@ SHORT = 32
 SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
 #: Rows of which a thread of a map takes its columns where it reads parameters of these, from so many elements on.
 MAP_ROWS, MAP_MANY = 4, 1 << 20
-#: Up to so many neighbours a thread of a map takes vectors of so many pieces of a row, or of so many rows where neighbours are in others:
-#: what more of them take of a thread's registers is not there for others.
-PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, 4
+#: Up to so many neighbours a thread of a map takes vectors of so many pieces of a row; where neighbours are in other rows, of so many rows
+#: for up to so many of them: what more of them take of a thread's registers is not there for others.
+PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, ((5, 4), (10, 2))
 #: Readings beyond which blocks of a cluster do not share a row.
 MOST_READINGS = 16
 
@@ -248,7 +248,8 @@ def window_rows(taps: int) -> int:
 
 def pieces(taps: int, below: bool) -> int:
     """Of how many pieces of a row, or rows one `below` the other, a thread takes vectors, which reads so many neighbours."""
-    return 1 if not 0 < taps <= PIECES_TAPS else MAP_BELOW if below else MAP_PIECES
+    most = MAP_BELOW if below else ((PIECES_TAPS, MAP_PIECES),)
+    return next((many for longest, many in most if 0 < taps <= longest), 1)
 
 
 def kind(held: bool, reductions: int, words: int, narrow: bool = False, pieces: bool = False) -> str:
