@@ -553,12 +553,12 @@ struct Walk : Partials {
         struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
         __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
         auto& parts = both[KEEP > 2 ? round % 2 : 0];
-        // Parts that are dear to add go through their block first.
-        constexpr bool WHOLE = rescales<Part>(0);
+        // Parts that are dear to add, and those of many warps, go through their block first.
+        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512);
         if constexpr (WHOLE) part = team(part);
         else part = warp<32>(part);
         if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = rescales<Part>(0) ? 1 : threads() / 32;
+        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = WHOLE ? 1 : threads() / 32;
         const unsigned here = barrier(R + 8 * odd), t = threadIdx.x % 32;
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
