@@ -41,9 +41,8 @@ namespace {
 namespace host {
 """
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
-// so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip;
-// `shared`: what all rows share lies in shared memory.
-struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, shared; };
+// so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip.
+struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once; };
 struct RoundRules { const Round* at; int count; };
 """
 TAIL = """

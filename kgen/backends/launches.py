@@ -367,7 +367,7 @@ class Round(NamedTuple):
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
-    blocks wait for one another after each.  `shared`: what all rows share lies in shared memory, not in registers.
+    blocks wait for one another after each.
     """
 
     threads: int
@@ -379,7 +379,6 @@ class Round(NamedTuple):
     longest: int = ANY
     maps: bool = False
     once: bool = False
-    shared: bool = False
 
 
 #: Partials of columns that a thread has at most, in registers.

@@ -6,7 +6,7 @@
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
 // readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
-// of rows that do not stay, 5 and 6 likewise where what all rows share lies in shared memory. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// of rows that do not stay. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
@@ -18,7 +18,7 @@ struct Walk : Partials {
     using Spot = ::Spot<Index>;
     using Partials::load;
     static constexpr Place LAST = Place(-1);
-    static constexpr bool STAYS = KEEP == 2 || KEEP % 2 == 1;  // whether a row is gone through once for each reading, and read from memory once
+    static constexpr bool STAYS = KEEP > 0 && KEEP < 4;  // whether a row is gone through once for each reading, and read from memory once
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
@@ -27,8 +27,6 @@ struct Walk : Partials {
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
-    // Whether a thread takes the vectors of a group from shared memory before it computes with them.
-    static constexpr bool AHEAD = KEEP > 4;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // How many of the elements outside of a row's whole vectors a thread takes at most.
@@ -290,13 +288,12 @@ struct Walk : Partials {
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
                 if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
-                if (AHEAD && g + k < VECTORS) (in.take(*this, g + k, k), ...);
             }
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
                 if (!(EVERY || c.some) || g + k >= VECTORS) continue;
-                if constexpr (!AHEAD) (in.take(*this, g + k, k), ...);
+                (in.take(*this, g + k, k), ...);
                 use(c, k);
             }
         }
@@ -317,7 +314,7 @@ struct Walk : Partials {
     }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
@@ -328,7 +325,7 @@ struct Walk : Partials {
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
         }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
@@ -362,7 +359,7 @@ struct Walk : Partials {
     // An online reading, whose sums are about a maximum that is found with them: f gives an element's part without these sums, `about` the sums alone, about the maximum
     // of what this thread has seen.
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             #pragma unroll (IN_ONE)
             for (int g = 0; g < VECTORS; g += GROUP) {
@@ -370,7 +367,6 @@ struct Walk : Partials {
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
-                    if (AHEAD && g + k < VECTORS) (in.take(*this, g + k, k), ...);
                 }
                 Part top = part, few;
                 if constexpr (lies<Part>(0)) if (full && g + GROUP <= VECTORS) {
@@ -382,7 +378,7 @@ struct Walk : Partials {
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (!(EVERY || c.some) || g + k >= VECTORS || (lies<Part>(0) && full && g + GROUP <= VECTORS)) continue;
-                    if constexpr (!AHEAD) (in.take(*this, g + k, k), ...);
+                    (in.take(*this, g + k, k), ...);
                     top.merge_peaks(some(c, peak<Part>(k, f, in...)));
                 }
                 part.rescale(top);
