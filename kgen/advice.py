@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kgen.errors import Span
 from kgen.resources import bundled
 from kgen.types import DTYPES, PACKING, is_int, is_literal, literal_size
 from kgen.values import Parameter, Value, closest, did_you_mean
@@ -23,6 +24,13 @@ ELSEWHERE = {
     "swish": "silu(x)", "expit": "sigmoid(x)", "logistic": "sigmoid(x)", "std_dev": "std[N](x)",
 }  # fmt: skip
 
+#: Words and constants of other languages, and what stands for them here.
+WORDS = {
+    **dict.fromkeys(("True", "False", "true", "false"), "bools come from comparisons, as in `1 > 0`"),
+    **dict.fromkeys(("None", "null"), "a tensor that a call may leave out says in the header what stands for it: `w: T[N] = 1`"),
+    "e": "Euler's number is `exp(1)`",
+}
+
 
 def unknown_function(name: str, known: Iterable[str]) -> str:
     """What to write for a function that does not exist: what it is called here, the bundled spec by that name, a name that is like it."""
@@ -31,6 +39,14 @@ def unknown_function(name: str, known: Iterable[str]) -> str:
     if bundled(name) is not None:
         return f"it is a bundled spec, no function: `kgen show {name} --stage spec` has its formula"
     return did_you_mean(closest(name, list(known)))
+
+
+def compared_with_nan(op: str, other: str, span: Span) -> tuple[str, Span, str, str]:
+    """The error for a comparison of something with NaN, by the operator's name: message, place, label and help."""
+    if op == "ne":
+        return "everything is unequal to NaN: this is always true", span, "", f"write `not isnan({other})`"
+    said = "nothing is equal to NaN" if op == "eq" else "NaN is neither less nor greater than anything"
+    return f"{said}: this is never true", span, "", f"write `isnan({other})`"
 
 
 def made_storable(values: Sequence[Value], v: Value, name: str, stored: str) -> str:
@@ -69,4 +85,4 @@ def unknown_size(dim: str, params: Iterable[Parameter]) -> str:
     return f"a result's sizes follow from the parameters, or a clause behind the results says them: `where {name} = 2 * N`"
 
 
-__all__ = ["ELSEWHERE", "made_storable", "no_such_dim", "two_names", "unknown_function", "unknown_size"]
+__all__ = ["ELSEWHERE", "WORDS", "compared_with_nan", "made_storable", "no_such_dim", "two_names", "unknown_function", "unknown_size"]

@@ -38,7 +38,7 @@ def by_columns(program: Program) -> Program:
     if not full or len(full) + len(columns) > MOST_SUMS:
         return program
     lets: list[Let] = []
-    free = 1 + max(int(let.name[1:]) for let in program.lets)  # the others keep their numbers, by which their forms are known
+    free = 1 + max(int(let.name[1:]) for let in program.lets)
     for let in program.lets:
         if let not in full:
             lets.append(let)

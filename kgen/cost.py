@@ -1,11 +1,10 @@
 """What a plan costs an element, by count, and what bounds it.
 
-In: a plan, and the forms that the precision planner chose for its operators.  Out: bytes moved and instructions.
+In: a plan.  Out: bytes moved and instructions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kgen.dear import OTHER_PER_BYTE, SPECIAL_PER_BYTE
@@ -28,9 +27,9 @@ class Cost:
     special: int
 
 
-def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
-    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  Operators are counted in the
-    `forms` that `precision.forms` gives them, for the plan's dtypes; where those are {}, in the accurate one."""
+def cost(plan: Plan) -> Cost:
+    """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  Operators are counted in the forms
+    that they have for the plan's dtypes."""
     blocks = {b.dim for b in plan.program.blocks}  # passes over these move little
     whole = [p for p in plan.passes if not blocks & set(p.dims)]
     most = max(len(p.dims) for p in whole)
@@ -38,7 +37,7 @@ def cost(plan: Plan, forms: Mapping[str, tuple[str, str]]) -> Cost:
     binding = {name: dtype.name for name, dtype in plan.program.binding}
 
     def work(let: Let) -> tuple[int, int]:
-        form, decides = forms.get(let.name, ("", ""))
+        form, decides = let.form or ("", "")
         decides = binding.get(decides, decides)
         form = "" if decides not in NARROW else "brief" if form == "rough" and decides == "f16" else form
         return ROWS[let.expr.name].cost_of(form)

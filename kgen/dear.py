@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from fractions import Fraction
+from math import prod
 
 from kgen.expand import is_reduction
 from kgen.ir import Let, Program
@@ -50,7 +52,7 @@ def _dear(program: Program, move: Callable[[str, Let], Move | None], known: froz
         here = {None if p is None else tuple((d, by) for d, by in p if d in let.dims) for p in at[let.name]}
         if is_reduction(let) or is_scan(let) or len(here) > MOST:
             here = {()}
-        elif None not in here and len(here) > 1 and let.expr.name != "place" and _saves(let, len(here), defs, known):
+        elif (often := _often(here)) > 1 and let.expr.name != "place" and _saves(let, often, defs, known):
             found.add(let.name)
             here = {()}
         value, *rest = let.expr.operands or (None,)
@@ -64,6 +66,17 @@ def _dear(program: Program, move: Callable[[str, Let], Move | None], known: froz
     return frozenset(found)
 
 
+def _often(places: set[Place | None]) -> Fraction:
+    """How often an element is computed for what is read at some places: as many times as there are of these, and of windows as many as
+    elements share one; 0 where one is no shift."""
+    often = Fraction(0)
+    for place in places:
+        if place is None:
+            return Fraction(0)
+        often += prod(Fraction(by.over, by.times) for _, by in place if isinstance(by, Move))
+    return often
+
+
 def _moved(place: Place, dim: str, by: Move) -> Place:
     """A place, moved along a dim."""
     if not by.fixed:
@@ -73,8 +86,8 @@ def _moved(place: Place, dim: str, by: Move) -> Place:
     return tuple(sorted((*others, (dim, away)), key=str)) if away else others
 
 
-def _saves(let: Let, places: int, defs: dict[str, Let], known: frozenset[str]) -> bool:
-    """Whether computing a value at so many places takes longer than moving what it is made of, itself twice, and a result."""
+def _saves(let: Let, places: Fraction, defs: dict[str, Let], known: frozenset[str]) -> bool:
+    """Whether computing a value so many times takes longer than moving what it is made of, itself twice, and a result."""
     todo, seen, instructions, special, read = [let], {let.name}, 0, 0, 0
     while todo:
         one = todo.pop()
@@ -89,7 +102,7 @@ def _saves(let: Let, places: int, defs: dict[str, Let], known: frozenset[str]) -
             seen |= {n.name for n in new}
             todo += new
     work = max(special / SPECIAL_PER_BYTE, instructions / OTHER_PER_BYTE)
-    return places * work > read + 3 * let.tensor_dtype.bytes
+    return float(places) * work > read + 3 * let.tensor_dtype.bytes
 
 
 __all__ = ["dear"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from kgen import advice, casts, host, positions, searches, syntax
+from kgen import advice, casts, host, positions, searches, syntax, typeset
 from kgen.errors import Errors, Span, TooLong
 from kgen.ops import CODES, CONSTANTS, OPS, REDUCTIONS, SCANS, Op
 from kgen.places import Places
@@ -46,6 +46,7 @@ from kgen.values import Parameter, Value, closest, describe, describe_type, did_
 MAX_VALUES = 2_000
 MAX_NESTED = 64
 MAX_FLOAT = 2**1024 - 2**970
+NEGATIVE_POWER = "an integer to a negative power is no integer"
 CALLS = ("min", "max")  # with square brackets a reduction, without an operator
 
 
@@ -170,8 +171,8 @@ class Expressions:
             self.error(
                 f"`{name}` stands in its own equation", node.span, help="a name has one value: give the value used here another name"
             )
-        elif name in ("True", "False"):
-            self.error(f"`{name}` is not defined", node.span, help="bools come from comparisons, as in `1 > 0`")
+        elif name in advice.WORDS:
+            self.error(f"`{name}` is not defined", node.span, help=advice.WORDS[name])
         else:
             found = name.lower() if name.lower() in CONSTANTS else closest(name, [*self.names, *self.dims, *CONSTANTS])
             self.used.add(found)
@@ -479,14 +480,29 @@ class Expressions:
                 help="infinity is `inf`" if row.name == "div" else "",
             )
             return None
+        if row.rule == "compare" and (other := self.beside_nan(node, args)) is not None:
+            self.error(*advice.compared_with_nan(row.name, typeset.format_expr(other), node.span))
+            return None
         t = self.result_type(row, node, values)
         if t is None:
+            return None
+        if row.name == "pow" and isinstance(t, DType) and t.is_int and self.constants.get(args[1], 0) < 0:
+            self.error(NEGATIVE_POWER, node.args[1].span, help="write it with a decimal point, as in `n^-1.0`")
             return None
         common = promote([(v.type, bool(v.dims)) for v in values]) if row.rule == "compare" else t
         if not all(self.fits(a, common, n, row.rule == "bits") for a, n in zip(args, node.args, strict=False)):
             return None
         made = self.make(row.name, tuple(args), "", t, union(*(v.dims for v in values)), node.span)
         return made if self.folds(row.name, args, t, node, made) else None
+
+    def beside_nan(self, node: Apply, args: list[int]) -> Expr | None:
+        """What is compared with `nan`, where that is written as an operand, signs before it or not; None where it is not."""
+        for k, (arg, value) in enumerate(zip(node.args, args, strict=False)):
+            while isinstance(arg, Apply) and arg.written == "prefix" and self.values[value].op in ("neg", "pos"):
+                arg, value = arg.args[0], self.values[value].args[0]
+            if isinstance(arg, Name) and arg.name == "nan" and (self.values[value].op, self.values[value].attr) == ("const", "nan"):
+                return node.args[1 - k]
+        return None
 
     def fits(self, a: int, t: ValueType, node: Expr, as_bits: bool = False) -> bool:
         """Whether an integer made of literals alone can be had in the dtype `t`; an error if not."""
@@ -520,7 +536,7 @@ class Expressions:
             return False
         except ValueError:
             shift = op in ("shl", "shr")
-            self.error("this shifts by a negative number" if shift else "an integer to a negative power is no integer", node.span,
+            self.error("this shifts by a negative number" if shift else NEGATIVE_POWER, node.span,
                        help="" if shift else "write it with a decimal point, as in `2.0^-1`")  # fmt: skip
             return False
         if whole and not self.holds(value, dtype, node):

@@ -31,8 +31,7 @@ def interleaved(program: Program) -> Program:
     stores = tuple(replace(s, ref=made.moved[s.ref]) for s in program.stores)
     lets = live(made.build.lets, stores)
     blocks = (*program.blocks, *made.blocks.values())
-    kept = {name: let for let, name in reversed(made.moved.items())}  # the names by which `pipeline.forms` knows operators
-    return verify(renumber(replace(program, lets=lets, stores=stores, blocks=blocks), kept, {let.name for let in program.lets}))
+    return verify(renumber(replace(program, lets=lets, stores=stores, blocks=blocks)))
 
 
 def _sums(program: Program) -> dict[str, str]:

@@ -8,12 +8,10 @@ by its row in the table; nothing else here needs SymPy, which would take longer 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import count
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from kgen.errors import Diagnostic, Source, Span, TooLong
 from kgen.monoids import MONOIDS, RIDERS
@@ -146,13 +144,21 @@ def taken(expr: Op) -> tuple[Ref, ...]:
     return (*expr.operands[1:3], *expr.operands[5:]) if expr.name == "ranged" else expr.operands[len(held(expr)) :]
 
 
+class Form(NamedTuple):
+    """How an operator is computed where the dtype that `decides` (a variable's name, or its own) has 16 bits: "brief", "rough", "near",
+    "fused" or "shared" (`precision.py`)."""
+
+    name: str
+    decides: str
+
+
 @dataclass(frozen=True)
 class Let:
     """`name: dtype[dims] = expr`.  `label` is the writer's name for the value, "" where it has none.
 
     A `Number` dtype marks a host number: it is computed once a call, in f64 or i64.  `generic` names the dtype as
     it stands before the dtype variables are bound (`T+U` for what T and U are computed in, `=T` for T as it is stored),
-    "" where none is.
+    "" where none is.  `form` is that of its operator in a plan, None the accurate one.
     """
 
     name: str
@@ -162,6 +168,7 @@ class Let:
     span: Span = field(compare=False, repr=False)
     label: str = ""
     generic: str = ""
+    form: Form | None = None
 
     @property
     def is_number(self) -> bool:
@@ -323,11 +330,9 @@ def rounded_to(let: Let) -> str:
     return let.generic.lstrip("=") or (let.dtype.name if isinstance(let.dtype, DType) else "")
 
 
-def renumber(program: Program, kept: Mapping[str, str] = MappingProxyType({}), taken: Collection[str] = ()) -> Program:
-    """The same program with its values numbered from %0 without gaps, but for those that are called as `kept` says: no other gets a name
-    among these, or one that is `taken`."""
-    free = (name for name in map("%{}".format, count()) if name not in taken and name not in kept.values())
-    names = {let.name: kept.get(let.name) or next(free) for let in program.lets}
+def renumber(program: Program) -> Program:
+    """The same program with its values numbered from %0 without gaps."""
+    names = {let.name: f"%{i}" for i, let in enumerate(program.lets)}
     lets = tuple(replace(let, name=names[let.name], expr=let.expr.renamed(names)) for let in program.lets)
     return replace(program, lets=lets, stores=tuple(replace(s, ref=names[s.ref]) for s in program.stores))
 
@@ -433,6 +438,7 @@ __all__ = [
     "Binding",
     "Blocks",
     "Builder",
+    "Form",
     "Let",
     "Op",
     "Program",

@@ -313,7 +313,8 @@ class _Parts(Tape):
         return filled
 
     def folded(self, v: Value, there: Mapping[str, int]) -> int:
-        """A reduction over dims that are taken apart: the parts put together pairwise, then reduced over the other dims."""
+        """A reduction over dims that are taken apart: the parts put together pairwise, along one dim after the other, then reduced
+        over the other dims."""
         own, rest = self.own(tuple(v.attr)), tuple(d for d in v.attr if d not in self.apart)
         of = self.values[v.args[0]].type
         terms = [self.at(v.args[0], {**there, **dict(zip(own, at, strict=True))}) for at in self.all_places(tuple(v.attr))]
@@ -327,9 +328,9 @@ class _Parts(Tape):
         if op in ("or", "and") and not is_bool(of):
             terms = [self.build("x != 0", x=t) for t in terms]
         folded = replace(v, op=op, type=boolean if op in ("or", "and") else v.type)
-        while len(terms) > 1:
-            pairs = [tuple(terms[k : k + 2]) for k in range(0, len(terms), 2)]
-            terms = [p[0] if len(p) == 1 else self.make(op, p, "", self.typed(folded, p), self.joined_dims(p), v.span) for p in pairs]
+        for d in reversed(own):  # dim by dim: what windows side by side have in common is a value of its own
+            size = literal_size(d)
+            terms = [self.together(terms[k : k + size], folded, op) for k in range(0, len(terms), size)]
         made = terms[0]
         if rest:
             kept = tuple(d for d in self.values[made].dims if d not in rest)
@@ -338,6 +339,13 @@ class _Parts(Tape):
         for d in own:
             count *= literal_size(d)
         return self.build("x / n", x=made, n=self.build(str(count))) if v.op == "mean" else made
+
+    def together(self, terms: list[int], folded: Value, op: str) -> int:
+        """Parts of a reduction, put together pairwise."""
+        while len(terms) > 1:
+            pairs = [tuple(terms[k : k + 2]) for k in range(0, len(terms), 2)]
+            terms = [p[0] if len(p) == 1 else self.make(op, p, "", self.typed(folded, p), self.joined_dims(p), folded.span) for p in pairs]
+        return terms[0]
 
     def whole(self, v: int, dims: Dims) -> None:
         """Hold a part to dims that it is reduced over: raises `_Whole` where it is the same all along one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
 
 from kgen.ir import GATHERS, Blocks, Broken, Let, Program, Store, Tensor, View
 from kgen.phases import Phase
@@ -59,7 +60,8 @@ class Reduce:
     element).  `phases` alternate: a row's values from before, the first reading, the values that follow from it, the
     second reading, and so on; the last reading, if there is one, stores elements.  `long` are those of a row that does not stay on the
     chip, where fewer readings will do there (none: the same).  Where the last reading accumulates columns, `finish` is what follows
-    from them, once an element of a row.
+    from them, once an element of a row.  `pieces` are passes over pieces of each row, one after the other behind its readings: their rows
+    are this one's with a dim along each, and they take of its values.
     """
 
     rows: Dims
@@ -72,6 +74,7 @@ class Reduce:
     phases: tuple[Phase, ...]
     long: tuple[Phase, ...] = ()
     finish: Phase | None = None
+    pieces: tuple[Reduce, ...] = ()
 
     @property
     def dims(self) -> Dims:
@@ -154,13 +157,47 @@ class Plan:
 
 def elements(p: Pass) -> list[Let]:
     """The lets that a pass computes for each of its elements, those of several readings several times."""
-    return [let for f in p.phases if f.element for let in f.lets] if isinstance(p, Reduce) else [let for let in p.lets if let.dims]
+    if not isinstance(p, Reduce):
+        return [let for let in p.lets if let.dims]
+    return [let for own in (p, *p.pieces) for f in own.phases if f.element for let in f.lets]
+
+
+#: What of a plan holds lets, in its fields.
+HOLDERS = (Plan, Program, Map, Reduce, Sort, Phase, Workspace)
+
+
+def of_lets(plan: Plan, made: Callable[[Let], Let]) -> Plan:
+    """The same plan of other lets, wherever it holds some."""
+
+    def of(x: Any) -> Any:
+        if isinstance(x, Let):
+            return made(x)
+        if isinstance(x, HOLDERS):
+            return replace(x, **{f.name: of(getattr(x, f.name)) for f in fields(x)})
+        return tuple(map(of, x)) if type(x) is tuple else x
+
+    return cast(Plan, of(plan))
+
+
+def lets_of(x: object) -> Iterator[Let]:
+    """The lets that a plan holds, or a part of one."""
+    if isinstance(x, Let):
+        yield x
+    elif isinstance(x, (tuple, *HOLDERS)):
+        for y in x if isinstance(x, tuple) else (getattr(x, f.name) for f in fields(x)):
+            yield from lets_of(y)
 
 
 def verified(plan: Plan) -> Plan:
-    """A plan whose passes read of one another only what earlier ones have written; else `Broken`, a bug of kgen's."""
+    """A plan whose passes read of one another only what earlier ones have written, and compute each operator in the form that it has in
+    the program; else `Broken`, a bug of kgen's."""
     unwritten = {w.name for w in plan.workspaces if w.view is None}
+    defs = plan.program.by_name
     for k, p in enumerate(plan.passes):
+        for let in lets_of(p):
+            own = defs.get(let.name)  # another expression by that name reads what an earlier pass has computed
+            if let.form != (own.form if own and own.expr == let.expr else None):
+                raise Broken(f"pass {k} has {let} in a form that is another's")
         if early := unwritten & {t.name for t in p.loads}:
             raise Broken(f"pass {k} reads {', '.join(sorted(early))}, which no pass before it writes")
         unwritten -= {s.result for s in p.stores}

@@ -22,6 +22,7 @@ from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
 from kgen.passes import Map, Pass, Plan
+from kgen.pieces import in_pieces
 from kgen.types import Binding, f32
 
 R = TypeVar("R", covariant=True)
@@ -86,14 +87,24 @@ def expanded(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
 @_pass
 def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The passes over memory.  Raises `KgenError` where they have too many operations."""
-    return counting(schedule.planned(expanded(kernel, binding, rides), rides))
+    return _finished(schedule.planned(expanded(kernel, binding, rides), rides), kernel)
 
 
 @_pass
 def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
     by_columns = columns.by_columns(expanded(kernel, binding, rides))
-    return counting(reread.reread(hoist.hoisted(columns.merged(schedule.planned(by_columns, rides))), kernel))
+    return _merged(schedule.planned(by_columns, rides), kernel)
+
+
+def _merged(made: Plan, kernel: Kernel) -> Plan:
+    """Passes over memory as a backend that merges them prints them."""
+    return _finished(reread.reread(in_pieces(hoist.hoisted(columns.merged(made))), kernel), kernel)
+
+
+def _finished(plan: Plan, kernel: Kernel) -> Plan:
+    """What every plan ends with: positions that are counted, and the forms of the operators that are then there."""
+    return precision.formed(counting(plan), kernel)
 
 
 def _tapped(program: Program, rides: Rides) -> Plan | None:
@@ -117,14 +128,14 @@ def _reads(p: Pass) -> bool:
 def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The passes over memory, neighbours read by taps: the passes as they were where one over rows would have some."""
     made = _tapped(expanded(kernel, binding, rides), rides)
-    return plan(kernel, binding, rides) if made is None else counting(made)
+    return plan(kernel, binding, rides) if made is None else _finished(made, kernel)
 
 
 @_pass
 def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same of those that are merged."""
     made = _tapped(columns.by_columns(expanded(kernel, binding, rides)), rides)
-    return counting(reread.reread(hoist.hoisted(columns.merged(made)), kernel)) if made is not None else merged(kernel, binding, rides)
+    return _merged(made, kernel) if made is not None else merged(kernel, binding, rides)
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps: bool = False) -> Plan:
@@ -135,15 +146,9 @@ def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps
 
 
 @_pass
-def forms(kernel: Kernel, binding: Binding, rides: Rides) -> Mapping[str, tuple[str, str]]:
-    """The forms of operators that are not the accurate ones (`precision.forms`)."""
-    return precision.forms(plan(kernel, binding, rides), kernel)
-
-
-@_pass
 def cost(kernel: Kernel, binding: Binding, rides: Rides) -> Cost:
-    """What an element takes, operators in those forms."""
-    return costs.cost(plan(kernel, binding, rides), forms(kernel, binding, rides))
+    """What an element takes."""
+    return costs.cost(plan(kernel, binding, rides))
 
 
 def warnings(kernel: Kernel) -> list[str]:
@@ -152,7 +157,8 @@ def warnings(kernel: Kernel) -> list[str]:
     return [d.render(kernel.file.source, "warning") for d in found]
 
 
-def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: Rides) -> Plan:
-    """The passes over memory where the sizes of dims are known, written out as numbers."""
+def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: Rides, merges: bool) -> Plan:
+    """The passes over memory where the sizes of dims are known, written out as numbers; `merges` as in `scheduled`."""
     program = rewrite.rewrite(lowering.sized(lowered(kernel, {}), sizes))
-    return schedule.planned(lowering.sized(schedule.expanded(program, rides), sizes))
+    plan = schedule.planned(lowering.sized(schedule.expanded(program, rides), sizes))
+    return precision.formed(columns.merged(plan) if merges else plan, kernel)

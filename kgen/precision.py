@@ -1,7 +1,8 @@
 """The precision planner: which values may be computed by a cheaper form.
 
-In: a program and the dtypes in which its results are declared.  Out: for a let the dtype that decides, by name; where that
-is a 16-bit float, backends take the `brief` form of the let's operator, if its row has one, else its accurate form.
+In: a plan, as a target prints it, and the dtypes in which its kernel's results are declared.  Out: the same plan whose lets have forms
+(`Let.form`), each with the dtype that decides: where that is a 16-bit float, backends take the `brief` form of the let's operator, if its
+row has one, else its accurate form.  It comes after whatever changes lets, so that no form is of another operator.
 
 A brief form lies within BRIEF of the exact value, relatively.  Where each step from the let to memory keeps relative errors
 (`_keeps`: products, quotients, roots, sums of what has one sign, selections), the stored result moves by no more than that times
@@ -37,10 +38,10 @@ from typing import NamedTuple
 from kgen.check import Kernel
 from kgen.dear import SPECIAL_PER_BYTE
 from kgen.expand import is_reduction
-from kgen.ir import Let, Program, literal_of, live, rounded_to
+from kgen.ir import Form, Let, Program, literal_of, live, rounded_to
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import OPS, REDUCTIONS, ROWS, Op, Reduction
-from kgen.passes import Plan, elements
+from kgen.passes import Plan, elements, of_lets, verified
 from kgen.quotients import shared_quotients
 from kgen.types import DTYPES, DType, f64, is_wide
 
@@ -48,6 +49,9 @@ from kgen.types import DTYPES, DType, f64, is_wide
 BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
 #: How far the near form may lie from the exact value of an argument that is itself off by SHIFT, both relatively.
 NEAR, SHIFT = 2.0**-20, 2.0**-22
+
+#: What gives its first operand's value, or one of its elements.
+MOVES = frozenset(("cast", "gather", "pick", "place", "tap"))
 
 #: Operators and reductions that put values in an order, besides the comparisons.
 ORDERS = frozenset(("max", "min", "argmax", "argmin", "cutoff", "reach"))
@@ -135,7 +139,9 @@ def _signs(lets: Iterable[Let], defs: Mapping[str, Let]) -> dict[str, int]:
             sign = MONOIDS[name].sign
         elif name in ("size", "index") or name == "mul" and operands[0] == operands[1]:
             sign = 1
-        elif name in ("cast", "gather", "pick", "place"):
+        elif name == "tap":  # outside it is a literal
+            sign = signs[0] if signs[1] == signs[0] or literal_of(defs[operands[1]], dict(defs)) == 0 else 0
+        elif name in MOVES:
             sign = signs[0]
         else:
             row = _row(let)
@@ -149,7 +155,7 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
     name, operands = let.expr.name, [o.name for o in let.expr.operands]
     if not _is_float(let):
         return False
-    if name in ("cast", "gather", "pick", "place"):
+    if name in MOVES:
         return k == 0
     if name == "pow" and k == 0:
         power = literal_of(defs[operands[1]], dict(defs))
@@ -160,7 +166,7 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
 
 def _steady(let: Let, k: int) -> bool:
     """Whether an error of operand number k is moved by no more than the other operands' sizes."""
-    if let.expr.name in ("cast", "gather", "pick", "place"):
+    if let.expr.name in MOVES:
         return k == 0 and _is_float(let)
     row = _row(let)
     return row is not None and _is_float(let) and row.errors.steady(k)
@@ -170,9 +176,19 @@ def _is_float(let: Let) -> bool:
     return isinstance(let.dtype, DType) and let.dtype.is_float
 
 
-def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
-    """The lets of a plan that have another form than the accurate one where a dtype has 16 bits: ("brief", "rough", "near", "fused" or
-    "shared", that dtype); the last are quotients (`kgen.quotients`)."""
+def formed(plan: Plan, kernel: Kernel) -> Plan:
+    """The plan with its operators in the forms that they have where a dtype has 16 bits."""
+    found, defs = _forms(plan, kernel), plan.program.by_name
+
+    def of(let: Let) -> Let:
+        return replace(let, form=found[let.name]) if let.name in found and let.expr == defs[let.name].expr else let
+
+    return verified(of_lets(plan, of))
+
+
+def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
+    """The lets of a plan that have another form than the accurate one where a dtype has 16 bits; those that are "shared" are quotients
+    (`kgen.quotients`)."""
     program = replace(plan.program, lets=live(plan.program.lets, plan.program.stores))  # what rows that do not stay take has accurate forms
     ordered, defs = _ordered(program.lets), program.by_name
     ends = {
@@ -180,12 +196,12 @@ def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
         for name, (decides, way) in _ends(program, {r.name: r.dtype for r in kernel.results}).items()
         if name not in ordered and not _may_be_f64(defs[name], decides)
     }
-    chosen = {name: ("brief" if way.calm else "near", decides) for name, (decides, way) in ends.items() if way.near}
+    chosen = {name: Form("brief" if way.calm else "near", decides) for name, (decides, way) in ends.items() if way.near}
     stored = {p.name: p.dtype for p in kernel.params} | {r.name: r.dtype for r in kernel.results}
-    made: dict[str, tuple[str, str]] = {}
+    made: dict[str, Form] = {}
     for p in plan.passes:
         code = [let for let in elements(p) if let.expr.name in ROWS]
-        special = sum(ROWS[let.expr.name].cost_of(chosen.get(let.name, ("", ""))[0])[1] for let in code)
+        special = sum(ROWS[let.expr.name].cost_of(chosen[let.name].name if let.name in chosen else "")[1] for let in code)
         names = [t.name for t in p.loads if set(t.dims) == set(p.dims)] + [s.result for s in p.stores if set(s.dims) == set(p.dims)]
         strained = special > SPECIAL_PER_BYTE * sum(_short(stored.get(name, "f32")) for name in names)
         for let in p.lets:
@@ -194,14 +210,14 @@ def forms(plan: Plan, kernel: Kernel) -> dict[str, tuple[str, str]]:
                 continue
             form, decides = chosen[let.name]
             rough = strained and form == "brief" and row.brief.rough is not None and decides != "f16" and let in code
-            made[let.name] = ("rough" if rough else form, decides)
+            made[let.name] = Form("rough" if rough else form, decides)
     uses = Counter(o.name for let in program.lets for o in let.expr.operands)
     uses.update(s.ref for s in program.stores)
     for let in program.lets:
         if let.name in ends and let.expr.name in ("add", "sub") and let.dims and _product(let, defs, uses) is not None:
-            made[let.name] = ("fused", ends[let.name][0])
+            made[let.name] = Form("fused", ends[let.name][0])
     declared = {p.name: p.dtype for p in kernel.params}
-    return made | {name: ("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
+    return made | {name: Form("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
 
 
 def _may_be_f64(let: Let, decides: str) -> bool:

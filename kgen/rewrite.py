@@ -143,6 +143,21 @@ def _times_one(let: Let, defs: Defs, build: Builder) -> Let | None:
     return None
 
 
+def _straight(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """y - (x - x if isfinite(x) else 0) is y: what is taken away is +0, which leaves -0 as it is."""
+    if let.expr.name != "sub" or not isinstance(let.dtype, DType):
+        return None
+    y, nothing = _operands(let, defs)
+    while nothing.expr.name == "cast" and isinstance(nothing.dtype, DType) and nothing.dtype.is_float:
+        (nothing,) = _operands(nothing, defs)
+    if nothing.expr.name != "where" or (y.dtype, y.dims) != (let.dtype, let.dims):
+        return None
+    finite, less, zero = _operands(nothing, defs)
+    if finite.expr.name != "isfinite" or less.expr.name != "sub" or literal_of(zero, defs) != 0:
+        return None
+    return y if {*less.expr.operands} == {*finite.expr.operands} else None
+
+
 def _code_of_value(let: Let, defs: Defs, build: Builder) -> Let | None:
     """The code of a code's value is that code: to nearest, what a format has is not rounded."""
     if let.expr.name not in CODES or len(let.expr.operands) != 1:
@@ -156,6 +171,7 @@ RULES: tuple[Rule, ...] = (
     Rule("identity", "bits", _identity),
     Rule("fold", "bits", _fold),
     Rule("times-one", "bits", _times_one),
+    Rule("straight-through", "bits", _straight),
     Rule("code-of-value", "bits", _code_of_value),
     Rule("divide-by-power-of-two", "bits", _divide),
     Rule("divide-by-scale", "bits", _divide_by_scale),

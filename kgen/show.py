@@ -99,7 +99,7 @@ def choice(kernel: Kernel, made: grad.Backward, bound: Binding) -> str:
 def _readings(plan: Plan) -> tuple[int, int]:
     """How often rows are gone through, and the bytes that an element takes where rows stay on the chip."""
     rows = [p for p in plan.passes if isinstance(p, Reduce) and p.inner]
-    c = cost(plan, {})
+    c = cost(plan)
     return max((p.readings for p in rows), default=1), c.read + c.written
 
 
@@ -154,15 +154,18 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
             lines += [f"  over all rows: {r.expr}" for r in p.columns]
             for n, phase in enumerate(f for f in p.long if f.element):
                 lines += [f"  reading {n + 1} of a row that does not stay on the chip: {r.expr}" for r in phase.reductions]
+            lines += [f"  of each piece: {r.expr}" for piece in p.pieces for phase in piece.phases for r in phase.reductions]
         for s in p.stores:
             lines.append(f"  write  {kept.get(s.result, s.result)}: {s.dtype}[{', '.join(s.dims)}]" + (" in place" if s.state else ""))
         if isinstance(p, Reduce):
-            each = sum(1 for f in p.phases if f.element for let in f.lets if let.expr.operands)
-            once = sum(1 for f in p.phases if not f.element for let in f.lets if let.expr.operands)
-            lines.append(f"  {each} operations an element, {once} a row")
+            each, once, piece = (
+                sum(1 for own in owners for f in own.phases if f.element is element for let in f.lets if let.expr.operands)
+                for owners, element in (((p, *p.pieces), True), ((p,), False), (p.pieces, False))
+            )
+            lines.append(f"  {each} operations an element, {once} a row" + (f", {piece} a piece" if p.pieces else ""))
         else:
             lines.append(f"  {sum(1 for let in p.lets if let.expr.operands)} operations an element")
-    c = cost(plan, pipeline.forms(kernel, bound, rides))
+    c = cost(plan)
     work = f"about {c.instructions} instructions and {c.special} special functions"
     lines.append(f"an element: {c.read} bytes read, {c.written} written, {work}")
     if any(isinstance(p, Reduce) and p.long for p in plan.passes):
@@ -175,14 +178,16 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
 def precision(kernel: Kernel, bound: Binding, target: Backend) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
-    program = pipeline.plan(kernel, bound, target.rides).program
-    defs, lines = program.by_name, []
-    for name, (form, decides) in target.forms(pipeline.forms(kernel, bound, target.rides), program).items():
+    lines = []
+    for let in pipeline.scheduled(kernel, bound, target.rides, target.merges, target.taps).program.lets:
+        form, decides = target.form(let) or ("", "")
+        if not form:
+            continue
         if form == "shared":
-            lines.append(f"by what follows from its divisor, once for all that it divides: {defs[name]}")
+            lines.append(f"by what follows from its divisor, once for all that it divides: {let}")
             continue
         short = bound.get(decides, DTYPES.get(decides, f32)).narrow
-        lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {defs[name]}")
+        lines.append(f"{form} where {decides} has 16 bits ({'it has' if short else 'it has not'}): {let}")
     return "\n".join(lines or ["every operator in its accurate form"]) + "\n"
 
 

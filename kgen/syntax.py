@@ -469,6 +469,10 @@ def _habit(source: Source, token, previous: Token | None, accepts: set[str], lin
     joined = previous.type == "NUMBER" and token.type == "NAME" and token.start_pos == previous.end_pos
     if joined and re.fullmatch("_.*|[fFhHlLuU]|b?f[0-9]+", token):
         return "numbers have digits, a point and an exponent: `1000`, `1e-5`"
+    if token in ("is", "in") and previous.type in _OPERAND_END:
+        return "to compare, write `==`; `isnan(x)` asks for NaN" if token == "is" else "write `x == a or x == b`"
+    if token == ">" and previous == "<":
+        return "`a != b` compares"
     if token == "|" and previous != "|" and "NUMBER" in accepts:
         return "the magnitude of x is `abs(x)`"
     if token.type == "SIGN" and previous == "[":

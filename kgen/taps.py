@@ -132,6 +132,8 @@ class _Taps:
             return let
         while value.expr.name == "gather":
             value = self.defs[value.expr.operands[0].name]
+        if any(m.dim not in value.dims for m in known):
+            return let  # a place of what was read at places itself
         known = sorted((m for m in known if m.by or not m.fixed), key=lambda m: value.dims.index(m.dim))
         if not known:
             self.own[let.name] = value.name

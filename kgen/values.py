@@ -5,6 +5,7 @@ In: nothing.  Out: the classes that `expressions.py` makes and every later layer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kgen.errors import Span
@@ -71,6 +72,18 @@ def exact(text: str):
 
 def stored_type(name: str) -> ValueType:
     return DTYPES[name].stored if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
+
+
+def needing(values: Sequence[Value]) -> list[tuple[str, str]]:
+    """The dims without elements of which something has no value, each behind what is said of it: of the greatest or least of none, and of a
+    place along a dim of what is read."""
+    found: dict[str, str] = {}
+    for v in values:
+        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple):
+            found |= {f"{v.op}[{', '.join(v.attr)}] of no elements: dim {d} has size 0": d for d in v.attr}
+        elif v.op == "place":
+            found |= {f"a place along {d}, which has size 0": d for d in v.attr if d not in v.dims}
+    return list(found.items())
 
 
 def needs_parameter(wide: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from kgen.marked import Marks
 from kgen.ops import OPS
 from kgen.types import FEW, i64, is_literal, literal_size, union
 
@@ -83,23 +84,26 @@ class Windowed:
     def followed(self, dy: Part, solves: bool) -> int | None:
         """The cotangent at the windows in which an element lies; where places are not solved for it still runs along the literal dims."""
         tape, total = self.tape, None
-        for places, conditions in self.placed(solves):
-            made = _At(self.turned, self.windows, places).value(dy.raw)
+        marks = Marks(tape, self.turned.k, self.windows, solves)
+        marked = marks.chosen(dy.raw) is not None
+        for places, conditions, beyond in self.placed(solves):
+            made = _At(self.turned, self.windows, places, marks).value(dy.raw)
             if made is None:
                 return None
-            for c in conditions:
+            for c in (*conditions, *(beyond if not marked or marks.guarded else ())):
                 made = tape.build("x if c else 0", x=made, c=c)
             total = made if total is None else tape.build("a + b", a=total, b=made)
         return total
 
-    def placed(self, solves: bool) -> Iterator[tuple[dict[str, int], list[int]]]:
-        """For each copy of the cotangent the places that lead to an element, by dim, and under which conditions they do."""
+    def placed(self, solves: bool) -> Iterator[tuple[dict[str, int], list[int], list[int]]]:
+        """For each copy of the cotangent the places that lead to an element, by dim, under which conditions they do, and under which they
+        lie within the literal dims."""
         tape, turned = self.tape, self.turned
         solved = [turned.solved(w.place, self.here(w.dim), w.pivot, w.step, *(w.inner,) * solves) for w in self.windows]
         if not solves:
             pairs = [*zip(self.windows, solved, strict=True)]
             places = {w.pivot: tape.build(f"q // {w.step}", q=q) if w.step > 1 else q for w, q in pairs}
-            yield places, [tape.build(f"q % {w.step} == 0", q=q) for w, q in pairs if w.step > 1]
+            yield places, [tape.build(f"q % {w.step} == 0", q=q) for w, q in pairs if w.step > 1], []
             return
         for ts in product(*(range(w.count) for w in self.windows)):
             places, conditions = {}, list[int]()
@@ -110,7 +114,7 @@ class Windowed:
                 places[w.inner] = tape.build(f"{left} + {w.step * t}" if t else left, q=q)
                 if w.step * (t + 1) > size:
                     conditions.append(tape.build("i < n", i=places[w.inner], n=tape.build(str(size))))
-            yield places, conditions
+            yield places, [], conditions
 
     def here(self, dim: str) -> int:
         """An element's own place along a dim."""
@@ -120,8 +124,8 @@ class Windowed:
 class _At:
     """Values at places of windows that lead to an element: what is read there is the element itself."""
 
-    def __init__(self, turned: Transposed, windows: list[Window], places: Mapping[str, int]):
-        self.turned, self.tape, self.places = turned, turned.tape, places
+    def __init__(self, turned: Transposed, windows: list[Window], places: Mapping[str, int], marks: Marks | None = None):
+        self.turned, self.tape, self.places, self.marks = turned, turned.tape, places, marks
         self.leads = {w.dim: w.place for w in windows}
         self.done: dict[int, int | None] = {}
 
@@ -130,8 +134,8 @@ class _At:
         if not self.inner(v):
             return self.read(v)
         found = self.made(v)
-        if found is None:
-            return None
+        if found is None or self.marks is not None and self.marks.chosen(v) is not None:  # no bit is set outside
+            return found
         tape = self.tape
         for d, e in self.places.items():
             if not is_literal(d):
@@ -163,6 +167,8 @@ class _At:
             return tape.values[value.args[1]].args[0]
         if not self.inner(v):
             return self.read(v)
+        if self.marks is not None and (choice := self.marks.chosen(v)) is not None:
+            return self.marked(*choice)
         if value.op == "index":
             return self.places.get(str(value.attr), v)
         pointwise = value.op == "cast" or value.op in OPS and value.args and not value.attr
@@ -174,6 +180,18 @@ class _At:
             return tape.make(value.op, tuple(known), value.attr, value.type, union(*(tape.values[a].dims for a in known)), value.span)
         few = [d for d in self.places if d in value.dims and is_literal(d) and literal_size(d) <= FEW]
         return self.read(v) if len(few) < 2 else None  # one of few elements is chosen among them
+
+    def marked(self, integer: int, taken: int) -> int:
+        """A choice that windows have bits for: they, and what it takes."""
+        assert self.marks is not None
+        places = {d: self.place(d) for d in self.marks.inner}
+        holds = self.marks.holds(self.read(integer), places)
+        return self.tape.build("x if c else 0", x=self.read(taken), c=holds)
+
+    def place(self, dim: str) -> int:
+        """The place along a literal dim: the element's own where none was solved for."""
+        own = self.places.get(dim)
+        return self.tape.make("index", (), dim, i64, (dim,), self.turned.value.span) if own is None else own
 
     def is_here(self, v: int) -> bool:
         """Whether a value is what is read at the windows' places."""

@@ -183,6 +183,9 @@ class _Writer:
             return self.placed(place, args[:-1], [] if inside else args[-1:])
         if op == "pick" or op in SCANS or op in REDUCTIONS and attr:
             return call(op, args, attr)
+        if op in OPS and OPS[op].rule == "compare":  # a comparison with `nan` itself is refused, but max(x, nan) has a gradient
+            nans = [isinstance(a, Name) and a.name == "nan" for a in args]
+            args = [Apply("add", (a, Num("0", _NOWHERE)), _NOWHERE, _NOWHERE, "infix") if n else a for a, n in zip(args, nans, strict=True)]
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
 
     def placed(self, value: Value, args: list[Expr], fill: list[Expr]) -> Expr:

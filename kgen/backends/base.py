@@ -26,7 +26,7 @@ from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Let, Program, Ref, Store, exact, leaf, live, taken
+from kgen.ir import Form, Let, Program, Ref, Store, exact, leaf, live, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -96,19 +96,14 @@ class Backend:
             return Spell(self.call(f"{row.brief.named(form)}_{row.name}", ", ".join(f"{{{k}}}" for k in range(row.arity)), "{B}"))
         return self.spells.get(row.name) or row.spell(self.spelled_as or self.name)
 
-    def forms(self, allowed: Mapping[str, tuple[str, str]], program: Program) -> Mapping[str, tuple[str, str]]:
-        """Of the forms that the planner allows a program's lets (`precision.forms`) those that the target takes: where it lacks one, the
-        next nearer one that it has."""
-        own = self.own_forms
-        if own is None:
-            return allowed if self.shares else {name: found for name, found in allowed.items() if found[0] != "shared"}
-        taken = {}
-        for name, (form, decides) in allowed.items():
-            nearer = NEARER[NEARER.index(form) :] if form in NEARER else ()
-            found = next((f for f in nearer if f"{f}_{program.by_name[name].expr.name}" in own), None)
-            if found:
-                taken[name] = found, decides
-        return taken
+    def form(self, let: Let) -> Form | None:
+        """The form in which the target computes a let, of what that has in a plan: where it lacks it, the next nearer one that it has."""
+        if let.form is None or self.own_forms is None:
+            return None if let.form and let.form.name == "shared" and not self.shares else let.form
+        name, decides = let.form
+        nearer = NEARER[NEARER.index(name) :] if name in NEARER else ()
+        found = next((f for f in nearer if f"{f}_{let.expr.name}" in self.own_forms), None)
+        return Form(found, decides) if found else None
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         """The pattern of a call of a function that goes by a dtype."""
@@ -281,7 +276,7 @@ class Render:
         """`only` has dtypes of variables: entries are made for these alone."""
         self.backend, self.kernel = backend, kernel
         self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
-        self.plan, self.forms = self.planned()
+        self.plan = self.planned()
         self.program, self.passes = self.plan.program, self.plan.passes
         self.within = within(self.program)
         taken = set(backend.reserved)
@@ -296,11 +291,13 @@ class Render:
         names = ((w, w.name if w.view else f"{self.row_name(w.let)}_kept") for w in self.plan.workspaces)
         self.kept = {w.name: (w, self.global_names.fresh(name)) for w, name in names}
 
-    def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
-        """The passes, and the forms of operators that are not the accurate ones."""
-        binding, rides = self.kernel.bindings()[0], self.backend.rides
-        plan = pipeline.scheduled(self.kernel, binding, rides, self.backend.merges, self.backend.taps)
-        return plan, self.backend.forms(pipeline.forms(self.kernel, binding, rides), plan.program)
+    def planned(self) -> Plan:
+        """The passes that are printed."""
+        return pipeline.scheduled(self.kernel, self.kernel.bindings()[0], self.backend.rides, self.backend.merges, self.backend.taps)
+
+    def form(self, let: Let) -> tuple[str, str]:
+        """The form that an operator is printed in, and the dtype that decides; "" is the accurate one."""
+        return self.backend.form(let) or ("", "")
 
     def _generics(self) -> dict[str, str]:
         """A name for each dtype that depends on the variables: `F` for what T is computed in, which is T32 too."""
@@ -451,9 +448,12 @@ class Render:
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         last = (p.finish,) if p.finish else ()
         each = (p.phases + last, p.long)
-        codes, long = ([names.code(f) for f in phases] for names, phases in ((RowNames(self, p, f, *given), f) for f in each))
-        outputs = tuple(o for c in codes for o in c.outputs)
+        names = [RowNames(self, p, f, *given) for f in each]
+        codes, long = ([own.code(f) for f in phases] for own, phases in zip(names, each, strict=True))
+        pieces, others = (own.pieces() if k == 0 or p.long else () for k, own in enumerate(names))
+        outputs = tuple(o for c in (*codes, *(c for piece in pieces for c in piece.codes)) for o in c.outputs)
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
+        uses = uses.union(*(c.uses for piece in pieces for c in piece.codes))
         finish = codes.pop() if last else None
         variables = self.variables_of(uses)
         made = tuple(dict.fromkeys(g for own in gathers.values() for g in whole(own)))
@@ -461,7 +461,7 @@ class Render:
         numbers = tuple(a for a in self.givens() if a.name in words)
         unit = RowUnit(
             name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
-            self.declared(variables), tuple(long), finish, p.aside(self.program.by_name),
+            self.declared(variables), tuple(long), finish, p.aside(self.program.by_name), pieces, others,
         )  # fmt: skip
         return ScanUnit(**vars(unit), backwards=p.backwards) if isinstance(p, Scan) else unit
 

@@ -15,7 +15,21 @@ from kgen.backends import drawn
 from kgen.backends.names import Names, bare
 from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
-from kgen.backends.units import NOTHING, Accumulator, Argument, Code, Gather, Given, Made, Repeated, Search, Statement, Tensor, Words
+from kgen.backends.units import (
+    NOTHING,
+    Accumulator,
+    Argument,
+    Code,
+    Gather,
+    Given,
+    Made,
+    Piece,
+    Repeated,
+    Search,
+    Statement,
+    Tensor,
+    Words,
+)  # fmt: skip
 from kgen.ir import GATHERS, Let, Store, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
@@ -27,7 +41,7 @@ from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
 from kgen.spared import spared
-from kgen.types import DType
+from kgen.types import DType, literal_size
 
 if TYPE_CHECKING:
     from kgen.backends.base import Render
@@ -100,14 +114,14 @@ class Body:
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
         row = ROWS[let.expr.name]
-        form, decides = self.render.forms.get(let.name, ("", ""))
+        form, decides = self.render.form(let)
         if form == "fused":
             fused = self.fused(let, operands, self.render.storage(decides))
             if fused is not None:
                 return fused
             form = ""
         if form == "shared":
-            parts = [self.text[operands[0].name], self.divisor(operands[1], self.render.storage(decides))]
+            parts = [self.text[operands[0].name], self.divisor(let, operands[1], self.render.storage(decides))]
             return fill(self.backend.spell(row), "float", parts, {})
         spell = self.backend.spell(row, form) if form else self.backend.spelled(row, let, self.defs)
         kind = operands[1 if row.rule == "where" else 0].tensor_dtype.kind
@@ -135,8 +149,8 @@ class Body:
             a, c = (a, minus) if k == 0 else (minus, c)
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
 
-    def divisor(self, y: Let, digits: str) -> Text:
-        """A divisor that many elements share, whose dividends have the digits of a dtype."""
+    def divisor(self, let: Let, y: Let, digits: str) -> Text:
+        """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""
         return self.text[y.name]
 
     def number(self, number: Let, let: Let) -> Text:
@@ -200,6 +214,20 @@ class RowNames:
         self.often = drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
         self.made: dict[str, Repeated] = {}
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """What is done with the pieces of a row behind all phases, which take the row's values."""
+        made = []
+        for p in self.p.pieces:
+            names = RowNames(self.render, p, p.phases, self.inputs, self.indices, (), self.gathers)
+            names.fixed, names.rows, names.names, names.lines = self.fixed, dict(self.rows), self.names, self.lines
+            names.temporaries = self.temporaries
+            names.remade = names.remade if len(self.p.pieces) == 1 else None  # what others read stays
+            dim = next(d for d in self.p.inner if d not in p.inner)
+            step = literal_size(dim) if self.p.inner[0] in p.inner else 1
+            made.append(Piece(dim, literal_size(p.inner[0]), step, tuple(names.code(f) for f in p.phases)))
+            self.temporaries = names.temporaries
+        return tuple(made)
 
     def code(self, phase: Phase) -> Code:
         """A phase as code; phases are to be asked for in order."""
@@ -430,9 +458,9 @@ class _RowBody(Body):
             self.owner.lines[let.name] = self.names.user(let.label) if let.label else self.names.fresh(fresh)
         return self.owner.lines[let.name]
 
-    def divisor(self, y: Let, digits: str) -> Text:
-        """A name for what follows from a row's value, once for all elements that are divided by it."""
-        if y.name not in self.owner.rows:
+    def divisor(self, let: Let, y: Let, digits: str) -> Text:
+        """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""
+        if y.name not in self.owner.rows or not {*let.dims} & {*self.owner.p.inner}:
             return self.text[y.name]
         key = self.text[y.name], digits
         if key not in self.owner.divisors:

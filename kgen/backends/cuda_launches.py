@@ -124,7 +124,7 @@ def table() -> str:
         lines += _array(name, rules)
         choices.append((f"{'' if apart else '!'}apart && {'' if held else '!'}held", f"{{{name}, {len(rules)}}}"))
     lines += ["// What was measured; `kind` is 0 where a row is held behind one reading that reduces, 1 behind several, 2 where none is, 4",
-              "// where bytes are made of it."]
+              "// where bytes are made of it, 5 the same behind several, 6 where it goes by pieces."]
     lines += _choice("[[maybe_unused]] constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
     lines += _choice("[[maybe_unused]] constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
     devices = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.DEVICES.items()]

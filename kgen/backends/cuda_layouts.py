@@ -74,6 +74,7 @@ class Layout:
     below: bool = False  # some of them in other rows
     groups: Groups = ()  # operands that may lie in turns
     reaches: tuple[tuple[str, Dims, str], ...] = ()  # of each tensor that windows are over, by name: its dims, and a dim that they go along
+    row: int = -1  # of windows along the dim of a map's rows the operand that is the index there
 
     @property
     def held(self) -> int:
@@ -100,7 +101,7 @@ class Layout:
 @dataclass(frozen=True)
 class RowOperand:
     """What a kernel over rows walks through: as `Operand`, or a "gather" from `name` along `dim`; `element` if it has elements
-    along a row, `kept` if several readings need it."""
+    along a row, `kept` if several readings need it.  A result with one element for each piece of a row has them along `dim`."""
 
     name: str
     dtype: str
@@ -123,7 +124,8 @@ class RowLayout:
     segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one; `long` counts
     the readings that reduce of a row that does not stay on the chip.  `columns` is the room of an element's sums over all rows, in 32-bit
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
-    those of a search; `aside`: whether a thread may take several rows, which lie side by side.
+    those of a search; `aside`: whether a thread may take several rows, which lie side by side; `pieces`: how often it goes by pieces of a
+    row behind its readings, which keep the order of its dims.
     """
 
     kernel: str
@@ -142,6 +144,7 @@ class RowLayout:
     persists: bool = False
     searches: bool = False
     aside: bool = False
+    pieces: int = 0
 
     @property
     def splits(self) -> bool:

@@ -35,10 +35,12 @@ class CudaMap(host.HostView):
     kernel_aliases: dict[str, list[str]]
     rows: bool  # whether a thread may take several, or several pieces of one
     by: str  # the layout's method that says how far these lie apart
+    first: str  # of windows of several rows where the index of the first stands
     locate: str  # and the one that says where an element lies
     loads: list[tuple[str, str, int, bool]]
     taps: list[tuple[str, str]]
-    inside: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim
+    inside: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim; or of rows
+    within: str  # and what that is called
     window_head: str
     window_calls: list[str]  # of the function that reads windows: where they do, and where they may not
     part_loads: list[tuple[str, str]]
@@ -69,6 +71,16 @@ def reaches_rows(unit: Unit) -> bool:
     return any(m.counts != unit.dims[-1] for t in unit.taps for m in t.by)
 
 
+def row_index(unit: Unit) -> str:
+    """The index along the dim of a map's rows, by its name in the spec, where neighbours lie along that: then rows one below the other
+    share most of what they read.  "" where none do, or where of windows a tensor has rows too."""
+    rows = unit.dims[-2] if len(unit.dims) > 1 else ""
+    moves = [m for t in unit.taps for m in t.by if m.counts == rows]
+    if unit.reaches:
+        return rows if any(m.along for m in moves) and not any(rows in t.tensor.dims for t in unit.taps) else ""
+    return rows if moves and all(m.fixed for m in moves) and all(rows in t.tensor.dims for t in unit.taps) else ""
+
+
 def is_last(reach: Reach) -> bool:
     """Whether windows go along the last dim of a tensor."""
     return reach.dim == reach.tensor.dims[-1]
@@ -95,8 +107,9 @@ class MapPrinter:
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
         dims = [None if t.name in fixed else t.dims for t in self.base.operands]
         self.pieces = bool(unit.taps) and not unit.reaches
-        self.by = "below" if not self.pieces else "under" if reaches_rows(unit) else "beyond"
-        self.held = columns(unit.dims, dims) if not self.pieces else 0 if self.by == "under" else still(unit.dims, dims)
+        self.row = next((x.name for x in unit.indices if x.spec_name == row_index(unit)), "")
+        self.by = "under" if self.row or self.pieces and reaches_rows(unit) else "beyond" if self.pieces else "below"
+        self.held = 0 if self.by == "under" else still(unit.dims, dims) if self.pieces else columns(unit.dims, dims)
         self.rows = bool(unit.taps) or bool(self.held)
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
@@ -176,7 +189,9 @@ class MapPrinter:
 
     def place(self, name: str) -> str:
         """Where an operand's vector of row r begins."""
-        still = not self.rows or self.unit.reaches and name in {x.name for x in self.unit.indices}
+        if name == self.row:
+            return f"row_at<ROWS>({self.at[name]}, r)"
+        still = not self.rows or bool(self.row or self.unit.reaches) and name in {x.name for x in self.unit.indices}
         return self.at[name] + ("" if still else f" + r * layout.{self.by}({self.base.position[name]}, ROWS)")
 
     def body(self) -> list[str]:
@@ -196,10 +211,17 @@ class MapPrinter:
             at = self.base.position[t.tensor.name]
             for m in t.by:
                 if m.along and (t.tensor, m) not in windows:
-                    windows[t.tensor, m] = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}")
-                    made.append((windows[t.tensor, m], self.move(m, index[m.counts], t)))
-            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in sorted(t.by, key=lambda m: not m.along)]
-            operands = ", ".join(["layout", f"{t.tensor.name} + {self.place(t.tensor.name)}", t.fill, *moves])
+                    name, move = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}"), self.move(m, index[m.counts], t)
+                    below = index[m.counts] == self.row
+                    windows[t.tensor, m] = f"{name}(r)" if below else name
+                    made.append((name, f"[&](int r) {{ return {move}; }}" if below else move))
+            own = [m for m in t.by if not self.row or m.along or index[m.counts] != self.row]
+            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in sorted(own, key=lambda m: not m.along)]
+            if self.row and not self.unit.reaches:
+                by = sum(m.by for m in t.by if m not in own)
+                moves.append(f"below<{self.base.position[self.row]}, {by}, ROWS, WITHIN>({self.at[self.row]}, r)")
+            begin = self.at[t.tensor.name] if self.row else self.place(t.tensor.name)
+            operands = ", ".join(["layout", f"{t.tensor.name} + {begin}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
             made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call))
         return made
@@ -217,14 +239,19 @@ class MapPrinter:
         return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
 
     def inside(self) -> str:
-        """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another."""
+        """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another; of neighbours in
+        other rows whether these are there."""
+        if self.row and not self.unit.reaches:
+            rows = [m.by for t in self.unit.taps for m in t.by if m.dim == self.unit.dims[-2]]
+            size = f"extent(layout, {self.base.position[self.row]})"
+            return f"ROWS > 1 && within<1, {min(rows)}, {max(rows)}, 1, ROWS>({self.at[self.row]}, {size})"
         index = {x.spec_name: x.name for x in self.unit.indices}
         made = [f"{r.stride} == 1" for r in self.unit.reaches if is_last(r)]
-        windows = [(t.tensor, m) for t in self.unit.taps for m in t.by if m.along]
-        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.place(index[m.along]), m)), m.by) for t, m in windows]
-        for (size, times, over, at), own in groupby(sorted(steps), lambda pair: pair[0]):
+        windows = [(t.tensor, m, index[m.along]) for t in self.unit.taps for m in t.by if m.along]
+        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.at[x], m), x == self.row), m.by) for t, m, x in windows]
+        for (size, times, over, at, below), own in groupby(sorted(steps), lambda pair: pair[0]):
             by = [n for _, n in own]
-            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}>({at}, {size})")
+            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}{', ROWS' if below else ''}>({at}, {size})")
         return " && ".join(made)
 
     def view(self) -> CudaMap:
@@ -237,7 +264,7 @@ class MapPrinter:
         listed = f"List<COUNT, {len(self.memory)}, RANK, {len(base.operands)}, Index>"
         passing = ["i", "layout", *(t.name for t in self.memory), *(s.name for s in unit.scalars), *unit.extents]
         chosen = "".join(f"{v}, " for v in unit.variables)
-        windows = render.global_names.fresh(f"{unit.name}_windows") if unit.reaches else ""
+        windows = render.global_names.fresh(f"{unit.name}_{'windows' if unit.reaches else 'rows'}") if unit.reaches or self.row else ""
         passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
@@ -259,12 +286,14 @@ class MapPrinter:
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=self.rows,
             by=self.by,
+            first=self.at.get(self.row, ""),
             locate={"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
             loads=[(self.lanes[t.name], self.begin(t), base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
             drawn=self.drawn(),
             taps=self.taps(),
             inside=self.inside(),
+            within="all places of windows lie inside, next to one another along the last dim" if unit.reaches else "all rows are there",
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
             window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in BOTH],
             stores=stores,
@@ -305,7 +334,8 @@ class MapPrinter:
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
-        held = {"below": self.held, "beyond": f"pieces({many})", "under": f"rows_below({many})"}[self.by]
+        below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
+        held = 0 if unit.reaches and self.row else {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]
@@ -328,4 +358,4 @@ class MapPrinter:
         )
 
 
-__all__ = ["CudaMap", "MapPrinter", "reaches_rows"]
+__all__ = ["CudaMap", "MapPrinter", "reaches_rows", "row_index"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
-from kgen.backends.units import Accumulator, Code
+from kgen.backends.units import Accumulator, Code, Statement
 from kgen.monoids import MONOIDS, Field
 from kgen.ops import UNARY
 
@@ -123,10 +123,15 @@ def taken(c: Code) -> tuple[list[str], list[str]]:
     return params, [f"{name}_row" for name in names]
 
 
-def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False) -> list[str]:
+def struct(r: int) -> str:
+    """The name of the struct of reading number `r`."""
+    return READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
+
+
+def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False, piece: bool = False) -> list[str]:
     """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`;
-    `rounds` where rows follow one another."""
-    kind = READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
+    `rounds` where rows follow one another, `piece` where it is one of a piece of the row."""
+    kind = struct(r)
     value = kind.lower()
     every = [Partial(backend, a) for a in c.accumulators]
     every.sort(key=lambda m: bool(m.row.about))  # those about a peak stand last, and are left out of what an element gives
@@ -143,10 +148,11 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     call = "online" if peaked else "accumulate" if adds else "reduce"
     params = [f"{kind}& part", *params] if adds else params
     whole = not rounds and len(every) == 1 and c.accumulators[0].magnitude and len(operands) == 1
+    walk, number = ("piece", "") if piece else ("walk", f"{r}, ")
     if whole:
-        made.append(f"const {kind} {value} = walk.template magnitude<{r}, {kind}>({operands[0]});")
-        return [*made, *ending(c, r, value, later)]
-    made.append(f"const {kind} {value} = walk.template {call}<{r}, {kind}>([&]({', '.join(params)}) {{")
+        made.append(f"const {kind} {value} = {walk}.template magnitude<{number}{kind}>({operands[0]});")
+        return [*made, *ending(c, r, value, later, piece)]
+    made.append(f"const {kind} {value} = {walk}.template {call}<{number}{kind}>([&]({', '.join(params)}) {{")
     made += [f"    {line}" for line in backend.printed(c.lines)]
     if adds:
         made += [f"    {line}" for line in contributed(backend, "part", c.accumulators)]
@@ -154,12 +160,27 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
         made.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
     made += about(backend, c, kind, params, peaked) if peaked else ["}"]
     made[-1] += f"{''.join(f', {o}' for o in operands)});"
-    return [*made, *ending(c, r, value, later)]
+    return [*made, *ending(c, r, value, later, piece)]
 
 
-def ending(c: Code, r: int, value: str, later: frozenset[str]) -> list[str]:
+def split(c: Code, reading: Code | None) -> tuple[list[Statement], list[Statement]]:
+    """What a row phase computes, in two: what the reading behind it needs (None: all), and the rest, which can wait."""
+    gives = [Statement((g.name,), g.type, g.text) for g in c.gives if g.text != g.name]
+    every = [*c.lines, *gives]
+    if reading is None or reading.search or c.outputs:
+        return every, []
+    needed = set(reading.uses)
+    first: list[Statement] = []
+    for s in reversed(every):
+        if needed.intersection(s.names) or not s.names:
+            needed |= s.value.uses
+            first.insert(0, s)
+    return first, [s for s in every if s not in first]
+
+
+def ending(c: Code, r: int, value: str, later: frozenset[str], piece: bool = False) -> list[str]:
     """The lines behind reading number `r`, whose partial has the name `value`: the row's values that are read `later`."""
-    made = [f"if (walk.stops({2 * r})) return;"]
+    made = [f"if (walk.stops({2 * r})) return;"] if not piece else []
     for a in c.accumulators:
         if a.name in later:
             made.append(f"const {a.type} {a.name} = {f'{a.type}({value}.{a.name})' if a.place else f'{value}.{a.name}'};")
@@ -253,4 +274,4 @@ def rescaling(kind: str, every: list[Partial]) -> list[str]:
     ]  # fmt: skip
 
 
-__all__ = ["column_words", "columns", "contributed", "is_plain", "reading", "taken", "words"]
+__all__ = ["column_words", "columns", "contributed", "is_plain", "reading", "split", "struct", "taken", "words"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kgen.backends import cuda_host as host
 from kgen.backends import cuda_partials as partials
-from kgen.backends import searching
+from kgen.backends import cuda_pieces, searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_layouts import RowOperand
@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Made, RowUnit, ScanUnit, Statement, Tensor
+from kgen.backends.units import ORDER, Code, Gather, Made, Piece, RowUnit, ScanUnit, Tensor
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -59,19 +59,22 @@ class CudaRows(host.HostView):
     persists: bool = False
     draws: bool = False  # whether a thread draws words between the vectors of rows that it has to itself
     makes: bool = False  # whether it has kgen_made.cuh
+    pieces: str = ""  # the arguments of the library's walk over rows in pieces (kgen_pieces.cuh)
     code: list[str]
     walk: str  # how a kernel of a written file walks
 
 
 def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str, str]]:
-    """The operands of a pass over rows in the order of its strides, and each output's pointer."""
-    readings = [c for c in unit.codes if c.element]
+    """The operands of a pass over rows in the order of its strides, and each output's pointer.  Beside a row that stays on the chip what
+    all rows share does not: it comes from the L2 cache each time."""
+    readings = [(c,) for c in unit.codes if c.element] + [p.codes for p in unit.pieces]
     pointers = {o.name: render.global_names.user(o.spec_name) if o.state else o.name for o in unit.outputs}
     written = set(pointers.values())
     found: list[Walked] = []
     for t in sorted(unit.inputs, key=unit.is_row):
         role = "state" if t.name in written else "input"
-        kept = sum(t in read_by(c) for c in readings) > 1 or any(c.makes and t == c.makes.inputs[0] for c in readings)
+        kept = sum(any(t in read_by(c) for c in own) for own in readings) > 1
+        kept = kept or any(c.makes and t == c.makes.inputs[0] for c in unit.every)
         found.append(Walked(t.name, t.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, role, not unit.is_row(t), kept)))
     for t in unit.indices:
         found.append(Walked(t.name, "", t.type, RowOperand(t.spec_name, t.dtype, t.dims, "index", not unit.is_row(t))))
@@ -80,9 +83,11 @@ def row_operands(render: Render, unit: RowUnit) -> tuple[list[Walked], dict[str,
         found.append(Walked(g.name, g.name, t.type, RowOperand(t.spec_name, t.dtype, t.dims, "gather", False, False, g.dim)))
     for o in unit.outputs:
         if pointers[o.name] not in {w.pointer for w in found}:
-            role = "state" if o.state else "result"
-            found.append(Walked(o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, not unit.is_row(o))))
-    return found, pointers
+            role, dim = "state" if o.state else "result", unit.piece_dim(o)
+            along = not unit.is_row(o) and not dim
+            found.append(Walked(o.name, pointers[o.name], o.type, RowOperand(o.spec_name, o.dtype, o.dims, role, along, dim=dim)))
+    own = not unit.columns and any(w.record.kept and not is_shared(w.record, unit) for w in found)
+    return [replace(w, record=replace(w.record, kept=False)) if own and is_shared(w.record, unit) else w for w in found], pointers
 
 
 def read_by(c: Code) -> tuple[Tensor, ...]:
@@ -90,10 +95,10 @@ def read_by(c: Code) -> tuple[Tensor, ...]:
     return (*c.inputs, *(c.makes.inputs if c.makes else ()))
 
 
-def counts(codes: tuple[Code, ...]) -> tuple[int, bool]:
-    """How many readings reduce (`SEARCHING` more with a search), and whether one more stores elements or adds up columns."""
+def counts(codes: tuple[Code, ...], pieces: bool = False) -> tuple[int, bool]:
+    """How many readings reduce (`SEARCHING` more with a search), and whether one more stores elements, adds up columns or has `pieces`."""
     searches = SEARCHING * any(c.search for c in codes)
-    return sum(bool(c.accumulators) for c in codes) + searches, any(c.element and (c.outputs or c.columns) for c in codes)
+    return sum(bool(c.accumulators) for c in codes) + searches, pieces or any(c.element and (c.outputs or c.columns) for c in codes)
 
 
 def is_shared(o: RowOperand, unit: RowUnit) -> bool:
@@ -106,9 +111,10 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     stays on the chip, and what they share is read in one reading."""
     shared = [o for o in operands if is_shared(o, unit)]
     kept = [o for o in operands if o.kept]
+    several = [o for o in shared if sum(any(t.spec_name == o.name for t in read_by(c)) for c in unit.codes if c.element) > 1]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
-    goes_on = goes_on or any(c.makes for c in unit.codes)
-    return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2) and not {*shared} & {*kept}
+    goes_on = goes_on or bool(unit.pieces) or any(c.makes for c in unit.codes)
+    return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
 
 
 class RowPrinter:
@@ -121,7 +127,7 @@ class RowPrinter:
         self.operands, self.pointers = row_operands(render, unit)
         self.position = {w.pointer or w.name: k for k, w in enumerate(self.operands)}
         self.numbers = host.numbers(backend, unit, given)
-        self.reductions, self.stores = counts(unit.codes)
+        self.reductions, self.stores = counts(unit.codes, bool(unit.pieces))
         self.long = counts(unit.long or unit.codes)[0]  # the readings that reduce of a row that does not stay on the chip
         self.gathers: dict[str, Gather] = {g.name: g for g in unit.gathers}
         self.names = Names(set(render.global_names.taken) | set(render.global_names.given.values()))
@@ -142,7 +148,7 @@ class RowPrinter:
         for n in self.numbers:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
-        read = {t.name for c in self.unit.codes for t in read_by(c) if t in self.unit.inputs}
+        read = {t.name for c in self.unit.every for t in read_by(c) if t in self.unit.inputs}
         for t in self.unit.inputs:
             if t.name in read & self.alone:
                 made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
@@ -234,7 +240,7 @@ class RowPrinter:
 
     def phases(self) -> list[list[str]]:
         """The lines of each phase; those of rows that stay on the chip and of others one after the other, where they differ."""
-        short, long = self.phases_of(self.unit.codes), self.phases_of(self.unit.long)
+        short, long = self.phases_of(self.unit.codes, self.unit.pieces), self.phases_of(self.unit.long, self.unit.long_pieces)
         if self.unit.columns:
             return self.looped(short)
         if self.unit.aside:
@@ -262,8 +268,9 @@ class RowPrinter:
         body = indented([lines, *phases] if lines else phases)
         return [[f"walk.begin({ins});", "do {", *body, f"}} while (walk.further({ins}));"]]
 
-    def phases_of(self, codes: tuple[Code, ...]) -> list[list[str]]:
-        """The lines of each phase of some code; what is a row's own stands behind the reading before it."""
+    def phases_of(self, codes: tuple[Code, ...], pieces: tuple[Piece, ...]) -> list[list[str]]:
+        """The lines of each phase of some code, and of what is done with pieces behind it; what is a row's own stands behind the reading
+        before it."""
         made: list[list[str]] = []
         declared: set[str] = set()
         reading = 0
@@ -272,7 +279,7 @@ class RowPrinter:
             if c.element:
                 if reading:  # a launch of a split row that was for the readings before this one ends here
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
-                later = frozenset[str]().union(*(x.uses for x in codes[k + 1 :]))
+                later = frozenset[str]().union(*(x.uses for x in (*codes[k + 1 :], *(x for p in pieces for x in p.codes))))
                 later |= {c.search.total.name} if c.search else set()
                 reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
                 reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
@@ -283,7 +290,7 @@ class RowPrinter:
                 behind = []
                 reading += bool(c.accumulators)
                 continue
-            first, rest = split(c, codes[k + 1] if k + 1 < len(codes) and codes[k + 1].accumulators else None)
+            first, rest = partials.split(c, codes[k + 1] if k + 1 < len(codes) and codes[k + 1].accumulators else None)
             lines, behind = ([line for line in self.backend.printed(x) if line not in declared] for x in (first, rest))
             declared.update(lines, behind)  # a constant that two phases use: both are one scope
             lines += self.row_stores(c)
@@ -291,7 +298,7 @@ class RowPrinter:
                 made[-1] += lines
             elif lines:
                 made.append(lines)
-        return made
+        return [*made, *cuda_pieces.printed(self, pieces, reading)]
 
     def making(self, m: Made) -> list[str]:
         """The lines that make what takes an operand's place."""
@@ -300,17 +307,18 @@ class RowPrinter:
         operands = ", ".join(f"{t.name}_row" for t in m.inputs)
         return [f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", *(f"    {line}" for line in lines), f"}}, {operands});"]
 
-    def row_stores(self, c: Code) -> list[str]:
-        """What one thread of a row stores."""
+    def row_stores(self, c: Code, walk: str = "walk") -> list[str]:
+        """What one thread of a row, or of a piece of it, stores."""
         if self.unit.aside:
             return [f"{o.name}_kept.at.at[k] = {stored(o)};" for o in c.outputs]
-        stores = []
+        stores, along = [], [w.pointer for w in self.operands if w.record.dim]
         for o in c.outputs:
             pointer = self.pointers[o.name]
-            stores.append(f"*walk.template at<{self.position[pointer]}>({pointer}_ptr) = {stored(o)};")
+            number = f", {along.index(pointer)}" if walk == "piece" else ""
+            stores.append(f"*{walk}.template at<{self.position[pointer]}>({pointer}_ptr{number}) = {stored(o)};")
         if len(stores) < 2:
-            return [f"if (walk.leader()) {text}" for text in stores]
-        return ["if (walk.leader()) {", *(f"    {text}" for text in stores), "}"]
+            return [f"if ({walk}.leader()) {text}" for text in stores]
+        return [f"if ({walk}.leader()) {{", *(f"    {text}" for text in stores), "}"]
 
     def draws(self, c: Code, declared: set[str]) -> list[str]:
         """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
@@ -327,17 +335,19 @@ class RowPrinter:
         declared.update(made)
         return found
 
-    def storing(self, c: Code) -> list[str]:
-        """The reading that stores elements, or adds up columns."""
+    def results(self, c: Code) -> list[str]:
+        """The lines of what a reading writes along a row."""
+        places = ((o, self.pointers[o.name]) for o in c.outputs)
+        return [f"auto {o.name}_out_row = {output(o, self.position[pointer], pointer)};" for o, pointer in places]
+
+    def storing(self, c: Code, walk: str = "walk") -> list[str]:
+        """The reading that stores elements, of a row or of a piece of it, or adds up columns."""
         params, operands = partials.taken(c)
-        made = []
-        for o in c.outputs:
-            pointer = self.pointers[o.name]
-            made.append(f"auto {o.name}_out_row = {output(o, self.position[pointer], pointer)};")
+        made = self.results(c) if walk == "walk" else []
         sums = ["columns_row"] if c.columns else []
         written = [f"{'float' if o.pair else o.type}& {o.name}_element" for o in c.outputs]
         params = [*written, *("Columns& columns_element" for _ in sums), *params]
-        made.append(f"walk.each([&]({', '.join(params)}) {{")
+        made.append(f"{walk}.each([&]({', '.join(params)}) {{")
         made += [f"    {line}" for line in self.backend.printed(c.lines)]
         made += [f"    {o.name}_element = {stored(o)};" for o in c.outputs]
         made += [f"    {line}" for line in partials.contributed(self.backend, "columns_element", c.columns)]
@@ -372,7 +382,8 @@ class RowPrinter:
             columns=bool(self.unit.columns),
             persists=self.persists,
             draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
-            makes=any(c.makes for c in self.unit.codes) or any(o.pair for o in self.unit.outputs),
+            makes=any(c.makes for c in self.unit.every) or any(o.pair for o in self.unit.outputs),
+            pieces=cuda_pieces.walk(self.unit),
             walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
         )
 
@@ -394,12 +405,15 @@ class RowPrinter:
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
         masks = [along, [o.kept for o in operands], [o.role != "result" for o in operands]]
         splits = not (rereads and self.stores or any(c.search for c in unit.codes))
-        values = [max(1, len(self.gathers)), *map(mask, masks), rowed, one_dim, self.reductions, self.long, self.stores, self.words, splits]
+        gathers = max(1, sum(bool(o.dim) for o in operands))
+        values = [gathers, *map(mask, masks), rowed, one_dim, self.reductions, self.long, self.stores, self.words, splits]
         sizes = (f"int(sizeof({w.type}))" if has else "0" for has, w in zip(element, self.operands, strict=True))
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
         moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
         if unit.columns:
             return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+        if unit.pieces:
+            return f"PiecesPass<Pass{known}>"
         return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:
@@ -453,6 +467,9 @@ class RowPrinter:
         g = self.gathers.get(w.name)
         steps = strides[w.name] if g or not w.has_memory else strides[w.pointer]
         tail = f", {g.size}, {g.stride}" if g else ""
+        if not g and w.record.dim:  # one element for each piece of a row
+            at = f"[rank - {len(self.unit.inner) - self.unit.inner.index(w.record.dim)}]"
+            tail = f", size{at}, {steps}{at}"
         rows = len(set(w.record.dims) & set(self.unit.rows))
         return host.HostOperand(self.tensor(w) if w.has_memory else "", steps, w.type, f"{str(w.record.element).lower()}, {rows}", tail)
 
@@ -491,21 +508,6 @@ def indented(phases: list[list[str]]) -> list[str]:
     for lines in phases:
         made += [*([""] if made else []), *(f"    {line}" if line else "" for line in lines)]
     return made
-
-
-def split(c: Code, reading: Code | None) -> tuple[list[Statement], list[Statement]]:
-    """What a row phase computes, in two: what the reading behind it needs (None: all), and the rest, which can wait."""
-    gives = [Statement((g.name,), g.type, g.text) for g in c.gives if g.text != g.name]
-    every = [*c.lines, *gives]
-    if reading is None or reading.search or c.outputs:
-        return every, []
-    needed = set(reading.uses)
-    first: list[Statement] = []
-    for s in reversed(every):
-        if needed.intersection(s.names) or not s.names:
-            needed |= s.value.uses
-            first.insert(0, s)
-    return first, [s for s in every if s not in first]
 
 
 def about(reductions: int, stores: bool, long: int) -> str:

@@ -2,11 +2,11 @@
 written file.
 
 A *ladder* was measured for one kind of pass: "once" holds a row on the chip behind one reading that reduces, "many" likewise where that
-reading has more than two results, "again" behind several readings; "narrow" holds a row of whose elements bytes are made; "read" holds
-nothing.  Its steps go by the row's length in whole 16-byte vectors; the first that is long enough holds.  *Rules* are for all else; the
-first that applies and fits the device holds.  What
-follows from a step (the threads of a team, the vectors of each) decides the order in which a row is combined, so nothing but the row's
-length, layout and dtypes may choose it.
+reading has more than two results, "again" behind several readings; "narrow" holds a row of whose elements bytes are made, "narrower" behind
+several readings; "pieces" goes by pieces of a row; "read" holds nothing.  Its steps go by the row's length in whole 16-byte vectors; the
+first that is long enough holds.  *Rules* are for all else; the first that applies and fits the device holds.  What follows from a step
+(the threads of a team, the vectors of each) decides the order in which a row is combined, so nothing but the row's length, layout and
+dtypes may choose it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
 SECTOR = 32
-#: Vectors of a row up to which the threads of a warp have one at most, and a ladder says nothing.
+#: Vectors of a row up to which the threads of a warp have one at most, where no step of a ladder is for so short ones.
 SHORT = 32
 #: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
 #: make it take longer ones.
@@ -158,6 +158,27 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(49152, 256, 256, 4, 4, "loop"),
         ),
         "narrow": (
+            Step(1, 128, 1, 1, 8, "registers"),
+            Step(2, 128, 1, 2, 8, "registers"),
+            Step(4, 128, 2, 2, 8, "registers"),
+            Step(8, 128, 4, 2, 8, "registers"),
+            Step(16, 128, 4, 4, 8, "registers"),
+            Step(32, 128, 8, 4, 8, "registers"),
+            Step(64, 128, 32, 2, 12, "registers"),
+            Step(128, 128, 32, 4, 12, "registers"),
+            Step(256, 64, 0, 4, 16, "registers"),
+            Step(512, 64, 0, 8, 12, "shared"),
+            Step(1024, 128, 0, 8, 8, "shared"),
+            Step(2048, 256, 0, 8, 5, "shared"),
+            Step(4096, 512, 0, 8, 2, "shared"),
+            Step(6144, 512, 0, 12, 2, "shared"),
+            Step(8064, 256, 256, 8, 6, "cluster"),
+            Step(8192, 1024, 0, 8, 1, "shared"),
+            Step(12288, 1024, 0, 12, 1, "shared"),
+            Step(32768, 256, 256, 8, 6, "cluster"),
+            Step(65536, 512, 512, 8, 3, "cluster"),
+        ),
+        "narrower": (
             Step(48, 128, 32, 2, 12, "registers"),
             Step(64, 128, 32, 2, 8, "registers"),
             Step(127, 64, 0, 2, 24, "shared"),
@@ -182,6 +203,19 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(32768, 256, 256, 8, 6, "cluster"),
             Step(65536, 512, 512, 8, 3, "cluster"),
         ),
+        "pieces": (
+            Step(16, 128, 4, 4, 4, "registers"),
+            Step(32, 128, 8, 4, 4, "registers"),
+            Step(64, 128, 16, 4, 4, "registers"),
+            Step(128, 128, 32, 4, 6, "registers"),
+            Step(256, 128, 32, 8, 4, "registers"),
+            Step(512, 64, 0, 8, 8, "registers"),
+            Step(1024, 128, 0, 8, 4, "registers"),
+            Step(2048, 256, 0, 8, 2, "registers"),
+            Step(4096, 512, 0, 8, 1, "registers"),
+            Step(16384, 256, 256, 8, 2, "cluster"),
+            Step(65536, 512, 512, 8, 1, "cluster"),
+        ),
     },
 }  # fmt: skip
 
@@ -192,7 +226,7 @@ SHIFTED = (
     Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
 )
 
-KINDS = ("once", "again", "read", "many", "narrow")
+KINDS = ("once", "again", "read", "many", "narrow", "narrower", "pieces")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
@@ -217,11 +251,14 @@ def pieces(taps: int, below: bool) -> int:
     return 1 if not 0 < taps <= PIECES_TAPS else MAP_BELOW if below else MAP_PIECES
 
 
-def kind(held: bool, reductions: int, words: int, narrow: bool = False) -> str:
+def kind(held: bool, reductions: int, words: int, narrow: bool = False, pieces: bool = False) -> str:
     """The kind of a pass, by whether rows are held, how many readings reduce them, the 32-bit words of a reading's result, and whether rows
-    of wider elements become bytes: such `narrow` ones leave less time for what a thread does besides, so that it takes more of one."""
+    of wider elements become bytes: such `narrow` ones leave less time for what a thread does besides, so that it takes more of one,
+    and in `pieces` more registers."""
+    if held and pieces:
+        return KINDS[6]
     if held and reductions and narrow:
-        return KINDS[4]
+        return KINDS[4 if reductions == 1 else 5]
     if held and reductions == 1 and words > FEW_WORDS:
         return KINDS[3]
     return KINDS[2] if not held else KINDS[min(reductions, 2) - 1] if reductions else KINDS[0]

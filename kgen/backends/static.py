@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kgen import columns, pipeline, precision
+from kgen import pipeline
 from kgen.backends.base import Backend, Render
 from kgen.backends.names import OPEN
 from kgen.backends.sorts import SortUnit
@@ -19,6 +19,7 @@ from kgen.backends.text import Text, joined, source
 from kgen.backends.units import Accumulator, Argument, Code, RowUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import KgenError, printed
+from kgen.ir import Let
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
 from kgen.passes import Map, Plan, Reduce, Scan
@@ -115,21 +116,22 @@ class StaticRender(Render):
         self.global_names.given[ELLIPSIS] = f"{OPEN}{'rows' if known.sizes else 'n'}"  # how many elements the leading dims have
         self.count = self.global_names.user(ELLIPSIS)
 
-    def planned(self) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
+    def planned(self) -> Plan:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
         if any(let.expr.name in ("ranged", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
             raise refused(self.kernel, "it reduces by index or over ranges")
-        plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides)
+        plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides, self.backend.merges)
         if any(let.expr.name in SEARCHES for let in plan.program.lets):
             raise refused(self.kernel, "it searches along a row, bit by bit")
         if any(isinstance(p, Scan) for p in plan.passes):
             raise refused(self.kernel, "it goes along rows by a scan")
-        plan = columns.merged(plan) if self.backend.merges else plan
-        found = self.backend.forms(precision.forms(plan, self.kernel), plan.program)
-        return plan, {
-            name: ("brief" if form == "rough" and decides != "bf16" else form, decides)
-            for name, (form, decides) in found.items() if decides in NARROW
-        }  # fmt: skip
+        return plan
+
+    def form(self, let: Let) -> tuple[str, str]:
+        name, decides = super().form(let)
+        if decides not in NARROW:
+            return "", ""
+        return "brief" if name == "rough" and decides != "bf16" else name, decides
 
     def known_units(self) -> list[Unit | RowUnit]:
         """The passes in the target's spelling, none of which sorts."""

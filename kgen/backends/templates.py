@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +38,15 @@ def listed(folder: Path) -> dict[str, frozenset[str]]:
 
 @cache
 def identifiers_of(folder: Path) -> frozenset[str]:
-    """The names that a target's templates use where the writer's names stand too."""
-    return frozenset().union(*listed(folder).values(), (path.name.split(".")[0] for path in (folder / "functions").glob("*")))
+    """The names that a target's templates use where the writer's names stand too, and those that they give to modules."""
+    functions = [path.name.split(".")[0] for path in (folder / "functions").glob("*")]
+    texts = (path.read_text() for path in sorted(folder.rglob("*.py*")))
+    defined = (name for text in texts for names in _DEFINED.findall(text) for name in names if name)
+    return frozenset().union(*listed(folder).values(), functions, defined)
+
+
+#: What a Python module defines, where a line begins.
+_DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+) = |^(?:import|from \S+ import) (\w+)", re.M)
 
 
 @lru_cache(maxsize=16)

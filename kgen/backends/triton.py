@@ -31,7 +31,8 @@ from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.parts import over_parts
 from kgen.passes import Reduce, Scan
 from kgen.sized import names
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, Dims, DType, Number, axes, variable_of
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, Dims, DType, Number, axes, is_literal, shown_dims, variable_of
+from kgen.values import needing
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
 
@@ -68,6 +69,7 @@ class TritonView:
     size_of: str  # of a literal dim, in Python
     follow: list[str]  # the body of the function that adds sizes which others give
     counts: list[tuple[str, str]]  # numbers on which sizes depend, and what they are called
+    needing: list[tuple[str, str, str]]  # what is wrong where a dim has no elements, that, and whether a result has some
     known: tuple[str, ...]  # literal dims that results alone have
     fresh: list[ResultDecl]
     fresh_names: str
@@ -324,6 +326,7 @@ class Triton(Backend):
             follow=follow(kernel),
             counts=[(name, user(name)) for name in dict.fromkeys(n for c in kernel.clauses for n in names(c.value)) if name[0].islower()],
             known=tuple(d for d in kernel.literals if not any(d in (p.dims or ()) for p in kernel.params)),
+            needing=self.needing(kernel),
             fresh=fresh,
             fresh_names=listed([r.name for r in fresh]),
             kept=[o.name for o in kept],
@@ -332,6 +335,20 @@ class Triton(Backend):
             computed_in=[(g, [variables[v] for v in of]) for g, of in page.generics.items() if g in computed],
             writes=listed([r.state or r.name for r in kernel.results]),
         )
+
+    @staticmethod
+    def needing(kernel: Kernel) -> list[tuple[str, str, str]]:
+        """What the host function refuses (`kgen.values.needing`), once for each dim, and whether a result has elements all the same: one
+        that has the dim has none."""
+        found = {d: said for said, d in reversed(needing(kernel.values)) if not is_literal(d)}
+        made = []
+        for d, said in reversed(found.items()):
+            lacking = [r.state or r.name for r in kernel.results if d not in r.dims]
+            if lacking:
+                name, of = ("name", f" for name in {listed(lacking)}") if len(lacking) > 1 else (f'"{lacking[0]}"', "")
+                counted = f"tensors[{name}].numel(){of}"
+                made.append((shown_dims(said), d, f"any({counted})" if of else counted))
+        return made
 
     @staticmethod
     def sizes_read(render: Render, units: list[Unit | RowUnit | SortUnit]) -> list[tuple[str, str]]:

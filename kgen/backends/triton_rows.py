@@ -75,9 +75,10 @@ class RowPrinter:
         self.looped = tuple(self._typed(c) for c in unit.long) or self.codes  # of rows that no tile holds
         self.outputs = [o for c in self.codes for o in c.outputs]
         every = (*self.codes, *self.looped)
-        #: what values are called that lines, reductions and rows have
+        #: what values are called that lines, reductions, searches and rows have
         self.own = {name for c in every for s in c.lines for name in s.names}
         self.own |= {a.name for c in every for a in c.accumulators} | {g.name for c in every for g in c.gives}
+        self.own |= {c.search.found.name for c in every if c.search is not None}
         self.stored_as: dict[str, str] = {}
         self.partials = {a.name: Partial(self, a) for c in self.looped for a in c.accumulators if isinstance(a, Peak)}
         self.resident = Held(self)
@@ -137,11 +138,13 @@ class RowPrinter:
                 base = self.gather_operand(self.key(g.tensor), g.dim).base
                 extents = g.extent, g.stride
                 if g.ranged:
-                    others = [g.order] if g.order else g.within
-                    order = [x for o in others for x in (self.gather_operand(self.key(o.tensor), o.dim).base, o.stride)] or ["None", "1"]
-                    pattern = f"{'guarded' if g.within else 'ranged'}_{g.ranged}("
-                    pattern += ", ".join(f"{{{k}}}" for k in range(2 + len(order))) + f", present, {{{2 + len(order)}}}, "
-                    text = text.converted(g.name, source(pattern, base, g.stride, *order, g.tensor.compute))
+                    others = [g.order] if g.order else g.within  # the ends of ranges are two
+                    order = [self.gather_operand(self.key(o.tensor), o.dim).base for o in others] or ["None"]
+                    steps = [o.stride for o in others] or ["1"]
+                    ends = ("({0}, {1})" if len(x) > 1 else "{0}" for x in (order, steps))
+                    at = (source(pattern, *x) for pattern, x in zip(ends, (order, steps), strict=True))
+                    call = f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
+                    text = text.converted(g.name, source(call, base, g.stride, *at, g.tensor.compute))
                     continue
                 text = text.converted(g.name, source("gather({0}, {1}, {2}, present, {3}, ", base, *extents, g.tensor.compute))
             return b.typed(text, type_name) if type_name else text

@@ -343,9 +343,21 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """What is done with each piece of a row, `size` elements `step` apart, behind the row's readings: `codes` alternate as a row's do.  The
+    pieces are counted along `dim`."""
+
+    dim: str
+    size: int
+    step: int
+    codes: tuple[Code, ...]
+
+
+@dataclass(frozen=True)
 class RowUnit:
     """One pass over rows, ready for a template.  Of the tensors, those without an inner dim have one element a row.  `long` is the code of
-    rows that do not stay on the chip, where it is another; `finish` what follows from sums over all rows, once an element of a row."""
+    rows that do not stay on the chip, where it is another; `finish` what follows from sums over all rows, once an element of a row;
+    `pieces` and `long_pieces` are what stands behind each of the two."""
 
     name: str
     rows: Dims
@@ -363,11 +375,14 @@ class RowUnit:
     long: tuple[Code, ...] = ()
     finish: Code | None = None
     aside: bool = False  # whether rows side by side, along the last of their dims, are sums over the same ranges
+    pieces: tuple[Piece, ...] = ()
+    long_pieces: tuple[Piece, ...] = ()
 
     @property
     def every(self) -> tuple[Code, ...]:
         """All of its code."""
-        return (*self.codes, *self.long, *((self.finish,) if self.finish else ()))
+        pieces = (c for piece in (*self.pieces, *self.long_pieces) for c in piece.codes)
+        return (*self.codes, *self.long, *pieces, *((self.finish,) if self.finish else ()))
 
     @property
     def columns(self) -> tuple[Accumulator, ...]:
@@ -391,6 +406,11 @@ class RowUnit:
     def is_row(self, t: Tensor) -> bool:
         """Whether a tensor has one element a row."""
         return not set(t.dims) & set(self.inner)
+
+    def piece_dim(self, t: Tensor) -> str:
+        """The dim along which a tensor has one element for each piece of a row; "" of others."""
+        along = {*t.dims} & {*self.inner}
+        return next((p.dim for p in self.pieces if along == {p.dim}), "")
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,10 @@ def timings(
                 cells.free(device)
             for peer, why in found.left_out.items():
                 out.warn(f"left out {peer}, {where}: {why}")
+            for peer in own:
+                reasons = [found.left_out[way] for way in (peer, *libraries.ways(kernel, peer)) if way in found.left_out]
+                if reasons and not any(r.what == peer for r in found.rows):
+                    add_failed([peer], reasons[-1], "left out")
             for target, why in found.wrong.items():
                 out.fail(why if why.startswith("error:") else f"error: {target}, {where}: {why}")
                 add_failed([target], why)
@@ -100,11 +104,11 @@ def timings(
 
 
 def _add_failed(
-    out: Out, columns: int, kernel: str, dtype: str, elements: int, length: int, targets: Sequence[str], why: str
+    out: Out, columns: int, kernel: str, dtype: str, elements: int, length: int, targets: Sequence[str], why: str, how: str = "failed"
 ) -> None:  # fmt: skip
-    """A row of so many columns for each target that has no figures, and in what is kept why."""
+    """A row of so many columns for each target, or peer, that has no figures, and in what is kept why; `how` stands in their place."""
     for target in targets:
-        said = (kernel, dtype, f"{elements:,}", f"{length:,}" if length else "-", target, "failed")
+        said = (kernel, dtype, f"{elements:,}", f"{length:,}" if length else "-", target, how)
         kept = {"kernel": kernel, "dtype": dtype, "elements": elements, "length": length, "what": target, "error": why}
         out.add(said + ("-",) * (columns - len(said)), [kept])
 

@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from kgen.bench.library import TIMED
 from kgen.bench.peers import written_out
 from kgen.check import Kernel
+from kgen.runtime.coded import packed
 
 Call = Callable[..., Any]
 
@@ -226,6 +227,7 @@ def prepared(kernel: Kernel, peer: str, given: dict[str, Any]) -> Call:
     names = [p.name for p in kernel.params]
     for name in WIDENED.get((peer, kernel.name), ()):
         given = given | {name: given[name].float()}
+    given = {name: x.view(torch.uint8) if packed(getattr(x, "dtype", None)) else x for name, x in given.items()}
     if peer in PACKAGES:
         call = _entry(kernel, PACKAGES[peer][1])
         assert call is not None

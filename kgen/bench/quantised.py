@@ -113,12 +113,13 @@ def four(x: Tensor) -> Tensor:
 
 
 def nvfp4(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Blocks of 16 with scales in f8e4m3, and the tensor's own scale."""
+    """Blocks of 16 with scales in f8e4m3, and the tensor's own scale; the values are bytes: torch's compiler has no such dtype."""
+    x = x.float()
     g = x.abs().amax().clamp(min=1e-30) / 2688
     parts = x.unflatten(-1, (-1, 16))
     s = rounded(parts.abs().amax(-1) / (6 * g))
     whole = s.to(x.dtype)[..., None] * g
-    return bytes_of(four(torch.where(whole > 0, parts / whole, 0.0)).flatten(-2)).view(torch.float4_e2m1fn_x2), s, g.float()
+    return bytes_of(four(torch.where(whole > 0, parts / whole, 0.0)).flatten(-2)), s, g
 
 
 def of_nvfp4(q: Tensor, s: Tensor, g: Tensor) -> Tensor:

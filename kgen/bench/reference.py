@@ -14,8 +14,9 @@ from typing import Any
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import REDUCTIONS
+from kgen.runtime.coded import packed, value
 from kgen.runtime.evaluate import Evaluator
-from kgen.types import ELLIPSIS, is_float
+from kgen.types import DTYPES, ELLIPSIS, axes, is_float
 
 PIECE = 1 << 24  # elements of the largest operand that are evaluated at once
 COMPARED = 1 << 28  # elements up to which every one is compared
@@ -42,7 +43,7 @@ class Reference:
             part = given if not dim else {name: _cut(kernel, whole, name, x, dim, start, length) for name, x in given.items()}
             self.pieces.append((dim, start, length, tuple(r.clone() for r in Evaluator(kernel, part).run())))
         self.scales = [
-            max((float(p[3][k].double().abs().nan_to_num(0, 0, 0).max()) for p in self.pieces if p[3][k].numel()), default=0.0)
+            max((float(_values(p[3][k]).abs().nan_to_num(0, 0, 0).max()) for p in self.pieces if p[3][k].numel()), default=0.0)
             for k in range(len(kernel.results))
         ]
 
@@ -78,23 +79,26 @@ class Reference:
             for x, y in self._pairs(k, got[k]):
                 relative = absolute = 0.0
                 if y.dtype.is_floating_point:
-                    own = torch.finfo(y.dtype)
+                    eps, least = (0.5, 1.0) if packed(y.dtype) else (torch.finfo(y.dtype).eps, torch.finfo(y.dtype).smallest_normal)
                     noise = 64 * torch.finfo(torch.float64 if y.dtype == torch.float64 else torch.float32).eps
-                    relative = noise + own.eps
-                    absolute = (relative if casts else noise) * scale + own.smallest_normal * own.eps
-                if x.dtype != y.dtype or not torch.allclose(x.double(), y.double(), rtol=relative, atol=absolute, equal_nan=True):
+                    relative = noise + eps
+                    absolute = (relative if casts else noise) * scale + least * eps
+                if x.dtype != y.dtype or not torch.allclose(_values(x), _values(y), rtol=relative, atol=absolute, equal_nan=True):
                     raise KgenError(
                         f"{self.kernel.name}: {target} and PyTorch differ in {r.name}", help=f"`kgen check` says where ({self.kernel.name})"
                     )
 
     def alike(self, got: Any) -> str:
-        """Why the results of another library are not those of the kernel's formula; "" where they are, roughly."""
+        """Why the results of another library (bytes, where they are packed) are not those of the formula; "" where they are, roughly."""
+        import torch
+
         found = list(got) if isinstance(got, (tuple, list)) else [got]
         if len(found) < len(self.counts) or any(x.numel() != n for x, n in zip(found, self.counts, strict=False)):
             return "its results have other sizes"
         for k, scale in enumerate(self.scales):
             for x, y in self._pairs(k, found[k]):
-                if not bool(((x.double() - y.double()).abs().nan_to_num(0) <= CLOSE * max(scale, 1e-30)).all()):
+                x = x.view(y.dtype) if packed(y.dtype) and x.dtype == torch.uint8 else x
+                if not bool(((_values(x) - _values(y)).abs().nan_to_num(0) <= CLOSE * max(scale, 1e-30)).all()):
                     return f"its {self.kernel.results[k].name} is another"
         return ""
 
@@ -132,14 +136,25 @@ def _cuts(kernel: Kernel, whole: Evaluator, largest: int, piece: int = 0, compar
     return [(dim, math.floor(k * (size - length) / (SAMPLES - 1)), length) for k in range(SAMPLES)]
 
 
+def _values(x: Any) -> Any:
+    """A tensor's elements in float64, both of each byte of one that has two in it."""
+    import torch
+
+    if not packed(x.dtype):
+        return x.double()
+    codes = x.contiguous().view(torch.uint8)
+    return value(DTYPES["f4e2m1"], torch.stack((codes & 15, codes >> 4), -1)).double()
+
+
 def _axis(dims: tuple[str, ...], dim: str) -> int:
     return 0 if dim == ELLIPSIS else dims.index(dim) - len(dims)
 
 
 def _cut(kernel: Kernel, whole: Evaluator, name: str, x: Any, dim: str, start: int, length: int) -> Any:
-    dims = next(p.dims for p in kernel.params if p.name == name)
+    p = next(p for p in kernel.params if p.name == name)
+    dims = p.dims
     if not dims or dim not in dims:
         return x
-    if dim == ELLIPSIS and (x.dim() - len(dims) + 1 < len(whole.batch) or x.shape[0] != whole.batch[0]):
+    if dim == ELLIPSIS and (x.dim() - len(axes(dims, p.factors)) + 1 < len(whole.batch) or x.shape[0] != whole.batch[0]):
         return x  # it broadcasts along that dim
     return x.narrow(_axis(dims, dim), start, length)

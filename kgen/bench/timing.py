@@ -190,7 +190,7 @@ def predicted(kernel: Kernel, dtype: str) -> dict[str, Any]:
     from kgen.cost import cost, predicted_bound
     from kgen.types import DTYPES
 
-    found = cost(pipeline.plan(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])), {})
+    found = cost(pipeline.plan(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])))
     instructions = {"special": found.special, "other": found.instructions}
     return {"read": found.read, "written": found.written, **instructions, "bound": predicted_bound(found)}
 

@@ -96,7 +96,8 @@ def kinds(kernel: Kernel) -> dict[str, list[int]]:
     assert isinstance(target, Cuda)
     for k, unit in enumerate(target.layout(kernel)):
         if isinstance(unit, nvrtc.RowLayout):
-            found.setdefault(tuned.kind(any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow), []).append(k)
+            kept = any(o.kept for o in unit.operands)
+            found.setdefault(tuned.kind(kept, unit.reductions, unit.words, unit.narrow, bool(unit.pieces)), []).append(k)
     return found
 
 

@@ -16,7 +16,7 @@ from kgen.errors import KgenError
 
 
 @main.command("fuzz")
-@click.option("--programs", type=click.IntRange(1), metavar="N", help="The first N programs of the seed (in blocks of 8).")
+@click.option("--programs", type=click.IntRange(1), metavar="N", help="The first N programs of the seed (in whole blocks).")
 @click.option("--minutes", type=click.FloatRange(0, 10_000), help="How long to go on at most.  [default: 1, with --programs no end]")
 @click.option("--target", "wanted", default=None, metavar="LIST", help="Targets: cuda,triton,cpp,torch (default: all that run here).")
 @click.option("--seed", default=0, show_default=True, help="Names the programs; the same seed goes on where it was.")

@@ -21,6 +21,8 @@ from kgen.cli.output import print_table, writable, write_all
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default=None, help="Where tensors lie (default: on a GPU, if there is one).")
 @click.option("--dtype", "dtypes", default="", metavar="LIST", help="What the candidate claims to take: f32,bf16 (default: what it takes).")
 @click.option("--size", "sizes", multiple=True, metavar="N=LIST", help="Sizes of a dim: N=64,4096; ...=8x4 is the shape of leading dims.")
+@click.option("--multiple", "multiples", multiple=True, metavar="N=8", help="Sizes of a dim are multiples of a number.")
+@click.option("--most", multiple=True, metavar="N=65536", help="Sizes of a dim are no larger.")
 @click.option("--leading", default="", metavar="LIST", help="How many leading dims `...` stands for: 1, or 0,1,2.")
 @click.option("--broadcast", is_flag=True, help="Leading dims of 1 meet others, as the spec allows.")
 @click.option("--contiguous", is_flag=True, help="It promises dense tensors alone: others are to be refused, not misread.")
@@ -102,6 +104,11 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
         if not equals:
             raise click.UsageError(f"{text!r} is no size; write N=64,4096, or ...=8x4")
     made["sizes"] = sizes or None
+    for name in ("multiples", "most"):
+        pairs = [text.partition("=") for text in given[name]]
+        if wrong := [f"{dim}{equals}{n}" for dim, equals, n in pairs if not (dim and n.isdigit() and int(n))]:
+            raise click.UsageError(f"{wrong[0]!r} is no number of a dim; write N=8")
+        made[name] = {dim: int(n) for dim, _, n in pairs} or None
     try:
         made["leading"] = tuple(int(n) for n in given["leading"].split(",") if n) or None
     except ValueError:

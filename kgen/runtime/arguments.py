@@ -21,6 +21,7 @@ from kgen.runtime.memory import advise
 from kgen.syntax import Header
 from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_literal, is_wide, resolve_named, show_type, shown_dims, variable_of
 from kgen.typeset import format_expr, format_type
+from kgen.values import needing
 
 _NO_HISTORY = "a plain run keeps no history: call it under torch.no_grad(), or on x.detach()"
 
@@ -135,13 +136,9 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
 
 def refuse_empty(kernel: Kernel, call: Call) -> None:
     """Raise `KgenError` where a call asks for the greatest or least of no elements, as eager does."""
-    for v in kernel.values:
-        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple) and v.attr:
-            if math.prod(call.size(d) for d in v.attr) == 0:
-                empty = next(d for d in v.attr if call.size(d) == 0)
-                raise wrong(kernel, f"{v.op}[{', '.join(v.attr)}] of no elements: dim {empty} has size 0")
-        if v.op == "place" and (empty := next((d for d in v.attr if d not in v.dims and call.size(d) == 0), "")):
-            raise wrong(kernel, f"a place along {empty}, which has size 0")
+    for said, dim in needing(kernel.values):
+        if call.size(dim) == 0:
+            raise wrong(kernel, said)
 
 
 def _check_memory(kernel: Kernel, name: str, t: Any) -> None:

@@ -18,7 +18,7 @@ from kgen.ops import OPS, REDUCTIONS, ROWS, SCANS
 from kgen.runtime import coded, joined, scanned, selected, unsigned
 from kgen.runtime.arguments import follow
 from kgen.searches import SEARCHES
-from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve, u64
+from kgen.types import ELLIPSIS, FLOAT, TORCH, Dims, DType, Float, Number, is_variable, is_wide, promote, resolve, shown_dims, u64
 from kgen.values import cast_to
 
 MODES = ("eager", "kernel", "exact")
@@ -192,7 +192,7 @@ class Evaluator:
         if v.op == "place":
             empty = next((d for d in v.attr if d not in v.dims and self.sizes[d] == 0), "")
             if empty and any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
-                raise KgenError(f"{self.kernel.name}: a place along {empty}, which has size 0")
+                raise KgenError(f"{self.kernel.name}: a place along {shown_dims(empty)}, which has size 0")
             return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":
             return self.reduce(v, args)
@@ -305,7 +305,8 @@ class Evaluator:
         if v.op in ("max", "min", "argmax", "argmin") and empty:
             if any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
                 lacking = next(d for d in over if self.count((d,)) == 0)
-                raise KgenError(f"{self.kernel.name}: {v.op}[{', '.join(over)}] of no elements: dim {lacking} has size 0")
+                told = shown_dims(f"{v.op}[{', '.join(over)}] of no elements: dim {lacking} has size 0")
+                raise KgenError(f"{self.kernel.name}: {told}")
             shape = [1 if d in dims else s for d, s in enumerate(x.shape)]
             return torch.zeros(shape, device=x.device, dtype=torch.int64 if v.op.startswith("arg") else x.dtype)
         if v.op in ("argmax", "argmin"):

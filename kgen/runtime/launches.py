@@ -56,7 +56,7 @@ def dense(unit: RowLayout, n: int, bound: Binding, arch: str) -> rows.RowPlan | 
         size = 0 if o.role == "index" else DTYPES[o.dtype].bytes if o.dtype in DTYPES else resolve(o.dtype, bound).bytes
         outer, inner = (tuple(steps[d] for d in part) for part in parts)
         operands.append((0, outer, inner, size))
-    planned = nvrtc.row_plan(unit, shapes[0], shapes[1], operands, sum(o.role == "gather" for o in unit.operands), arch)
+    planned = nvrtc.row_plan(unit, shapes[0], shapes[1], operands, sum(bool(o.dim) for o in unit.operands), arch)
     assert planned is not None
     return planned
 

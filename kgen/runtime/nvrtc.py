@@ -54,7 +54,8 @@ class Variant(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """A variant and the merged dims, outermost first: `sizes[d]`, `strides[operand][d]`, in elements.  Where it `turns`, parts that lie in
-    turns are moved as one; where a thread takes `pieces`, these are equal ones of a row, or rows as they lie."""
+    turns are moved as one; where a thread takes `pieces`, these are equal ones of a row, or rows as they lie, of which (`under`) the last
+    may be fewer."""
 
     variant: Variant
     n: int
@@ -62,16 +63,22 @@ class Plan:
     strides: tuple[tuple[int, ...], ...]
     turns: bool = False
     pieces: bool = False
+    under: bool = False
+
+    @property
+    def apiece(self) -> int:
+        """How many elements there are where `variant.rows` of them count as one."""
+        rows = self.variant.rows
+        return self.n // self.sizes[-2] * -(-self.sizes[-2] // rows) if self.under else self.n // rows
 
     @property
     def grid(self) -> int:
-        per_block = THREADS * self.variant.vec * self.variant.rows
-        return -(-self.n // per_block)
+        return -(-self.apiece // (THREADS * self.variant.vec))
 
 
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
-    taps: int = 0, below: bool = False, single: bool = False,
+    taps: int = 0, below: bool = False, single: bool = False, row: int = -1,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -79,8 +86,8 @@ def plan(
     memory (indices).  `vec` is the largest power of two, up to 16 bytes of the widest operand that moves along the innermost dim, for
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
-    pieces of a row, or of rows one `below` the other; `single`: no vectors, and
-    of rows that lie anywhere.  A written file's kgen_maps.cuh has this function in C++.
+    pieces of a row, or of rows one `below` the other; `single`: no vectors, and of rows that lie anywhere, or one below the other, of
+    which operand `row` is the index.  A written file's kgen_maps.cuh has this function in C++.
     """
     n = 1
     for size in sizes:
@@ -95,18 +102,20 @@ def plan(
         vec //= 2
     if vec == 1:
         splat = 0
-    windows = 1
-    if single and n >= MAP_MANY:
-        shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, window_rows(taps))
+    known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
+    windows = window_rows(taps) if single and n >= MAP_MANY and known else 1
+    under = single and row >= 0 and known
+    if windows > 1 and not under:
+        shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
     wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
     still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)
     several = held and still and len(shape) == 2 and 1 < vec == most and not wide and shape[0] % MAP_ROWS == 0 and n >= MAP_MANY
     many = pieces(taps, below)
-    whole = many > 1 and (len(shape) > 1 and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
+    whole = many > 1 and (len(shape) > 1 and known and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
     together = MAP_ROWS if several else many if apiece else 1 if wide else windows
-    made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, pieces=apiece)
+    made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made
 
@@ -189,8 +198,8 @@ def layout(planned: Plan) -> ctypes.Structure:
     """The kernel's layout argument: its rows are those of a thread, several at once."""
     v = planned.variant
     made = layout_type(v.rank, len(planned.strides), v.wide)()
-    made.n = planned.n // v.rows
-    by = [v.rows if v.rank - d == 2 and not planned.pieces else 1 for d in range(v.rank)]
+    made.n = planned.apiece
+    by = [v.rows if v.rank - d == 2 and not planned.pieces and not planned.under else 1 for d in range(v.rank)]
     made.size[:] = [size // n for size, n in zip(planned.sizes, by, strict=True)]
     for row, strides in zip(made.stride, planned.strides, strict=True):
         row[:] = [stride * n for stride, n in zip(strides, by, strict=True)]
@@ -256,7 +265,8 @@ def rows_plan(
     return rows.cached(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
-        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow), unit.long,
+        tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow, bool(unit.pieces)),
+        unit.long, bool(unit.pieces),
     )  # fmt: skip
 
 
@@ -334,7 +344,8 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, unit.taps, unit.below, bool(unit.reaches))
+        near = unit.taps, unit.below, bool(unit.reaches), unit.row
+        planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, *near)
         if planned is None:
             return None
         if planned.grid > MAX_GRID:
@@ -573,21 +584,6 @@ def _index_strides(dims: Dims, shape: Sequence[int], counted: str) -> list[int]:
 
 
 __all__ = [
-    "OPTIONS",
-    "THREADS",
-    "CudaLauncher",
-    "Launch",
-    "Launcher",
-    "Function",
-    "Plan",
-    "Variant",
-    "arch_of",
-    "available",
-    "compile_cubin",
-    "context",
-    "load",
-    "number_values",
-    "plan",
-    "preload",
-    "version",
-]
+    "OPTIONS", "THREADS", "CudaLauncher", "Launch", "Launcher", "Function", "Plan", "Variant", "arch_of", "available", "compile_cubin",
+    "context", "load", "number_values", "plan", "preload", "version",
+]  # fmt: skip

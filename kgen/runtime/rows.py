@@ -130,12 +130,12 @@ class Team:
 
 
 def merged(
-    sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int, one: int = 0
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], main: int, one: int = 0, ordered: bool = False
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Dims in the order of one operand's strides, those that can be made into one: sizes, and strides by operand; a single element has
-    the stride `one`."""
+    """Dims in the order of one operand's strides (`ordered`: in their own), those that can be made into one: sizes, and strides by operand;
+    a single element has the stride `one`."""
     dims: list[tuple[int, tuple[int, ...]]] = []
-    for d in sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: -strides[main][d]):
+    for d in sorted((d for d, size in enumerate(sizes) if size != 1), key=lambda d: 0 if ordered else -strides[main][d]):
         size, step = sizes[d], tuple(s[d] for s in strides)
         if dims and all(outer == inner * size for outer, inner in zip(dims[-1][1], step, strict=True)):
             size *= dims.pop()[0]
@@ -157,19 +157,21 @@ def plan(
     splits: bool,
     ladder: tuple[Step, ...] = (),
     long: int | None = None,
+    pieces: bool = False,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
-    (None: as many as `reductions`).  kgen_plan.cuh is this function in C++, for the host part of written files.
+    (None: as many as `reductions`); with `pieces` the dims of a row keep their order.  kgen_plan.cuh is this function in C++, for the host
+    part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
     main = _main(operands, memory)
-    sizes, strides = merged(inner_sizes, [o.strides for o in operands], main)
+    sizes, strides = merged(inner_sizes, [o.strides for o in operands], main, ordered=pieces)
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
     vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
     far = _furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
@@ -309,8 +311,9 @@ def _teams(
     read; `across`: elements lie apart; `clusters`: whether there are clusters."""
     size = vec * sum(held)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
-    for step in ladder if chunks > launches.SHORT else ():
-        if step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
+    for step in ladder:
+        known = chunks > launches.SHORT or step.longest <= launches.SHORT
+        if known and step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
             yield _team(step, chunks, edges, size, across)
             break
     for rule in rules:

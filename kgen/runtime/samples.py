@@ -20,9 +20,9 @@ ROW = 4096  # elements along the dims that are reduced, or along a named dim
 def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int = ROW) -> dict[str, Any]:
     """Random arguments of about `elements` elements in the largest operand; dense, aligned.
 
-    The dims that are reduced have `row` elements together (the last of them the most), in a kernel without reductions each
-    named dim has as far as the elements last; of the dims that stay, the first takes what is left.  Integers that the formula takes for
-    places lie inside, those between which places lie go through all of them, one range after the other (`places`).
+    The dims that are reduced have `row` elements together, literals among them (the last open one the most), in a kernel without
+    reductions each named dim has as far as the elements last; of the dims that stay, the first takes what is left.  Integers that the
+    formula takes for places lie inside, those between which places lie go through all of them, one range after the other (`places`).
     """
     import torch
 
@@ -37,7 +37,7 @@ def arguments(kernel: Kernel, dtype: str, elements: int, device: str, row: int =
     leading = any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
     batch: list[int]
     if reduced:
-        row = min(row, elements)
+        row = max(1, min(row // math.prod(n for d, n in fixed.items() if d in reduced), elements))
         inner = [d for d in named if d in reduced]
         sizes = dict.fromkeys(inner, 8)
         if inner:

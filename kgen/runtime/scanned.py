@@ -1,13 +1,14 @@
 """Scans evaluated by PyTorch.
 
 In: a scan of a kernel's graph, its operands as the evaluator keeps them.  Out: its value.  What torch has not, recurrences and sums that
-begin anew, is made in rounds, each joining twice as many steps.
+begin anew, is made in rounds, each joining twice as many steps; so are sums in f64, which torch adds one behind the other: of many elements
+that would be less exact than what is held to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from kgen.check import Value
@@ -24,7 +25,7 @@ def scan(e: Evaluator, v: Value, args: list) -> Any:
     torch, (dim, _, _) = e.torch, split(tuple(v.attr))
     own = operands(e, v, args, dim)
     at = e.places(own[0], (dim,))[0]
-    return along(torch, v, own, at)
+    return along(torch, v, own, at, e.mode != "eager")
 
 
 def operands(e: Evaluator, v: Value, args: list, dim: str) -> list:
@@ -45,14 +46,17 @@ def operands(e: Evaluator, v: Value, args: list, dim: str) -> list:
     return [e.whole(t.to(wanted), (dim,)) for t in torch.broadcast_tensors(*tensors)]
 
 
-def along(torch: Any, v: Value, own: list, at: int) -> Any:
-    """A scan of whole tensors along dim `at`."""
+def along(torch: Any, v: Value, own: list, at: int, in_rounds: bool = False) -> Any:
+    """A scan of whole tensors along dim `at`; with `in_rounds` no sum in f64 passes through more joins than the logarithm of their
+    number."""
     _, backwards, exclusive = split(tuple(v.attr))
     if own[0].shape[at] == 0:
         return own[-1]
     if backwards:
         own = [t.flip(at) for t in own]
     function = SCANS[v.op].torch
+    if in_rounds and v.op in JOINED and own[0].dtype == torch.float64 and not own[0].requires_grad:
+        function = partial(rounds, JOINED[v.op])
     found = OWN[v.op](torch, *own, at) if function is None else function(torch, *own, at)
     if exclusive:
         first = torch.full_like(found.narrow(at, 0, 1), identity(torch, v.op, found.dtype))
@@ -69,6 +73,15 @@ def identity(torch: Any, op: str, dtype: Any) -> float | int:
     if dtype.is_floating_point:
         return float("inf") if op == "cummin" else float("-inf")
     return torch.iinfo(dtype).max if op == "cummin" else torch.iinfo(dtype).min
+
+
+def rounds(join: str, torch: Any, x: Any, at: int) -> Any:
+    """The elements up to each along a dim, joined by a function of torch."""
+    x, step = x.movedim(at, -1), 1
+    while step < x.shape[-1]:
+        x = torch.cat([x[..., :step], getattr(torch, join)(x[..., :-step], x[..., step:])], -1)
+        step *= 2
+    return x.movedim(-1, at)
 
 
 def recurrence(torch: Any, a: Any, b: Any, at: int) -> Any:
@@ -94,7 +107,9 @@ def since(torch: Any, begins: Any, x: Any, at: int) -> Any:
     return x.movedim(-1, at)
 
 
+#: Sums, and what joins two of their parts.
+JOINED = {"cumsum": "add", "logcumsumexp": "logaddexp"}
 #: The scans that torch has not.
 OWN: dict[str, Callable[..., Any]] = {"recur": recurrence, "cumsum_since": since}
 
-__all__ = ["along", "operands", "recurrence", "scan", "since"]
+__all__ = ["along", "operands", "recurrence", "rounds", "scan", "since"]

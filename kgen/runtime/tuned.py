@@ -62,9 +62,10 @@ def sound(kind: str, step: Step) -> bool:
     return where == "loop" and team > 0 or where == "cluster" and kind != "read"
 
 
-def ladder(arch: str, held: bool, reductions: int, words: int, narrow: bool = False) -> tuple[Step, ...]:
-    """The ladder for a pass on an architecture; `words`: of a reading's result, `narrow`: whether bytes are made of a row."""
-    return ladders(arch).get(kind(held, reductions, words, narrow), ())
+def ladder(arch: str, held: bool, reductions: int, words: int, narrow: bool = False, pieces: bool = False) -> tuple[Step, ...]:
+    """The ladder for a pass on an architecture; `words`: of a reading's result, `narrow`: whether bytes are made of a row,
+    `pieces`: whether it goes by pieces of one."""
+    return ladders(arch).get(kind(held, reductions, words, narrow, pieces), ())
 
 
 __all__ = ["KINDS", "SHIPPED", "Step", "folder", "kind", "ladder", "ladders", "sound"]

@@ -13,6 +13,8 @@ import math
 import multiprocessing
 import os
 import signal
+import subprocess
+import sysconfig
 import tempfile
 import threading
 import time
@@ -28,13 +30,20 @@ from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at,
 from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
 
 BLOCK = 8  # programs of a block, which share C++ builds
+SMALL_BLOCK = 2  # where nothing is shared and a program takes seconds: what the end cuts off is not counted
 LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
 #: Levels at which blocks build C++ in turn: g++ takes most of a campaign's time; the last makes vectors as -O3 does, in a quarter of the
 #: time.
 LEVELS = ("-O0", "-O0", "-O0", "-O1 -ftree-vectorize")
 GRACE = 20.0  # seconds that blocks may go on when the time is over
 ALIKE = 3  # failures with the same message but for numbers that are shrunk and kept
-RETIRES = 40  # blocks after which a worker makes room for a new one: libraries that were loaded stay in a process
+RETIRES = 320  # programs after which a worker makes room for a new one: libraries that were loaded stay in a process
+#: What workers import, once for all of them; the last are those of calls of torch's and Triton's functions.
+PRELOADED = (
+    "torch", "kgen.testing.campaigns", "kgen.backends.cpp", "kgen.backends.cuda", "kgen.backends.triton", "kgen.grad",
+    "kgen.runtime.kernel", "kgen.runtime.launchers", "kgen.runtime.nvrtc", "torch._refs", "torch.fx.experimental.symbolic_shapes",
+    "triton", "triton.compiler.compiler", "triton.backends.nvidia.compiler",
+)  # fmt: skip
 HEADS = ("property", "target", "programs", "refused", "cases", "elements", "unbounded", "failures")
 
 
@@ -54,7 +63,17 @@ class Plan:
     @property
     def alone(self) -> tuple[str, ...]:
         """The properties that run nothing: they hold whatever the target, and are left to campaigns on the CPU."""
-        return () if {*self.targets} <= {"cuda", "triton"} else tuple(ALONE)
+        return () if self.on_gpus else tuple(ALONE)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether the targets are those of GPUs, whose kernels share no builds."""
+        return {*self.targets} <= {"cuda", "triton"}
+
+    @property
+    def block(self) -> int:
+        """How many programs a worker takes at a time."""
+        return SMALL_BLOCK if self.on_gpus else BLOCK
 
 
 
@@ -64,6 +83,8 @@ class Plan:
 def _worker(connection: Any, plan: Plan, place: int) -> None:
     """Take blocks and look at their programs; every step is told before it is taken."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign ends its workers itself
+    if multiprocessing.parent_process() is not None:
+        os.setpgid(0, 0)  # and their compilers with them, which would each print what they were at
     import warnings
 
     import torch
@@ -72,6 +93,8 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
     torch.set_num_threads(1)
     if not plan.compiled and any(t in ("cuda", "triton") for t in plan.targets):
         torch.cuda.set_device(place % torch.cuda.device_count())
+    if "triton" in plan.targets:
+        build_quickly()
     alike: dict[str, int] = {}
     while (task := connection.recv()) is not None:
         block, skipped = task
@@ -79,8 +102,8 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
         totals = {"programs": 0, "refused": 0, "failed": 0}
         subjects, numbers = [], []
         level = LEVELS[block % len(LEVELS)]
-        vectors = level == LEVELS[-1]  # where a value is computed anew by other code, gradients see it
-        for number in range(block * BLOCK, (block + 1) * BLOCK):
+        vectors = level == LEVELS[-1] and not plan.on_gpus  # where a value is computed anew by other code, gradients see it
+        for number in range(block * plan.block, (block + 1) * plan.block):
             if number in skipped:
                 continue
             connection.send(("at", number, "check", ""))
@@ -118,6 +141,27 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
         connection.send(("done", block, totals, counts))
 
 
+def build_quickly() -> None:
+    """Have Triton build the C of its launches, a file for each signature (up to Triton 3.6), without optimisation: half of the time."""
+    try:
+        from triton import knobs
+    except ImportError:  # an older Triton's are fixed
+        return
+    knobs.build.impl = _built_quickly
+
+
+def _built_quickly(
+    name: str, source: str, folder: str, library_dirs: list[str], include_dirs: list[str], libraries: list[str], *more: list[str]
+) -> str:
+    """The path of the library that a C file becomes, as `knobs.build.impl` has it.  Raises `CalledProcessError` where it does not."""
+    library = Path(folder) / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    includes = [f"-I{path}" for path in (*include_dirs, folder, sysconfig.get_paths()["include"]) if path is not None]
+    found = [f"-L{path}" for path in library_dirs] + [f"-l:{lib}" if ".so" in lib else f"-l{lib}" for lib in libraries]
+    flags = ["-O0", "-shared", "-fPIC", "-Wno-psabi", *includes, *found, *(flag for flags in more for flag in flags)]
+    subprocess.run([os.environ.get("CC", "gcc"), source, "-o", str(library), *flags], check=True, stdout=subprocess.DEVNULL)
+    return str(library)
+
+
 def _alive() -> bool:
     """Whether the GPU still takes work from this process: an illegal instruction ends that."""
     import torch
@@ -147,6 +191,7 @@ class State:
     counts: dict[str, list[int]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     failed: int = 0
+    block: int = BLOCK
 
     @staticmethod
     def path(plan: Plan) -> Path:
@@ -158,9 +203,11 @@ class State:
         try:
             found = json.loads(cls.path(plan).read_text(encoding="utf-8"))
             found["targets"] = tuple(found["targets"])
-            return cls(**found)
+            if (state := cls(**found)).block == plan.block:
+                return state
         except (OSError, ValueError, TypeError, KeyError):
-            return cls(plan.seed, plan.targets)
+            pass
+        return cls(plan.seed, plan.targets, block=plan.block)
 
     def write(self, plan: Plan) -> None:
         _write(self.path(plan), json.dumps(self.__dict__, indent=1))
@@ -226,7 +273,7 @@ class _Hand:
 
     def __init__(self, plan: Plan, place: int):
         context = multiprocessing.get_context("forkserver")  # which imports once for all workers
-        context.set_forkserver_preload(["torch", "kgen.testing.fuzz", "kgen.backends", "kgen.grad", "kgen.runtime.kernel"])
+        context.set_forkserver_preload(list(PRELOADED))
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_worker, args=(theirs, plan, place), daemon=True)
         self.process.start()
@@ -302,7 +349,7 @@ class Campaign:
         while block in self.given or block in self.state.done:
             block += 1
         self.given.add(block)
-        return block if self.plan.programs is None or block * BLOCK < self.plan.programs else None
+        return block if self.plan.programs is None or block * self.plan.block < self.plan.programs else None
 
     def occupy(self, hand: _Hand) -> None:
         """Give a hand what is next, if anything is left."""
@@ -327,7 +374,7 @@ class Campaign:
             self.state.finish(block, totals, counts)
             self.state.write(self.plan)
             hand.block = None
-            if hand.blocks >= RETIRES:
+            if hand.blocks * self.plan.block >= RETIRES:
                 hand.end()
                 hand = self.replace(hand)
             if time.monotonic() < until:

@@ -145,7 +145,8 @@ class Limits:
     `dtypes` says what dtype variables stand for ({"T": "bf16"}, or several names), `sizes` how large dims are ({"N": 64}, or several
     sizes; "..." takes a shape), `layouts` which of LAYOUTS tensors have, `special` whether special values and indices outside of
     what is picked from occur (the latter only where `outside`), `max_elements` how many elements the dims have together at most, `leading`
-    how many leading dims there may be, `broadcast` whether those of 1 meet others.  Raises `KgenError` through `held`, where a name is
+    how many leading dims there may be, `broadcast` whether those of 1 meet others.  `multiples` says of which numbers dims are multiples
+    ({"N": 8}), `most` how large they are at most.  Raises `KgenError` through `held`, where a name is
     none of the kernel's.
     """
 
@@ -157,13 +158,15 @@ class Limits:
     leading: Sequence[int] = (0, 1, 1, 2, 2, 3, 5)
     broadcast: bool = True
     outside: bool = True
+    multiples: Mapping[str, int] | None = None
+    most: Mapping[str, int] | None = None
 
     def held(self, kernel: Kernel) -> Limits:
         """The limits, where they fit a kernel."""
         named = [*(d for p in kernel.params for d in p.dims or ()), *(d for c in kernel.clauses for d in names(c.value))]
         known: tuple[tuple[str, Any, Any, str], ...] = (
             ("dtype variable", self.dtypes or (), kernel.variables, f"{kernel.signature()}"),
-            ("dim", self.sizes or (), named, f"{kernel.signature()}"),
+            ("dim", [*(self.sizes or ()), *(self.multiples or ()), *(self.most or ())], named, f"{kernel.signature()}"),
             ("layout", self.layouts, LAYOUTS, f"layouts are {', '.join(LAYOUTS)}"),
         )
         for what, given, there, help in known:
@@ -173,6 +176,12 @@ class Limits:
             if unknown := [d for d in self.of(variable) if d not in DTYPES or not DTYPES[d].is_float]:
                 raise KgenError(f"{kernel.name}: {variable} cannot be {unknown[0]}", help="a dtype variable is f16, bf16, f32 or f64")
         return self
+
+    def fitted(self, dim: str, n: int) -> int:
+        """A size of a dim, made a multiple and no more than may be."""
+        each = (self.multiples or {}).get(dim, 1)
+        most = (self.most or {}).get(dim, n) // each * each
+        return max(-(-n // each) * each if n <= most else most, 0)
 
     def of(self, variable: str) -> tuple[str, ...]:
         """The dtypes that a variable may stand for (none: any)."""
@@ -236,6 +245,7 @@ class Draw:
         for d in self.named:
             if (sizes := self.limits.size(d)) and self.named[d] not in sizes:
                 self.named[d] = self.random.choice(sizes)
+        self.named = {d: self.limits.fitted(d, n) for d, n in self.named.items()}
         for k in range(MOST_TRIES):  # until others follow from them
             if self.follows():
                 break
@@ -251,14 +261,16 @@ class Draw:
 
     def shrink(self) -> None:
         """Halve sizes, of those that are not limited, until there are few enough elements."""
-        limited = {d: self.limits.size(d) for d in self.named if self.limits.size(d)}
+        limited = {d: [self.limits.fitted(d, n) for n in self.limits.size(d)] for d in self.named if self.limits.size(d)}
+        least = {d: (self.limits.multiples or {}).get(d, 1) for d in self.named}
         while math.prod(self.batch) * math.prod(self.sizes.values()) > self.limits.max_elements:
-            if limited or ELLIPSIS in (self.limits.sizes or ()):
-                free = [d for d, n in self.named.items() if d not in limited and n > 1]
+            if limited or self.limits.multiples or ELLIPSIS in (self.limits.sizes or ()):
+                free = [d for d, n in self.named.items() if d not in limited and n > least[d]]
                 if ELLIPSIS not in (self.limits.sizes or ()) and any(n > 1 for n in self.batch):
                     self.batch[self.batch.index(max(self.batch))] //= 2
                 elif free:
-                    self.named[max(free, key=lambda d: self.named[d])] //= 2
+                    widest = max(free, key=lambda d: self.named[d])
+                    self.named[widest] = self.limits.fitted(widest, self.named[widest] // 2)
                 elif smaller := [d for d, sizes in limited.items() if min(sizes) < self.named[d]]:
                     self.named[smaller[0]] = min(limited[smaller[0]])
                 else:
@@ -424,13 +436,12 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
     """Arguments of moderate size, the same ones each time: standard normal numbers in dense tensors (their magnitudes where `positive`),
     indices that lie inside, numbers at their defaults; the kernel's dtype variables stand for `dtype`.
 
-    The last dim has 257 elements, `...` 6 (6 x 257 where there is no named dim), other dims 5.
+    The last dim has 257 elements, `...` 6 (6 x 257 where there is no named dim), other dims 5, or what the header's `where` makes of these.
     """
     import torch
 
     generator = torch.Generator().manual_seed(0)
     named = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS))
-    sizes = {d: 257 if d == named[-1] else 5 for d in named} | kernel.literals
     batch = (6,) if named else (6, 257)
     places = picked(kernel)
     free = [p.name for p in kernel.params if not p.is_tensor and p.default is None]
@@ -440,6 +451,8 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
         if p.default is not None:
             return default(p)
         return 1 if p.dtype == "int" else 0.5 if len(free) == 1 else (-1.0, 1.0, 0.5)[free.index(p.name) % 3]
+
+    sizes = _sizes(kernel, named, {p.name: number(p) for p in kernel.params if not p.is_tensor})
 
     def tensor(p: Parameter) -> Any:
         shape = [n for d in p.dims or () for n in (batch if d == ELLIPSIS else (sizes[d],))]
@@ -453,3 +466,17 @@ def plain(kernel: Kernel, dtype: str, positive: bool = False) -> dict[str, Any]:
         return (x.abs() if positive else x).to(getattr(torch, declared.torch))
 
     return {p.name: tensor(p) if p.is_tensor else number(p) for p in kernel.params}
+
+
+def _sizes(kernel: Kernel, named: list[str], numbers: dict[str, Any]) -> dict[str, int]:
+    """Sizes of dims: 257 of the last, 5 of others; where the header's `where` says other ones, those that follow from the rest."""
+    every = {d: 257 if d == named[-1] else 5 for d in named} | kernel.literals
+    follows = {c.name.name for c in kernel.clauses}
+    sizes = {d: n for d, n in every.items() if d not in follows or d in kernel.literals}
+    read = {d for c in kernel.clauses for d in names(c.value) if d not in numbers and d not in follows}
+    sizes = dict.fromkeys(sorted(read), 5) | sizes
+    try:
+        follow(kernel, sizes, numbers)
+    except KgenError:  # dims of which these cannot be made, such as the halves of 5
+        return every
+    return every | sizes

@@ -29,13 +29,15 @@ def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
     made: dict[tuple[str, Any], str] = {}
     if (other := over_parts(kernel)) is not kernel:
         made |= {(op, None): form for (op, _), form in forms_of(other, binding, target).items()}
-    plan = pipeline.plan(kernel, dict(binding))
     named = {name: dtype.name for name, dtype in binding}
-    defs = plan.program.by_name
-    for name, (form, decides) in backend(target).forms(pipeline.forms(kernel, dict(binding)), plan.program).items():
+    mine = backend(target)
+    printed = pipeline.scheduled(kernel, dict(binding), mine.rides, mine.merges, mine.taps)
+    apart = pipeline.plan(kernel, dict(binding))  # what sums about a peak are made of has lets of its own here
+    for let in (*printed.program.lets, *apart.program.lets):
+        form, decides = mine.form(let) or ("", "")
         dtype = named.get(decides, decides)
-        if form not in EXACT and dtype in NARROW:
-            place = defs[name].expr.name, defs[name].span
+        if form and form not in EXACT and dtype in NARROW:
+            place = let.expr.name, let.span
             own = form if dtype == "bf16" or form == "near" else "brief"
             made[place] = max(made.get(place, "near"), made.get((place[0], None), "near"), own, key=LOOSER.index)
     return made

@@ -24,6 +24,7 @@ from kgen import syntax
 from kgen.errors import KgenError
 from kgen.parts import over_parts
 from kgen.testing import checks, programs, properties, trees
+from kgen.testing.cases import Limits
 from kgen.testing.checks import Report
 from kgen.testing.holding import few_long_rows
 from kgen.testing.properties import ALONE, COMPILED, ON_TARGET, Violation
@@ -72,7 +73,7 @@ class Subject:
         self.runnable = Runnable(self.kernel)
         self.numbers = _numbers(self.kernel, seed, cases)
         self.long = few_long_rows(self.kernel, seed) if seed % 3 else None
-        self.sampled = False  # a campaign's: of what each case builds anew on GPUs there is a part
+        self.sampled = False  # a campaign's: of what each case builds anew on GPUs there is a part (`cases`, `due`)
         self.saving: checks.Saving | None = None
         self.wants_gradients = gradients
 
@@ -108,6 +109,17 @@ class Subject:
         turn = {"rows_alone": 1, "in_place": 3}.get(name)
         return not self.sampled or target not in ("cuda", "triton") or turn is None or self.seed % 4 == turn
 
+    def cases(self, target: str) -> tuple[list[int], Any]:
+        """The numbers of the cases that a target agrees in, and the limits of the last.
+
+        On GPUs, where a campaign's time is that of compilers, each program has two on one of the targets (the last of few long rows) and
+        one of these on the other, in turn."""
+        if not (self.sampled and target in ("cuda", "triton")):
+            return self.numbers, self.long
+        if self.seed // 2 % 2 == (target == "cuda"):
+            return self.numbers[-2:], self.long
+        return (self.numbers[-1:], self.long) if self.seed // 4 % 2 else (self.numbers[-2:-1] or self.numbers, None)
+
     def hold(self, name: str, target: str) -> Report:
         """Hold a property.  Raises `Violation` where it does not, `KgenError` where there is nothing to hold."""
         few = self.sampled and target in ("cuda", "triton")
@@ -116,11 +128,14 @@ class Subject:
                 return Report(self.kernel.name, target)
             return properties.gradients_agree(self.kernel, target, self.seed, self.numbers[-1 if few else 0 :], self.saving, self.long)
         if name == "agrees":
-            return properties.agrees(self.kernel, target, self.seed, self.numbers[-2 if few else 0 :], self.runnable, self.long)
+            numbers, long = self.cases(target)
+            return properties.agrees(self.kernel, target, self.seed, numbers, self.runnable, long)
         if name == "compiles":
             return properties.compiles(self.kernel, target, self.seed, self.numbers[-2:], self.saving, self.long)
         if name == "in_place":
-            return properties.in_place(self.kernel, target, self.seed, self.numbers[0], self.runnable, self.long)
+            within = (Limits(), *((self.long,) if self.long else ()))
+            within = within[self.seed // 4 % len(within) :][:1] if few else within
+            return properties.in_place(self.kernel, target, self.seed, self.numbers[0], self.runnable, within)
         if name == "rows_alone":
             return properties.rows_alone(self.kernel, target, self.seed, self.numbers[0], None if target == "torch" else self.runnable)
         return ALONE[name](self.kernel) if name in ("prints_and_parses", "renders") else ALONE[name](self.kernel, self.seed)

@@ -215,17 +215,16 @@ def results_of(
 
 
 def in_place(
-    kernel: Kernel, target: str = "torch", seed: int = 0, number: int = 0, runnable: Any = None, long: Limits | None = None
+    kernel: Kernel, target: str = "torch", seed: int = 0, number: int = 0, runnable: Any = None, within: Sequence[Limits] = (Limits(),)
 ) -> Report:
-    """A result written over a parameter of its dims and dtype (`out=x`) has the bits that it has in memory of its own, for short rows and
-    for `long` ones."""
+    """A result written over a parameter of its dims and dtype (`out=x`) has the bits that it has in memory of its own, in a case within
+    each of some limits."""
     from kgen.runtime.kernel import Kernel as Runnable
 
     report, runnable = Report(kernel.name, target), runnable or Runnable(kernel)
     if target in ("cuda", "triton") and not any(p.is_tensor for p in kernel.params):
         return report
-    for sizes in (Limits(), *((long,) if long else ())):
-        limits = replace(sizes, layouts=("dense",))
+    for limits in (replace(each, layouts=("dense",)) for each in within):
         _, arguments = drawn(kernel, seed, number, limits)
         expected, _ = results_of(runnable, kernel, target, arguments)
         if expected is None:

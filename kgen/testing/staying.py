@@ -53,7 +53,7 @@ def all_stay(kernel: Kernel, arguments: Mapping[str, Any], target: str, count: C
 def _read_each_time(units: tuple[RowLayout, ...]) -> bool:
     """Whether what was measured on some device, here or for all, may have rows read each time that rules would keep."""
     devices = {*SHIPPED, *(path.stem for path in Path(tuned.folder()).glob("sm_*.json"))}
-    return any(loops(tuned.ladder(arch, True, u.reductions, u.words, u.narrow)) for arch in devices for u in units)
+    return any(loops(tuned.ladder(arch, True, u.reductions, u.words, u.narrow, bool(u.pieces))) for arch in devices for u in units)
 
 
 def _stays(unit: RowLayout, arguments: Mapping[str, Any], elements: int) -> bool:

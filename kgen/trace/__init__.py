@@ -27,7 +27,7 @@ from kgen import syntax, typeset
 from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.optional import NONE, choices, is_none, optional
-from kgen.syntax import Apply, Clause, Equation, File, Header, Name, Param, Result, Type
+from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
 from kgen.trace.axes import MOST_SPLITS, ONE, Axis, Restart, Splits, each, show_shape
 from kgen.trace.clauses import moved_clause, moved_type, shifted, where_span
 from kgen.trace.live import Lives, Owner
@@ -109,7 +109,6 @@ class _Function(Statements):
         """`where` has the header's clauses; `absent` are the parameters that are None."""
         super().__init__(code, splits, lives)
         self.absent, self.where = absent, where
-        self.clauses: dict[str, Clause] = {}  # those that axes are written with, then the others
 
     def file(self) -> File:
         """The whole function as a syntax tree."""

@@ -83,7 +83,7 @@ _ALIASES = {
     "erfinv": "special.erfinv", "exp2": "special.exp2", "expm1": "special.expm1", "log1p": "special.log1p",
 }  # fmt: skip
 _COMPARE = {"eq": "==", "ne not_equal": "!=", "lt less": "<", "le less_equal": "<=", "gt greater": ">", "ge greater_equal": ">="}
-_CASTS = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
+CASTS = {"float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "int": "i32", "long": "i64", "short": "i16",
           "char": "i8", "byte": "u8", "bool": "bool"}  # fmt: skip
 _OLD = "size_average=None, reduce=None"
 _REDUCE = "input, dim=None, keepdim=False"
@@ -93,7 +93,7 @@ _AFFINE = (f"{_NORMAL} * weight + bias", f"{_NORMAL} * weight", f"{_NORMAL} + bi
 ROWS: tuple[Row, ...] = (
     *(row(f"{name} {_ALIASES.get(name, '')}", "input", f"{name}(input)") for name in _SAME.split()),
     *(row(names, "input, other", f"input {symbol} other") for names, symbol in _COMPARE.items()),
-    *(row(f".{name}", "input", f"{dtype}(input)", shares=True) for name, dtype in _CASTS.items()),
+    *(row(f".{name}", "input", f"{dtype}(input)", shares=True) for name, dtype in CASTS.items()),
     row("neg negative", "input", "-input"),
     row("positive", "input", "+input", shares=True),
     row("square", "input", "input^2"),
@@ -256,6 +256,11 @@ ROWS: tuple[Row, ...] = (
     row("logcumsumexp", "input, dim"),
     row("topk", "input, k, dim=-1, largest=True, sorted=True"),
     row("kthvalue", "input, k, dim=-1, keepdim=False"),
+    *(row(f"F.max_pool{n}d", "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False")
+      for n in (1, 2, 3)),
+    row("F.avg_pool1d", "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True"),
+    *(row(f"F.avg_pool{n}d", "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None")
+      for n in (2, 3)),
     row("index_add .index_add_", "input, dim, index, source, alpha=None"),
     row("scatter_add .scatter_add_", "input, dim, index, src"),
     row("scatter_reduce .scatter_reduce_", "input, dim, index, src, reduce, include_self=True"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from kgen import syntax
@@ -29,6 +30,18 @@ _SPECIAL_WORDS = ("dim", "keepdim", "dtype", "reduction", "normalized_shape", "u
 NEUTRAL: dict[str, float | bool] = {"sum": 0, "mean": 0, "prod": 1, "max": float("-inf"), "min": float("inf"), "any": False, "all": True}
 
 
+@cache
+def saturates(name: str) -> bool:
+    """Whether the torch that is installed takes what a float of 8 bits cannot hold to its greatest value: beyond 448 it gives NaN in e4m3fn
+    where it is 2.11, and 448 where it is 2.13."""
+    import torch
+
+    dtype = DTYPES.get(name)
+    if dtype is None or not dtype.coded or dtype.bits != 8 or dtype.coding is None or dtype.coding.exponents:
+        return False
+    return bool(torch.tensor(1e6).to(getattr(torch, dtype.torch)).float() == dtype.largest)
+
+
 class TorchCalls(Joining):
     def call_row(self, shown: str, row: Row, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """The value of a call; `shown` is the function as the writer named it."""
@@ -39,6 +52,8 @@ class TorchCalls(Joining):
         if name == "size":
             return self.size_call(args, kwargs, node)
         given = self.bound(shown, row, args, kwargs, node)
+        if name in names.CASTS and row.names == f".{name}":
+            return self.call_to(shown, row, given | {"dtype": Dtype(names.CASTS[name])}, node)
         own = getattr(self, f"call_{name}", None)
         if own is not None:
             return own(shown, row, given, node)
@@ -303,7 +318,22 @@ class TorchCalls(Joining):
         target = given["dtype"]
         if isinstance(target, Const) and (target.value == "device" or isinstance(target.value, str)):
             raise self.refuse("a kernel runs where its tensors are", node, "move tensors outside the kernel")
-        return replace(self.apply(self.dtype(target, node), [x], node), shape=x.shape, free=x.free, owner=x.owner)
+        return replace(self.cast(self.dtype(target, node), x, node), shape=x.shape, free=x.free, owner=x.owner)
+
+    def cast(self, name: str, x: Traced, node: Any) -> Traced:
+        """torch's cast of a value to a dtype by its name: of few bits it saturates where torch does, with the gradient of the identity
+        all the same."""
+        saturated = self.saturated.get(x.id) if x.id is not None else None
+        if saturated is not None:
+            x = self.apply("straight_through", [x, saturated], node)
+        t = self.type_of(x)
+        if t is None or t == DTYPES.get(name) or not saturates(name):
+            return self.apply(name, [x], node)
+        x = x if is_float(t) else self.apply("f32", [x], node)
+        made = self.apply(name, [x], node, dims=("saturate",))
+        if made.id is not None:
+            self.saturated[made.id] = x
+        return made
 
     call_type = call_to
 

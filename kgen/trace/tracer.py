@@ -16,6 +16,7 @@ from kgen import check as checker
 from kgen import syntax
 from kgen.errors import Diagnostic, KgenError, Span
 from kgen.expressions import prelude
+from kgen.nodes import Clause
 from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num, Param, Type
 from kgen.trace.axes import ONE, Axes, Axis, Restart, Splits, each, show_shape
@@ -58,6 +59,8 @@ class Tracer:
         self.helpers: dict[str, Helper] = {}
         self.torch = False  # whether a name of torch's was used: then dims must meet as torch pairs them
         self.doubts: list[tuple[str, Span, str]] = []
+        self.clauses: dict[str, Clause] = {}  # those that axes are written with, then the others
+        self.saturated: dict[int, Traced] = {}  # of casts that saturate, what was cast
         self.spare: list[Traced] = []  # values whose names may be left without a use, where another form of them is read
 
     def eval(self, node: ast.expr) -> Any:

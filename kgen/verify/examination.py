@@ -22,6 +22,8 @@ def examine(
     device: str | None = None,
     dtypes: Mapping[str, str | Sequence[str]] | Sequence[str] | None = None,
     sizes: Mapping[str, int | Sequence[int]] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    most: Mapping[str, int] | None = None,
     leading: Sequence[int] | None = None,
     broadcast: bool = False,
     special: bool = True,
@@ -49,9 +51,9 @@ def examine(
 
     `dtypes` are those that the candidate claims (`("f32", "bf16")`, or by variable: `{"T": "bf16"}`); without them all are tried, and
     one that it refuses by an error in each call is not held against it.  `definition` and `workloads` are files of a
-    solution.  `sizes` limits dims (`{"N": [64, 128]}`), `leading` how many
-    leading dims `...` stands for, `broadcast` has leading dims of 1 meet others, `special` special values.  With `contiguous` the
-    candidate promises dense tensors alone: others are to be refused by an error, not misread.
+    solution.  `sizes` limits dims (`{"N": [64, 128]}`); `multiples` has sizes that are multiples of numbers (`{"N": 8}`), `most` none above
+    (`{"N": 65536}`).  `leading` is how many leading dims `...` stands for, `broadcast` has leading dims of 1 meet others, `special` special
+    values.  With `contiguous` the candidate promises dense tensors alone: others are to be refused by an error, not misread.
 
     `backward` holds the gradients: those of autograd through the candidate, or what `gradient` gives for the parameters of the derived
     backward.  `deterministic`, `batch_invariant`, `own`, `sanitize` and `bench` hold more: see `Kind` and docs/verify.md.
@@ -91,7 +93,9 @@ def examine(
         sizes = {d: (int(n),) for d, n in named.fixed if n.isdigit()} | dict(sizes or {}) or None
     if not isinstance(dtypes, Mapping) and dtypes is not None:
         dtypes = {v: tuple(dtypes) for v in kernel.variables}
-    limits = Limits(dtypes, sizes, special, LAYOUTS, broadcast=broadcast)
+    if any(n < 1 for n in (*(multiples or {}).values(), *(most or {}).values())):
+        raise KgenError("sizes are multiples of 1 and more, and at most 1 and more")
+    limits = Limits(dtypes, sizes, special, LAYOUTS, broadcast=broadcast, multiples=multiples, most=most)
     if leading is not None:
         limits = replace(limits, leading=tuple(leading))
     limits.held(checker.plain(kernel))
@@ -102,6 +106,9 @@ def examine(
     device = device or _device()
     wanted = Wanted(limits, contiguous, deterministic, batch_invariant, examples, seed, device, claimed=dtypes is not None)
     report = Report(named.title, kernel.name, device)
+    if device == "cuda" and _device() != "cuda":
+        report.untried.append("there is no CUDA device")
+        return report
     options = Options(own, sanitize, bench, every, timeout, int(memory * 2**30), shrink, progress, began)
     held = Held(kernel, named, device, options.timeout, options.memory, report)
     with Examination(held, wanted, options) as examination:
@@ -155,7 +162,10 @@ def _hold_gradients(
     fits = {d for p in held.kernel.params for d in p.dims or ()}
     sizes = {d: n for d, n in (wanted.limits.sizes or {}).items() if d in fits}
     dtypes = {v: d for v, d in (wanted.limits.dtypes or {}).items() if v in held.kernel.variables}
-    wanted = replace(wanted, limits=replace(wanted.limits, sizes=sizes or None, dtypes=dtypes or None), claimed=wanted.claimed)
+    multiples = {d: n for d, n in (wanted.limits.multiples or {}).items() if d in fits}
+    most = {d: n for d, n in (wanted.limits.most or {}).items() if d in fits}
+    limits = replace(wanted.limits, sizes=sizes or None, dtypes=dtypes or None, multiples=multiples, most=most)
+    wanted = replace(wanted, limits=limits, claimed=wanted.claimed)
     with Examination(held, wanted, replace(options, own=False)) as examination:
         examination.run()
     report.findings += [replace(f, gradient=True) for f in own.findings]
@@ -201,6 +211,7 @@ class Examination:
     wanted: Any
     options: Options
     refusals: dict[str, str] = field(default_factory=dict)
+    refused: list[Any] = field(default_factory=list)  # the cases of `refusals`
     taken: list[str] = field(default_factory=list)
 
     @property
@@ -216,16 +227,19 @@ class Examination:
     def run(self) -> None:
         """Hold all cases, then what is asked for besides."""
         from kgen.verify.held import Unloadable, Untriable
-        from kgen.verify.process import Died
+        from kgen.verify.process import Died, NoRoom
 
         try:
             self._say("loading", 0)
-            self.held.start()
+            self.held.started()
         except Untriable as error:
             self.report.untried.append(str(error))
             return
         except Unloadable as error:
             self.add(Finding(Kind.LOADS, str(error)))
+            return
+        except NoRoom as error:
+            self.report.untried.append(f"it: {error}")
             return
         except Died as died:
             self.add(Finding(Kind.LOADS, f"loading it: {died.message}"))
@@ -265,8 +279,17 @@ class Examination:
                     self.report.untried.append("a Triton kernel runs on a GPU, or with TRITON_INTERPRET=1 on the CPU")
                     self.report.cases = 0
                     return
-                self.add(Finding(Kind.RAISES, f"{said} (with plain data of {dtype}; of other dtypes likewise)"))
+                self._never_taken(dtype, said)
                 return
+
+    def _never_taken(self, dtype: str, said: str) -> None:
+        """Add that the candidate raises an error, which says so much, of each dtype."""
+        from kgen.verify import plan
+
+        case, likewise = self.refused[0], "; of other dtypes likewise" if len(self.refused) > 1 else ""
+        finding = Finding(Kind.RAISES, f"{said} (with plain data of {dtype}{likewise})", case=plan.described(case.arguments))
+        for f in self._smaller(case, [finding]):
+            self.add(replace(f, message=finding.message))
 
     def _held(self, case: Any) -> list[Finding]:
         """What is wrong with a case, which the report takes."""
@@ -295,6 +318,7 @@ class Examination:
         if not refused.late:
             if case.probe and not self.wanted.claimed:
                 self.refusals[case.probe] = said
+                self.refused.append(case)
                 self.taken.remove(case.probe)
                 self.report.refused.append(f"{case.probe}: {said.splitlines()[0]}")
                 return []
@@ -344,13 +368,15 @@ class Examination:
 
     def _operators(self) -> None:
         """Ask which of torch's operators the candidate calls itself."""
-        from kgen.testing.cases import plain
+        from kgen.verify import plan
         from kgen.verify.memory import PATTERNS
         from kgen.verify.process import Died
 
         held = self.held
         try:
-            given = held.people(held.filled(plain(held.plain, (self.taken or ["f32"])[0])))
+            every = plan.cases(held.plain, self.wanted, held.ways, self.taken)
+            first = next(case for case in every if not self.taken or case.probe in self.taken)  # of sizes that the candidate takes
+            given = held.people(held.filled(first.arguments))
             held.arena.reset()
             tensors = {n: x for n, x in given.items() if hasattr(x, "numel")}
             for n, x in tensors.items():
@@ -361,9 +387,11 @@ class Examination:
             process.ask("place", size=held.arena.size, places=[p.plain() for p in held.arena.places.values()], guards=False, perturb=0xFF)
             numbers = {n: x for n, x in given.items() if n not in tensors}
             said, _ = process.ask("operators", numbers=numbers, outs=[], way="fresh")
-        except Died as died:
-            self.report.untried.append(f"which of torch's operators it calls: {died.message}")
+        except (Died, KgenError) as error:
+            self.report.untried.append(f"which of torch's operators it calls: {str(error).splitlines()[0]}")
             return
+        if said["raised"]:
+            self.report.untried.append(f"which of torch's operators it calls: {said['raised']['type']}: {said['raised']['text'][:200]}")
         self.report.operators = said["counts"]
         if self.options.own and self.report.operators:
             calls = ", ".join(f"{name} ({count})" for name, count in sorted(self.report.operators.items()))
@@ -391,10 +419,11 @@ class Examination:
 
         held, limits = self.held, self.wanted.limits
         sizes = [n for d in limits.sizes or {} if d != "..." for n in limits.size(d)]
+        usual = min([4096, *(limits.fitted(d, 4096) for d in (limits.most or ()))])
         held.restart()
         held.timing = True
         self._say("timing", self.wanted.examples)
-        asked = {"spec": held.spec, "dtype": (self.taken or ["f32"])[0], "elements": TIMED[held.device], "row": max(sizes, default=4096)}
+        asked = {"spec": held.spec, "dtype": (self.taken or ["f32"])[0], "elements": TIMED[held.device], "row": max(sizes, default=usual)}
         try:
             said, _ = held.start().ask("time", TIMING, **asked)
         except (Died, KgenError) as error:

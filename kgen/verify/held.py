@@ -6,6 +6,8 @@ In: arguments and a `Setting`.  Out: findings.  The same is asked of smaller arg
 from __future__ import annotations
 
 import math
+import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +15,16 @@ from kgen import check as checker
 from kgen.errors import KgenError
 from kgen.runtime import joined
 from kgen.sized import names
+from kgen.types import ELLIPSIS
 from kgen.verify import judge
 from kgen.verify.candidates import Named
-from kgen.verify.memory import PATTERNS, Arena
+from kgen.verify.memory import PATTERNS, Arena, full
 from kgen.verify.plan import AS_DRAWN, BACKWARDS, Setting, contents, far_strides
-from kgen.verify.process import Died, Here, Process
+from kgen.verify.process import Died, Here, NoRoom, Process
 from kgen.verify.report import Finding, Kind, Report
 
 LOADING = 300.0  # seconds in which a candidate is built
+WAITS = (2.0, 5.0, 10.0, 20.0)  # seconds after which a case is tried again that found a GPU's memory full
 NAMES = {AS_DRAWN: "", BACKWARDS: "a second call with other contents"}
 
 
@@ -62,12 +66,24 @@ class Held:
         here = self.named.kind == "here"
         self.process = Here() if here else Process(self.timeout, self.memory, self.device)
         said, _ = self.process.ask("load", LOADING, **self.about())
+        if "no room" in said:
+            self.process.end()
+            raise NoRoom(said["no room"].splitlines()[0])
         if "unloadable" in said:
             self.process.end()
             trace = said.get("trace", "")
             raise (Untriable if said.get("untried") else Unloadable)(said["unloadable"] + (f"\n{trace}" if trace else ""))
         self.loaded, self.takes = said, said["takes"]
         return self.process
+
+    def started(self) -> Process | Here:
+        """`start`, which waits where other processes fill the GPU's memory.  Raises `NoRoom` after that."""
+        for wait in WAITS:
+            try:
+                return self.start()
+            except NoRoom:
+                time.sleep(wait)
+        return self.start()
 
     def about(self) -> dict[str, Any]:
         """What a process is told of the candidate."""
@@ -116,10 +132,27 @@ class Held:
     def findings(self, arguments: dict[str, Any], setting: Setting) -> list[Finding]:
         """What is wrong with a case, whose arguments are those of the plain kernel.  Raises `Refused` where the candidate raises an
         error, and `Unloadable`."""
+        for wait in WAITS:
+            try:
+                return self._once(arguments, setting)
+            except NoRoom as error:
+                said = str(error)
+                self.restart()
+                time.sleep(wait)
+        self.report.untried.append(f"a case, for want of memory: {said[:200]}")
+        return []
+
+    def _once(self, arguments: dict[str, Any], setting: Setting) -> list[Finding]:
+        """`findings`, which raises `NoRoom` where other processes fill the GPU's memory."""
         try:
-            return self._findings(self.filled(arguments), setting)
+            found = self._findings(self.filled(arguments), setting)
+            if setting.side and any(f.kind is Kind.STREAM for f in found):  # what is wrong on any stream is no matter of streams
+                found = self._findings(self.filled(arguments), replace(setting, side=False)) or found
+            return found
         except Died as died:
             finding = Finding(died.kind, died.message)
+            if setting.tall and died.kind in (Kind.HANG, Kind.MEMORY):
+                return self._not_tall(died.message)
             if died.kind is Kind.CRASH and setting.ends and self.device == "cpu" and self.named.kind != "here":
                 return [self._outside(arguments, setting, finding)]
             return [finding]
@@ -171,8 +204,9 @@ class Held:
         places = [p.plain() for p in self.arena.places.values()]
         said, _ = process.ask("place", size=self.arena.size, places=places, guards=setting.ends, perturb=pattern)
         if "no room" in said:
-            self.report.untried.append(f"a case, for want of memory: {said['no room'].splitlines()[0][:200]}")
-            return []
+            raise NoRoom(said["no room"].splitlines()[0])
+        if setting.tall:
+            return self._tall(process, tensors, numbers, outs, want, setting)
         if setting.graph:
             return self._under_graph(process, given, numbers, outs, want, setting)
         found: list[Finding] = []
@@ -264,7 +298,9 @@ class Held:
                 return []
             if raised["type"] == "WrongCount":
                 return [Finding(Kind.RETURNED, raised["text"], condition)]
-            if raised["type"] in ("MemoryError", "OutOfMemoryError"):
+            if full(raised["text"]) and not said.get("hungry"):
+                raise NoRoom(raised["text"].splitlines()[0])
+            if raised["type"] in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in raised["text"]:
                 return [Finding(Kind.MEMORY, f"{raised['type']}: {raised['text'][:300]}", condition)]
             raise Refused(raised, condition, bool(k))
         if want.refusal:  # a maximum of no elements: the formula says nothing of what comes
@@ -334,8 +370,6 @@ class Held:
 
     def _alone(self, arguments: dict[str, Any], setting: Setting, whole: Any) -> list[Finding]:
         """Whether a row alone has the bits that it has in its batch."""
-        from kgen.types import ELLIPSIS
-
         params = {p.name: p for p in self.plain.params}
         rows = {n: x for n, x in arguments.items() if ELLIPSIS in (params[n].dims or ())}
         count = max(x.shape[0] for x in rows.values())
@@ -355,6 +389,47 @@ class Held:
             for r, a, b in zip(self.kernel.results, whole, blobs, strict=True):
                 if ELLIPSIS in r.dims and len(a) == count * len(b) and a[k * len(b) : (k + 1) * len(b)] != b:
                     return [Finding(Kind.BATCH, f"row {k} alone has other bits than among {count}", "a row alone", result=r.name)]
+        return []
+
+    def _tall(
+        self, process: Process | Here, tensors: dict[str, Any], numbers: dict, outs: list[str], want: judge.Expected, setting: Setting
+    ) -> list[Finding]:
+        """A call on rows that are repeated until there are more elements than 32 bits count: some of them, the last among them."""
+        params = {p.name: p for p in self.kernel.params}
+        repeated = [n for n in tensors if ELLIPSIS in (params[n].dims or ())]
+        call: dict[str, Any] = {"numbers": numbers, "outs": outs, "way": setting.way, "repeated": repeated + outs, "elements": setting.tall}
+        fresh = [0 if r.state or outs else n for r, n in zip(self.kernel.results, self._spare(want), strict=True)]
+        said, _ = process.ask("tall", spare=fresh, **call)
+        if raised := said.get("raised"):
+            return self._not_tall(f"{raised['type']}: {raised['text'].splitlines()[0] if raised['text'] else ''}")
+        if "no room" in said:
+            return self._not_tall(said["no room"])
+        self.report.cases += 1
+        times, block = said["times"], tensors[repeated[0]].shape[0]
+        shapes = [[times * block, *w.exact.shape[1:]] for w in want.results]
+        where = f"of {times * block} rows, more elements than 32 bits count"
+        for r, s, shape in zip(self.kernel.results, said["results"], shapes, strict=True):
+            if not s["type"] and s["shape"] != shape:
+                return [Finding(Kind.SHAPE, f"shape {s['shape']}, not {shape}", where, result=r.name, expected=tuple(shape))]
+            if s["type"]:
+                return [Finding(Kind.RETURNED, f"is {s['type']}, no plain tensor", where, result=r.name)]
+        row = max(x.numel() // block for n, x in tensors.items() if n in repeated)
+        parts = {0, times - 1, *(min(times - 1, (1 << bits) // row // block) for bits in (31, 32))}
+        parts |= set(random.Random(times).sample(range(times), min(times, 16)))
+        at = sorted(k * block for k in parts)
+        _, blobs = process.ask("rows", at=at, count=block)
+        own = [{"shape": list(w.exact.shape), "stride": _dense(w.exact.shape)} for w in want.results]
+        few = [s | o for s, o in zip(said["results"], own, strict=True)]
+        for k, a in enumerate(at):
+            got = judge.tensors_of(few, list(blobs[k * len(few) : (k + 1) * len(few)]))
+            found = judge.judged(self.kernel, want, few, got, self.device, PATTERNS[setting.pattern], self.report)
+            if found:
+                return [replace(f, condition=f"from row {a} {where}") for f in found]
+        return []
+
+    def _not_tall(self, why: str) -> list[Finding]:
+        """That a candidate was not held to more elements than 32 bits count, which it need not take."""
+        self.report.refused.append(f"more elements than 32 bits count: {why}")
         return []
 
     def _under_graph(
@@ -381,6 +456,11 @@ class Held:
             if found:
                 break
         return found
+
+
+def _dense(shape: Any) -> list[int]:
+    """The strides of a dense tensor."""
+    return [math.prod(shape[d + 1 :]) for d in range(len(shape))]
 
 
 def interface_of(kernel: checker.Kernel) -> dict[str, Any]:

@@ -5,9 +5,11 @@ In: a spec, arguments, and results as a candidate's process gives them.  Out: fi
 sum about a peak may be made while that moves, and since the same formula can be written with a few operators more (a product with a
 reciprocal for a quotient)
 
+    three terms and more that are added one by one may be added in any order: each addition may round what all of them come to;
     an error before the last rounding may be `SLACK` times as large, and two roundings of the dtype computed in larger, where the formula
     rounds at all (x * 6 / 6 for x);
     an exponential may vanish a little too early (`FADING`), and with it what it is a factor of;
+    of a number of f32 the exponential may be that of 2, of x log2(e): its argument is rounded once more;
     a zero has either sign where it is a product with a number that its error may carry over 0, or with a sum, which may be written as the
     sum of products; and where it is relu's of -0.0, the greater of -0.0 and 0.0.
 """
@@ -51,6 +53,7 @@ class Foreign(Correlated):
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}
         self.centres = {a.shift: 0.0 for a in self.about.values() if a.row.about == "mean"}
         self.products = {node for a in self.about.values() for node in a.path[1:]}
+        self.terms: dict[int, Any] = {}  # of each sum of two and more: what the magnitudes of its terms come to
 
     def depth(self, count: int) -> int:
         return max(0, count - 1)
@@ -80,8 +83,15 @@ class Foreign(Correlated):
         """As `Analysis.local`; an exponential that fades out may have vanished, or what it divides by overflowed, too early."""
         torch = self.torch
         own = super().local(v, row, x, args, entering, moved, format_)
+        if (terms := self.added_up(v, args, entering)) is not None:
+            each = DIGITS[format_] * (2 if format_ == "f64" else 1)  # of f64 the exact reading rounds as well
+            own = torch.maximum(own, torch.where(torch.isfinite(terms), each * terms, 0.0))
         if self.cancelling and v.op in CANCELLING:
             own = own + torch.where(torch.isfinite(x), torch.full((), 2 * DIGITS[format_], dtype=torch.float64), 0.0)
+        if v.op in ("exp", "sigmoid") and format_ == "f32":
+            slope = x if v.op == "exp" else x * (1 - x)
+            size = torch.as_tensor(args[0], dtype=torch.float64).abs()
+            own = own + torch.where(torch.isfinite(size) & torch.isfinite(slope), 1.25 * DIGITS["f32"] * size * slope, 0.0)
         if not self.fades(v):
             return own
         sure = torch.zeros((), dtype=torch.bool)
@@ -89,6 +99,19 @@ class Foreign(Correlated):
             a = torch.as_tensor(a, dtype=torch.float64)
             sure = sure | ~torch.isfinite(a) | (a == 0)
         return own + torch.where(sure, 0.0, torch.full((), FADED[format_], dtype=torch.float64))
+
+    def added_up(self, v: checker.Value, args: list, entering: list) -> Any:
+        """What the magnitudes of the terms come to of a sum of three and more; None of another value."""
+        if v.op not in ("add", "sub", "neg"):
+            return None
+        of = [self.terms.get(k) for k in v.args]
+        if v.op == "neg":
+            if of[0] is not None:
+                self.terms[self.at] = of[0]
+            return None
+        own = [self.torch.as_tensor(a, dtype=self.torch.float64).abs() + e for a, e in zip(args, entering, strict=True)]
+        self.terms[self.at] = sum(o if t is None else t for o, t in zip(own, of, strict=True))
+        return self.terms[self.at] if any(t is not None for t in of) else None
 
     @cached_property
     def distributes(self) -> list[bool]:

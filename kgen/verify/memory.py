@@ -193,6 +193,11 @@ class Arena:
         return tuple(found[0].tolist()) if len(found) else ()
 
 
+def full(words: str) -> bool:
+    """Whether an error says that a GPU's memory is full, of this process or of others."""
+    return any(w in words for w in ("CUDA out of memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED", "busy or unavailable"))
+
+
 def _equal_bits(a: Any, b: Any) -> Any:
     """Where two tensors of one dtype have the same bits."""
     import torch

@@ -31,7 +31,8 @@ class Setting:
     the first one are looked at again, `later` seconds after the last.  `side`: on another stream; `graph`: recorded and replayed; `far`:
     a dim along which places lie far apart, and whether from the middle on; `again`: how many runs are to have the same bits; `alone`: a
     row alone is to have the bits that it has in its batch; `ends`: pages beside tensors are closed; `defaults`: what has a default is
-    left out; `between`: results that are given lie between other elements."""
+    left out; `between`: results that are given lie between other elements; `tall`: rows are repeated until a tensor has so many
+    elements."""
 
     mode: str = "end"
     pattern: int = 0
@@ -46,6 +47,7 @@ class Setting:
     ends: bool = True
     defaults: bool = False
     between: bool = False
+    tall: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _aligned(case: Case) -> Case:
 
 def _fits(limits: Limits) -> bool:
     """Whether plain data keep the limits."""
-    return not limits.sizes and 1 in tuple(limits.leading)
+    return not (limits.sizes or limits.multiples or limits.most) and 1 in tuple(limits.leading)
 
 
 def _simple(limits: Limits, kernel: checker.Kernel, dtype: str) -> Limits:
@@ -213,6 +215,8 @@ def _special(kernel: checker.Kernel, wanted: Wanted, base: Limits, dense: Limits
             add("no elements", drawn(kernel, seed, 6, replace(dense, sizes=sizes, broadcast=False)), Setting("begin", 0))
     for arguments, dim in _far(kernel, wanted, dense) if not wanted.contiguous else ():
         add("far apart", arguments, Setting("begin", 0, far=(dim, 1 if cuda else 2), ends=False), may)
+    if cuda and (few := repeatable(kernel, dense, seed)) is not None:
+        add("more elements than 32 bits count", few, Setting("middle", 0, tall=TALL))
     return made
 
 
@@ -239,6 +243,9 @@ def _many_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[str, A
     return drawn(kernel, seed, 7, replace(limits, sizes=sizes, special=False, broadcast=False, max_elements=150_000))
 
 
+#: Elements that 32 bits do not count, and some more; and the rows that are repeated until there are so many, a prime number of them: what
+#: lies 2^31 or 2^32 elements apart is never alike.
+TALL, REPEATED = (1 << 32) + (1 << 20), 61
 #: Cases of what lies far apart: the leading dims, the named dims and the last of them (none: as drawn), and which dim it is.
 APART: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = (
     ((5,), (), 0), ((2, 5), (5, 5), 1), ((8200,), (5, 5), 0), ((2,), (5, 4097), -1),
@@ -249,8 +256,8 @@ def _far(kernel: checker.Kernel, wanted: Wanted, limits: Limits) -> list[tuple[d
     """Cases in which 32 bits do not reach what lies along a dim, each with the dim: few long rows, short ones with others between them,
     many rows, and elements of a row.  On a GPU, whose memory has no holes, numbers have 16 bits if they may."""
     found = []
-    if wanted.device == "cuda" and (narrow := [d for d in dtypes_of(kernel, limits) if d in ("bf16", "f16")]):
-        limits = replace(limits, dtypes={**(limits.dtypes or {}), **dict.fromkeys(kernel.variables, narrow[0])})
+    if wanted.device == "cuda":
+        limits = _narrowest(kernel, limits)
     for k, (leading, named, dim) in enumerate(APART):
         sizes = _apart(kernel, limits, leading, named)
         if sizes is None:
@@ -259,6 +266,25 @@ def _far(kernel: checker.Kernel, wanted: Wanted, limits: Limits) -> list[tuple[d
         if any(far_strides(x, dim) for x in arguments.values() if hasattr(x, "stride")):
             found.append((arguments, dim))
     return found
+
+
+def repeatable(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[str, Any] | None:
+    """A few rows, whose results are those of each of their repetitions; None where rows depend on one another or on their number."""
+    of_rows = all(ELLIPSIS in (r.dims or ()) for r in kernel.results) and any(ELLIPSIS in (p.dims or ()) for p in kernel.params)
+    across = any(ELLIPSIS in (v.attr if isinstance(v.attr, tuple) else (v.attr,)) for v in kernel.values)
+    if not of_rows or across or ELLIPSIS in (limits.sizes or ()) or 1 not in tuple(limits.leading):
+        return None
+    limits = _narrowest(kernel, limits)
+    free = list(dict.fromkeys(d for p in kernel.params for d in p.dims or () if d != ELLIPSIS and d not in kernel.literals))
+    sizes: dict[str, Any] = {d: limits.size(d) or (1024 if d == free[-1] else 3,) for d in free}
+    sizes[ELLIPSIS] = (REPEATED,) if free else (REPEATED, 1024)
+    return drawn(kernel, seed, 15, replace(limits, sizes=sizes, special=False, broadcast=False, max_elements=1 << 20))
+
+
+def _narrowest(kernel: checker.Kernel, limits: Limits) -> Limits:
+    """The limits, of 16-bit floats where they may be."""
+    narrow = [d for d in dtypes_of(kernel, limits) if d in ("bf16", "f16")][:1]
+    return replace(limits, dtypes={**(limits.dtypes or {}), **dict.fromkeys(kernel.variables, narrow[0])}) if narrow else limits
 
 
 def _apart(kernel: checker.Kernel, limits: Limits, leading: tuple[int, ...], named: tuple[int, ...]) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from kgen.errors import KgenError
 from kgen.verify import wire
+from kgen.verify.memory import full
 from kgen.verify.report import Kind
 
 START = 120.0  # seconds to import torch in
@@ -33,6 +34,10 @@ class Died(Exception):
     def __init__(self, kind: Kind, message: str):
         super().__init__(message)
         self.kind, self.message = kind, message
+
+
+class NoRoom(KgenError):
+    """The GPU's memory is full, of other processes."""
 
 
 class Zygote:
@@ -122,6 +127,8 @@ class Process:
             raise self._died() from None
         if "failed" in answer:
             failed = answer["failed"]
+            if full(failed["text"]):
+                raise NoRoom(failed["text"].splitlines()[0])
             raise KgenError(f"the candidate's process failed at `{what}`: {failed['type']}: {failed['text']}", help=failed["trace"][-800:])
         if "lost" in answer:
             self.end()

@@ -60,7 +60,7 @@ def special_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> list[tupl
         within = _in(kernel, limits, dtype)
         if dtype != "f32" and not any(within.of(v) == (dtype,) for v in kernel.variables):
             continue
-        arguments = _drawn(kernel, within, seed, over, VERY_LONG, 3)
+        arguments = _drawn(kernel, within, seed, over, VERY_LONG, 4)
         indices = [x for x in arguments.values() if hasattr(x, "dtype") and not x.dtype.is_floating_point and x.numel()]
         for p in kernel.params:  # a class that is ignored, in such a row
             if indices and not p.is_tensor and p.dtype == "int":
@@ -136,7 +136,7 @@ def zeros_and_ones(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[st
 
 
 def _risen(x: Any) -> Any:
-    """A tensor of long rows: the first begins with -inf, the second is positive, the others rise."""
+    """A tensor of long rows: the first begins with -inf, the second is positive, the last is as low as numbers go, the others rise."""
     import torch
 
     if not _is_rows(x) or x.numel() // x.shape[0] < VERY_LONG:
@@ -148,6 +148,8 @@ def _risen(x: Any) -> Any:
     if len(rows) > 1:
         rows[1] = rows[1].abs() + 0.5
     rows[2:] += torch.linspace(-200, 200, n, dtype=torch.float64).to(x.dtype)
+    if len(rows) > 3:
+        rows[-1] = -6e4 if x.dtype == torch.float16 else -3e38
     return made
 
 

@@ -30,7 +30,7 @@ def explained(held: Held, case: Case, found: list[Finding], seconds: float) -> l
     """The findings, the first of them of smaller arguments if that takes no more than so many seconds, and as a program."""
     first, setting = found[0], case.setting
     arguments = case.arguments
-    if seconds > 0 and first.kind not in (Kind.HANG, Kind.LOADS, Kind.MEMORY):
+    if seconds > 0 and first.kind not in (Kind.HANG, Kind.LOADS):
         alone = Setting(way=setting.way, mode=setting.mode, pattern=setting.pattern, ends=setting.ends, defaults=setting.defaults)
         for simple in (alone,) * (first.kind not in REMEMBERS) + (setting,):
             held.restart()  # what it remembers of other calls is to say nothing here
@@ -68,7 +68,7 @@ def _like(held: Held, arguments: dict[str, Any], setting: Setting, wanted: Findi
 
 def written(held: Held, arguments: dict[str, Any], setting: Setting, finding: Finding) -> str:
     """Python that shows a finding: by a call of its own, or where that needs more, by the same examination of this one case."""
-    simple = setting.mode and not (setting.side or setting.graph or setting.far or setting.alone or setting.again)
+    simple = setting.mode and not (setting.side or setting.graph or setting.far or setting.alone or setting.again or setting.tall)
     own = held.named.kind == "python" and not held.gradients
     if finding.kind not in PLAIN or not simple or not own or not held.loaded or held.loaded.get("own"):  # parameters of a module
         return _replayed(held, arguments, setting, finding)

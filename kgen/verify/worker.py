@@ -13,6 +13,7 @@ import gc
 import mmap
 import os
 import sys
+import tempfile
 import time
 import traceback
 from typing import Any
@@ -23,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kgen.verify import wire
 from kgen.verify.loaded import Loaded, Unloadable, Untriable
 from kgen.verify.loading import load
-from kgen.verify.memory import PAGE, Place
+from kgen.verify.memory import PAGE, Place, full
 
 _BASE = torch._C.TensorBase
 _detach, _contiguous, _cpu, _data_ptr = _BASE.detach, _BASE.contiguous, _BASE.cpu, _BASE.data_ptr
@@ -33,6 +34,8 @@ _reshape = _BASE.reshape
 _synchronize, _sleep, _clock = getattr(torch._C, "_cuda_synchronize", lambda: None), getattr(torch.cuda, "_sleep", None), time.perf_counter
 GPU = 0.8  # of a GPU's memory that a candidate may have
 PERTURB = -6  # glibc's M_PERTURB
+REQUESTS = ("load", "place", "refresh", "call", "read", "memory", "operators", "capture", "replay", "tall", "rows", "time", "clock")
+TURN = 30.0  # seconds to wait in until no other process has a GPU's memory full
 #: Operators that only make, see or move tensors.
 MOVES = frozenset(
     "empty empty_like empty_strided new_empty new_empty_strided new_zeros new_ones new_full zeros zeros_like ones ones_like full "
@@ -105,12 +108,13 @@ class Worker:
         self.kept: dict[int, list[Any]] = {}
         self.first: dict[int, list[bytes]] = {}
         self.graph: Any = None
+        self.turn: Any = None  # a file that is locked while this process fills the GPU's memory
         self.exact = False  # whether a tensor on a GPU is an allocation of its own
 
     def answer(self, message: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
         """Do what a message says: its `do` is the name of a method, the rest are its arguments."""
         what = message.pop("do")
-        if what not in ("load", "place", "refresh", "call", "read", "memory", "operators", "capture", "replay", "time", "clock"):
+        if what not in REQUESTS:
             raise ValueError(f"there is no request {what!r}")
         return getattr(self, what)(**message)
 
@@ -123,9 +127,15 @@ class Worker:
         if device == "cpu" and limit:
             _limit(limit)
         if device == "cuda":
-            torch.cuda.init()
-            if limit:
-                torch.cuda.set_per_process_memory_fraction(GPU)
+            try:
+                torch.cuda.init()
+                if limit:
+                    torch.cuda.set_per_process_memory_fraction(GPU)
+                _empty(1, device="cuda")
+            except Exception as error:
+                if full(str(error)):
+                    return {"no room": str(error)}, []
+                raise
         torch.set_grad_enabled(False)
         if timing:
             import kgen.verify.timed  # noqa: F401  before anything of the candidate's
@@ -144,6 +154,8 @@ class Worker:
     def place(self, size: int, places: list[Any], guards: bool, perturb: int) -> tuple[dict, list]:
         """Make tensors of places.  On the CPU the pages beside each region are closed; fresh memory is filled with `perturb`."""
         self.tensors, self.buffers, self.sources, self.kept, self.first, self.graph = {}, {}, {}, {}, {}, None
+        if self.turn is not None:
+            self._end_of_turn({})
         if self.mapping is None or size != self.size:
             self.mapping = None
             gc.collect()
@@ -156,13 +168,19 @@ class Worker:
         self.pattern = perturb
         if self.device == "cpu":
             _protect(self.base, self.size, 3)
+        elif any(p.far for p in self.places.values()):
+            self._take_turn()
+            if self.turn is None:
+                return {"no room": "other processes fill the memory"}, []
         for name, p in self.places.items():
             dtype = getattr(torch, p.dtype)
             if self.device == "cuda":
                 try:
                     self.tensors[name] = self._on_device(p, dtype)
-                except torch.cuda.OutOfMemoryError as error:
-                    return {"no room": str(error)}, []
+                except Exception as error:
+                    if full(str(error)):
+                        return {"no room": str(error)}, []
+                    raise
                 continue
             if p.size:
                 whole = _frombuffer(self.mapping, dtype=dtype, offset=p.at, count=p.size // dtype.itemsize)
@@ -277,7 +295,7 @@ class Worker:
         if lost:
             return {"lost": lost, "raised": raised, "seconds": seconds}, []
         if raised:
-            return {"raised": raised, "seconds": seconds}, []
+            return {"raised": raised, "seconds": seconds, "hungry": _hungry()}, []
         said, blobs = self._described(results, keep, seconds)
         said["late"] = [k for k, (a, b) in enumerate(zip(first or [], blobs, strict=False)) if a != b]
         return said, blobs
@@ -312,16 +330,10 @@ class Worker:
         blobs: list[bytes] = []
         for y in results:
             if not _plain(y):
-                said.append({"type": f"{type(y).__module__}.{type(y).__qualname__}"})
+                said.append(_looks(y))
                 blobs.append(b"")
                 continue
-            y = _detach(y)
-            said.append(
-                {
-                    "type": "", "dtype": str(y.dtype).removeprefix("torch."), "shape": list(y.shape), "stride": list(y.stride()),
-                    "device": y.device.type, "at": _data_ptr(y) if y.numel() else 0,
-                }
-            )  # fmt: skip
+            said.append(_looks(_detach(y)))
             blobs.append(_bytes(y))
         self.kept[keep] = results
         return {"results": said, "seconds": seconds}, blobs
@@ -360,6 +372,80 @@ class Worker:
         own = {e.thread for e in events if e.name == "kgen"}
         names = [e.name.removeprefix("aten::") for e in events if e.name.startswith("aten::") and e.thread not in own]
         return {name: names.count(name) for name in set(names) - MOVES}
+
+    # More elements than 32 bits count
+
+    def tall(
+        self, numbers: dict[str, Any], outs: list[str], way: str, repeated: list[str], elements: int, spare: list[int]
+    ) -> tuple[dict, list]:
+        """Call the candidate on tensors whose first dim is repeated until the largest has so many elements, or half as many where there is
+        no room: its results but for their elements, and how often, or what it raises.  `spare` are bytes of results before that."""
+        self._take_turn()
+        largest, rooms = max(self.tensors[n].numel() for n in repeated), (elements, elements // 2)
+        each = sum(spare) + sum(self.tensors[n].numel() * self.tensors[n].element_size() for n in repeated)
+        free = torch.cuda.mem_get_info()[0] if self.device == "cuda" else os.sysconf("SC_AVPHYS_PAGES") * PAGE
+        times = next((count for n in rooms if each * (count := n // largest + 1) < 0.6 * free), 0)
+        if not times or self.turn is None:
+            return self._end_of_turn({"no room": "other processes fill the memory" if times else "too little memory is free"})
+        own, raised, lost = self.tensors, None, ""
+        try:
+            self.tensors = own | {n: self._repeated(own[n], times) for n in repeated}
+            for n in spare:
+                _fill(_empty(n * times, dtype=torch.uint8, device=self.device), self.pattern)
+            wait = _synchronize if self.device == "cuda" else lambda: None
+            wait()
+            raised, results = self._results(numbers, outs, way)
+            wait()
+            self.kept[0] = results
+        except Exception as error:
+            raised, lost = _failed(error)
+        self.tensors = own
+        if raised:
+            return self._end_of_turn({"raised": raised} | ({"lost": lost} if lost else {}))
+        return {"results": [_looks(_detach(y) if _plain(y) else y) for y in results], "times": times}, []
+
+    def rows(self, at: list[int], count: int) -> tuple[dict, list]:
+        """So many rows from each of these places on, of each result of `tall`, whose memory is given back."""
+        blobs = [_bytes(y[a : a + count]) for a in at for y in self.kept[0]]
+        self._end_of_turn({})
+        return {}, blobs
+
+    def _repeated(self, x: Any, times: int) -> Any:
+        """A tensor whose first dim is repeated so often."""
+        made = _empty((times, *x.shape), dtype=x.dtype, device=self.device)
+        _copy(made, x)
+        return _view(made, (times * x.shape[0], *x.shape[1:]))
+
+    def _take_turn(self) -> None:
+        """Wait until no other candidate's process fills the GPU's memory; `turn` is None where that takes too long."""
+        import fcntl
+
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+        where = getattr(torch.cuda.get_device_properties(0), "uuid", "") if self.device == "cuda" else "cpu"
+        file = open(os.path.join(tempfile.gettempdir(), f"kgen-verify-{os.getuid()}-{where}.turn"), "w")  # noqa: SIM115  closed at its end
+        end = time.monotonic() + TURN
+        while True:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.turn = file
+                return
+            if time.monotonic() > end:
+                return file.close()
+            time.sleep(0.05)
+
+    def _end_of_turn(self, answer: dict[str, Any]) -> tuple[dict, list]:
+        """Give back the memory of `tall`, and let others have their turn; the answer."""
+        self.kept.clear()
+        gc.collect()
+        if self.device == "cuda":
+            with contextlib.suppress(Exception):  # where the context is lost, so is its memory
+                torch.cuda.empty_cache()
+        if self.turn is not None:
+            self.turn.close()
+            self.turn = None
+        return answer, []
 
     # CUDA graphs
 
@@ -438,6 +524,13 @@ class Worker:
         return sorted(times)[len(times) // 2]
 
 
+def _hungry() -> bool:
+    """Whether this process has half of the GPU's memory itself."""
+    with contextlib.suppress(Exception):
+        return torch.cuda.max_memory_reserved() > torch.cuda.mem_get_info()[1] // 2
+    return False
+
+
 def _failed(error: BaseException) -> tuple[dict[str, Any], str]:
     """What an error on a GPU is: as plain data, and how the context was lost ("": the device still answers, a launch was refused)."""
     try:
@@ -450,6 +543,16 @@ def _failed(error: BaseException) -> tuple[dict[str, Any], str]:
 def _elements(y: Any) -> Any:
     """The bytes of a contiguous tensor, also of one without dims, as a tensor."""
     return _view(_reshape(_detach(y), (-1,)), torch.uint8)
+
+
+def _looks(y: Any) -> dict[str, Any]:
+    """A result as messages have it, but for its elements."""
+    if not _plain(y):
+        return {"type": f"{type(y).__module__}.{type(y).__qualname__}"}
+    return {
+        "type": "", "dtype": str(y.dtype).removeprefix("torch."), "shape": list(y.shape), "stride": list(y.stride()),
+        "device": y.device.type, "at": _data_ptr(y) if y.numel() else 0,
+    }  # fmt: skip
 
 
 def _plain(y: Any) -> bool:

@@ -244,6 +244,8 @@ class _Cuda:
         self.kernel, self.path = kernel, path
         self.render = Render(backend("cuda"), kernel)
         self.units, self.workspaces = self.render.units(), self.render.plan.workspaces
+        if any(isinstance(unit, SortUnit) for unit in self.units):
+            raise Untriable(f"{path.name} sorts: such CUDA files are not called yet")
         library(path)
 
     def __call__(self, call: Any) -> None:
@@ -260,8 +262,6 @@ class _Cuda:
 
     def _passed(self, unit: Any, call: Any, memory: dict[str, Any]) -> list[Any]:
         """The arguments of a unit's function, but for the stream."""
-        if isinstance(unit, SortUnit):
-            raise Unloadable("sorts of CUDA files are not called yet")
         rows = isinstance(unit, RowUnit)
         parts = (unit.rows, unit.inner) if rows else (unit.dims,)
         shapes = [call.shape(part) for part in parts]
@@ -272,6 +272,9 @@ class _Cuda:
             given.append(ctypes.c_void_p(memory[name].data_ptr()))
             if strides:
                 given.append(array(*call.strides_over(memory[name], dims, parts)))
+        reaches = getattr(unit, "reaches", ())
+        given += [ctypes.c_int64(call.stride_along(memory[r.tensor.spec_name], r.tensor.dims, r.dim)) for r in reaches]
+        given += [ctypes.c_int64(call.size(dim)) for dim in dict.fromkeys(r.dim for r in reaches)]
         for g in unit.gathers if rows else ():
             tensor, dims = memory[g.tensor.spec_name], g.tensor.dims
             given += [array(*call.strides_over(tensor, dims, parts, g.dim)), ctypes.c_int64(call.stride_along(tensor, dims, g.dim))]

@@ -6,6 +6,8 @@ The names come from all that kgen writes: its templates, their functions, the re
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 import shutil
 import subprocess
@@ -42,6 +44,19 @@ def pool() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+@cache
+def words() -> tuple[str, ...]:
+    """What the targets' languages, their macros and headers call so, where a spec may too."""
+    c = """alignas and_eq asm auto bitand bool break case catch char const constexpr const_cast continue co_await decltype default delete do double
+        enum explicit extern for friend goto inline long mutable namespace new noexcept nullptr operator or_eq private public register requires
+        return short signed sizeof static struct switch template this throw try typedef typename union unsigned using virtual void volatile
+        while xor std size_t int64_t errno NAN INFINITY assert main printf malloc signal y0 j1 gamma linux unix threadIdx blockIdx blockDim gridDim
+        warpSize dim3 float4 half clock atomicAdd cudaStream_t cudaError_t cub cuda rsqrtf fmaxf cooperative_groups"""
+    triton = "triton tl np self cls program_id load store dot jit reduce cdiv libdevice torch out grid num_warps warmup stream kgen"
+    found = dict.fromkeys([*c.split(), *keyword.kwlist, *keyword.softkwlist, *dir(builtins), *triton.split()])
+    return tuple(n for n in found if n[0] != "_" and n not in LANGUAGE | PRELUDE)
+
+
 def rows(names: list[str]) -> str:
     """A kernel of every kind of phase: sums about a maximum, a place, a gather, sums of those, elements stored."""
     take = iter(names).__next__
@@ -74,7 +89,7 @@ def maps(names: list[str]) -> str:
 @cache
 def texts() -> tuple[str, ...]:
     """Kernels that together have every name of the pool, each of both kinds."""
-    names, made = list(pool()), []
+    names, made = [*pool(), *(n for n in words() if n not in pool())], []
     for write, each in ((rows, 5 + NUMBERS + LOCALS + EACH + 8), (maps, 5 + NUMBERS + 2 * LOCALS + EACH)):
         fill = iter(f"v{k}" for k in range(10_000))
         for k in range(0, len(names), each):
@@ -90,7 +105,10 @@ def texts() -> tuple[str, ...]:
 #: The names of the sums about a maximum, and everything else that captured.
 CAPTURED = rows(["add_", "x", "w", "t", "n", *"abcdef", "joined", "rides", "follow", "team", "all", "load", "k", "v", "top", "more", "other", "part",
                  "few", "whole", "words", "at", "rise", "meet", "gather", "add", "top_part", "count", "first", "second_", "lane", "y"])  # fmt: skip
-QUICK = [CAPTURED, *texts()[20::90]]
+WORDS = rows(["class", "lambda", "threadIdx", "static", "template", "blockIdx", "return", "std", "tl", "def", "int64_t", "char", "new", "operator", "this",
+              "auto", "void", "for", "unix", "errno", "NAN", "None", "triton", "torch", "program_id", "is", "in", "yield", "await", "namespace", "typename",
+              "half", "assert", "y0", "main", "delete", "libdevice", "range", "print", "out"])  # fmt: skip
+QUICK = [CAPTURED, WORDS, *texts()[20::90]]
 
 
 def call(kernel: Kernel, shape: tuple[int, ...] = (3, 40)) -> arguments.Call:
@@ -149,6 +167,18 @@ def test_names_of_the_generator_compile_in_cpp(text: str, tmp_path: Path) -> Non
 def test_names_of_the_generator_stand_for_one_thing_in_triton() -> None:
     for text in QUICK:
         triton(text)
+
+
+@pytest.mark.parametrize("name", ["again", "tiles", "vectors", "walk", "triton", "codes"])
+def test_a_kernel_has_another_name_than_what_its_module_defines(name: str) -> None:
+    """Names of the module are read off its templates, so that no list has them."""
+    kernel = kgen.loads(f"{name}(x: T[..., N], q: f8e4m3[..., N]) -> (y: T[..., N], s: T[...])\n\ny = x * q\ns = sum[N](x)").kernel
+    module = ast.parse(backend("triton").render(kernel))
+    defined = [n.name for n in module.body if isinstance(n, ast.FunctionDef)]
+    defined += [t.id for n in module.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
+    defined += [(n.asname or n.name).partition(".")[0] for i in module.body if isinstance(i, (ast.Import, ast.ImportFrom)) for n in i.names]
+    defined = [n for n in defined if n != "triton"]  # which is imported twice
+    assert len(defined) == len({*defined}) and f"{name}_" in defined
 
 
 @pytest.mark.slow

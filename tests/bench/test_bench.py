@@ -6,8 +6,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +22,7 @@ from kgen.cli import main
 from kgen.errors import KgenError
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.samples import arguments
+from tests import warm
 from tests.conftest import ROOT
 
 BENCH = timing.bench
@@ -80,6 +79,26 @@ def test_pieces_are_the_whole(spec: str, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(KgenError, match=f"differ in {kernel.results[k].name}"):
             pieces.refuse("whole", wrong)
     assert pieces.bytes == sum(r.numel() * r.element_size() for r in whole)
+
+
+@pytest.mark.parametrize("spec", ["mxfp8", "nvfp4", "nvfp4_dequantize", "int4_dequantize"])
+def test_axes_of_several_dims_are_cut_and_packed_values_compared(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of what a header splits have the length that was asked for, and bytes of two values are no number."""
+    kernel = checked(spec)
+    given = library.holding(spec, arguments(kernel, "bf16", 1 << 13, "cpu", 512))
+    if spec in ("mxfp8", "nvfp4"):
+        assert given["x"].shape[-1] == {"mxfp8": 2048, "nvfp4": 512}[spec]  # along G nothing is reduced, but for nvfp4's scale
+    monkeypatch.setattr(reference, "PIECE", 16 * 1024)
+    pieces = reference.Reference(kernel, given)
+    assert len(pieces.pieces) == (len(given["x"]) if spec == "mxfp8" else 1)
+    whole = list(Evaluator(kernel, given).run())
+    pieces.refuse("whole", whole)
+    assert pieces.alike(libraries.prepared(kernel, "torch", given)()) == ""
+    other = whole[0].clone()
+    signed = other.view(torch.uint8).view(-1)[other.element_size() - 1 :: other.element_size()]
+    signed[reference._values(other).abs().view(len(signed), -1).amax(-1).argmax()] ^= 0x88
+    with pytest.raises(KgenError, match="differ in"):
+        pieces.refuse("whole", [other, *whole[1:]])
 
 
 def test_of_what_is_large_samples_reach_from_the_first_row_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,7 +501,7 @@ for name in libraries.HELION:
         why = reference.Reference(kernel, given).alike(libraries.prepared(kernel, "helion", given)())
     assert not why, (name, why)
 """
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "HELION_INTERPRET": "1"}, capture_output=True, text=True)
+    done = warm.run("-c", code, env={**os.environ, "HELION_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
 
 
@@ -552,7 +571,8 @@ def test_a_cell_that_fails_is_a_row_and_the_others_are_timed(monkeypatch: pytest
     assert done.exit_code == 0, done.output
     assert "left out eager, softmax f32 1,024 in rows of 64: RuntimeError: device-side assert triggered (it ended" in done.stderr
     kept = json.loads(Path("kept.json").read_text())
-    assert [(r["kernel"], r["what"]) for r in kept] == [("softmax", "cpp"), ("gelu", "cpp"), ("gelu", "eager")]
+    assert [(r["kernel"], r["what"]) for r in kept] == [("softmax", "eager"), ("softmax", "cpp"), ("gelu", "cpp"), ("gelu", "eager")]
+    assert "device-side" in kept[0]["error"] and re.search(r"softmax +f32 +1,024 +64 +eager +left out +-", done.stdout)
     kernel = checked("softmax")
     assert pickle.loads(pickle.dumps(kernel)).signature() == kernel.signature()
 

@@ -28,6 +28,7 @@ SHIM = r"""
 #define __CUDACC_RTC__  // the host's parts are not here
 #include <setjmp.h>
 #include <ucontext.h>
+#include <math.h>  // floats' own functions stand in the global namespace, as on a GPU
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -71,21 +72,22 @@ static void wait(Barrier& b, unsigned threads) {
     moved = true;
 }
 static void __syncthreads() { wait(block, blockDim.x); }
-static void __syncwarp() { wait(warps[threadIdx.x / 32], 32); }
+static void together(unsigned me) { wait(warps[me / 32], blockDim.x < 32 ? blockDim.x : 32); }  // a small block is a part of a warp
+static void __syncwarp() { together(threadIdx.x); }
 static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     const unsigned me = threadIdx.x;
     fibers[me].word = word;
-    wait(warps[me / 32], 32);
+    together(me);
     const unsigned found = fibers[me ^ apart].word;
-    wait(warps[me / 32], 32);
+    together(me);
     return found;
 }
 static unsigned shuffled(unsigned word, unsigned from) {
     const unsigned me = threadIdx.x;
     fibers[me].word = word;
-    wait(warps[me / 32], 32);
+    together(me);
     const unsigned found = fibers[from].word;
-    wait(warps[me / 32], 32);
+    together(me);
     return found;
 }
 static unsigned __shfl_up_sync(unsigned, unsigned word, unsigned by, unsigned width = 32) {
@@ -204,7 +206,7 @@ static bool launched(unsigned grid, unsigned threads) {
             if (!f.done) f.started = false;  // it waits for ever, of a launch before this one
             warps[t / 32] = Barrier(), f.done = false, f.group = 0, f.copies.clear();
         }
-        const unsigned warps = threads / 32;
+        const unsigned warps = (threads + 31) / 32;
         for (bool left = true, any = true; left; ) {
             if (!any) return false;
             left = any = false;
@@ -212,7 +214,7 @@ static bool launched(unsigned grid, unsigned threads) {
                 const unsigned w = blockIdx.x % 2 ? warps - 1 - k : k;  // every other block from its last warp on
                 do {
                     moved = false;
-                    for (unsigned t = 32 * w; t < 32 * w + 32; t++) {
+                    for (unsigned t = 32 * w; t < 32 * w + 32 && t < threads; t++) {
                         if (fibers[t].done) continue;
                         left = true, threadIdx.x = t;
                         resume(fibers[t]);
@@ -265,6 +267,7 @@ ASM = (
     (r'asm\("ex2\.approx\.f32 %0, %1;" : "=f"\(e\) : "f"\(u\)\);', "e = exp2f(u);"),
     (r'asm\("rcp\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = 1 / x;"),
     (r'asm\("cvt\.rn\.f16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = half_of(x);"),
+    (r'asm\("cvt\.rn\.f16\.f64 %0, %1;" : "=h"\(bits\) : "d"\(x\)\);', "_Float16 h = x; memcpy(&bits, &h, 2);"),
     (r'asm\("cvt\.f32\.f16 %0, %1;" : "=f"\(x\) : "h"\(bits\)\);', "x = of_half(bits);"),
     (r'asm\("cvt\.rn\.bf16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = brain_of(x);"),
     (r'asm\("cvt\.rn\.bf16x2\.f32 %0, %1, %2;" : "=r"\(two\) : "f"\(x\), "f"\(0\.0f\)\);', "two = unsigned(brain_of(x)) << 16;"),

@@ -93,6 +93,26 @@ def test_blocks_go_through_a_row_side_by_side_where_they_store_it(tmp_path, monk
     rows.cached.cache_clear()
 
 
+SHARED = """f(x: f32[..., N], w: f32[N]) -> (y: f32[..., N], d: f32[N])
+
+y = (x - max[N](x)) * w
+d = sum[...](x * w)
+"""
+
+
+def test_rows_that_share_an_operand_take_a_segment_side_by_side(tmp_path):
+    """Three rows that several blocks share, so that what all of them read comes from memory once: each segment of each is taken."""
+    x, w = integers(3, 66001), integers(66001)
+    kernel = Emulated(SHARED, tmp_path, (x, w))
+    assert {"0", "2"} < {steps for e in kernel.expressions if "Walk<" in e for steps in e.split("Walk<")[1].split(", ")[12:13]}
+    y = torch.full((x.numel() + 32,), 77.0)
+    out = y[16:-16].view(x.shape), torch.full_like(w, 77.0)
+    kernel(x, w, out=out)
+    same(out[0], (x - x.amax(-1, keepdim=True)) * w)
+    same(out[1], (x * w).sum(0))
+    assert (y[:16] == 77).all() and (y[-16:] == 77).all(), "something else was written"
+
+
 def test_what_is_picked_counted_and_shifted(tmp_path):
     torch.manual_seed(1)
     given = [(integers(5, 21), torch.tensor([0, 20, 7, -1, 3]), torch.randint(-100, 100, (21,), dtype=torch.int8))]

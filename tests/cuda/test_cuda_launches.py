@@ -123,6 +123,8 @@ SPECS = {
     "many": "many(x: T[R, N]) -> y: T[R, N]\ny = " + " + ".join(f"x * sum[N](x^{k} - max[N](x * {k}))" for k in range(2, 6)),
     "norm": "norm(x: T[..., N], dy: T[..., N], w: T[N], r: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N])\n"
     "t = dy * w\ndx = t * r - x * r^3 * mean[N](t * x)\ndw = sum[...](dy * x * r)\ndb = sum[...](dy)",
+    "blocks": "blocks(x: T[..., G, 64], w: T[64]) -> (y: T[..., G, 64], s: f32[..., G])\nt = x * rsqrt(mean[G, 64](x^2)) * w\n"
+    "s = max[64](abs(t))\ny = t / s",
     "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
     "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
@@ -324,7 +326,8 @@ class Call:
             dtype = o.dtype if o.dtype in DTYPES else binding[o.dtype] if o.dtype in binding else "f64" if "f64" in binding.values() else "f32"
             expands = 0.0 if isinstance(unit, Layout) and o.role in ("result", "state") else 0.2 if expanded else 0.03
             address, strides = layout(rng, sizes, [d in o.dims for d in each], DTYPES[dtype].bytes, order, expands)
-            self.given.append((address % 16, strides, DTYPES[dtype].bytes))
+            own = [0 if d == getattr(o, "dim", "") else s for d, s in zip(each, strides, strict=True)]  # of pieces of a row, not of its elements
+            self.given.append((address % 16, own, DTYPES[dtype].bytes))
             self.pointers[o.name] = address, strides
         self.arch = rng.choice(ARCHES)
 

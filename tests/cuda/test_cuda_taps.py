@@ -50,6 +50,15 @@ y = x[M = 2*index[P] - 1, N = 3*index[Q] - 2 else -7] + 2 * x[M = 2*index[P], N 
 z = x[M = 2*index[P] + 1 else 5] + 2 * x[M = 2*index[P] - 1, N = index[N] - 2 else 1]
 u = x[M = (index[R] + 1) // 2 - 1, N = (index[S] - 2) // 3 else 4] - 2 * x[M = (index[R] - 3) // 2, N = index[S] // 3 + 1 else 0]
 """
+#: Beside an operand of an element's own.
+WEIGHED = """weighed(x: T[..., M, N], w: T[..., P, Q]) -> y: T[..., P, Q] where P = (M + 1) // 2, Q = N // 3 + 1
+
+y = w * x[M = 2*index[P] - 1, N = 3*index[Q] - 2 else -7] + index[P]
+"""
+ALONG = """along(x: T[..., N]) -> y: T[..., Q] where Q = N // 3 + 1
+
+y = x[N = 3*index[Q] - 2 else -7] - x[N = 3*index[Q] else 1]
+"""
 
 
 def shifted(x: torch.Tensor, fill: float, **by: int) -> torch.Tensor:
@@ -106,6 +115,16 @@ def window(x: torch.Tensor) -> dict[str, torch.Tensor]:
     y = placed(x, 2 * p - 1, 3 * q - 2, -7) + 2 * placed(x, 2 * p, 3 * q + 1, 3) - placed(x, 2 * p - 1, 3 * q, 0)
     u = placed(x, (r + 1) // 2 - 1, (s - 2) // 3, 4) - 2 * placed(x, (r - 3) // 2, s // 3 + 1, 0)
     return {"y": y, "z": placed(x, 2 * p + 1, n, 5) + 2 * placed(x, 2 * p - 1, n - 2, 1), "u": u}
+
+
+def weighed(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    p, q = (torch.arange(k) for k in w.shape[-2:])
+    return {"y": w * placed(x, 2 * p - 1, 3 * q - 2, -7) + p[:, None]}
+
+
+def along(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    m, q = torch.arange(x.shape[-2]), torch.arange(x.shape[-1] // 3 + 1)
+    return {"y": placed(x, m, 3 * q - 2, -7) - placed(x, m, 3 * q, 1)}
 
 
 def laid(shape: tuple[int, ...], dtype: torch.dtype, chance: random.Random) -> torch.Tensor:
@@ -181,13 +200,21 @@ def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As threads take them of many elements: of rows that are a multiple of 2 or 4, wherever these lie."""
+    """As threads take them of many elements: of rows one below the other, of which the last may be fewer, or, where windows go along a row
+    alone, of rows that are a multiple of 2 or 4, wherever these lie."""
     monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
     nvrtc.cached_plan.cache_clear()
-    calls = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
-    emulated = Emulated(WINDOW, tmp_path, *calls)
-    assert {e.split(", ")[-1] for e in emulated.expressions} == {"4>", "1>"}
-    hold(WINDOW, window, [*calls, (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)], tmp_path)
+    whole = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
+    turned = (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)
+    weights = [(*args, torch.randint(-8, 8, (*w.shape[:-2], (w.shape[-2] + 1) // 2, w.shape[-1] // 3 + 1)).float()) for args in whole for w in args]
+    for text, meaning, calls, ways in (
+        (WINDOW, window, [*whole, turned], {"4>"}),
+        (WEIGHED, weighed, weights, {"4>"}),
+        (ALONG, along, [*whole, turned], {"4>", "1>"}),
+    ):
+        (folder := tmp_path / meaning.__name__).mkdir()
+        assert {e.split(", ")[-1] for e in Emulated(text, folder, *calls).expressions} == ways
+        hold(text, meaning, calls, folder)
     nvrtc.cached_plan.cache_clear()
 
 
@@ -226,6 +253,22 @@ def test_the_gradients_of_a_convolution(dtype: torch.dtype, tmp_path: Path) -> N
     far = 1e-5 if dtype is torch.float32 else 2e-2
     for r, w in zip(kernel.results, Kernel(kernel)(*given, target="torch"), strict=True):
         torch.testing.assert_close(found[r.name], w, rtol=far, atol=far)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("many", [1, 1 << 20])
+def test_the_gradients_of_a_maximum_of_windows(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small integers, many of them alike, and NaN; row by row, and several rows at a time."""
+    monkeypatch.setattr(nvrtc, "MAP_MANY", many)
+    nvrtc.cached_plan.cache_clear()
+    kernel = over_parts(grad.backward(check.check(syntax.parse(*read_spec("max_pool2d")))).kernel)
+    x = torch.randint(-3, 4, (2, 9, 14)).float()
+    x[0, 3, 4], x[1, 0, :4] = torch.nan, -torch.inf
+    given = {"x": x, "dy": torch.randint(-8, 8, (2, 5, 7)).float()}
+    args = tuple(given[p.name] for p in kernel.params)
+    found = Emulated(kernel.file.source.text, tmp_path, args)(*args)["dx"]
+    torch.testing.assert_close(found, Kernel(kernel)(*args, target="torch"), rtol=1e-6, atol=1e-6, equal_nan=True)
+    nvrtc.cached_plan.cache_clear()
 
 
 @pytest.mark.slow

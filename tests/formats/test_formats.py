@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from kgen import check, syntax
 from kgen.backends import backend
 from kgen.runtime import coded, toolchain
 from kgen.types import DTYPES
+from tests import warm
 from tests.cuda.emulated import Emulated
 from tests.formats.kernels import CASTS, CODED, F4, all_codes, casts, check_casts, check_values, same, samples, values
 
@@ -117,7 +116,8 @@ def test_triton(tmp_path):
         (tmp_path / f"{name}.py").write_text(backend("triton").render(check.check(syntax.parse(text, f"{name}.k"))))
     script = ROOT / "tests" / "formats" / "interpreted_formats.py"
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
-    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, timeout=300, env=environment)
+    done = warm.run(script, tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_every_mode_has_a_case():

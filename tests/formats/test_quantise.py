@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import pytest
 import torch
 
 import kgen
+from kgen.backends import backend
+from kgen.runtime import arguments, driver, joined, nvrtc, parts, samples
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.usefixtures("built_quickly_by_default")
 
@@ -33,7 +37,28 @@ def test_gradients_through_casts_are_those_of_torchs() -> None:
         assert want is not None
         got = torch.autograd.grad(y.sum(), x, retain_graph=True)[0]
         torch.testing.assert_close(got, want, equal_nan=True)
+    assert math.copysign(1, kgen.loads("f(x: f32[N]) -> y: f32[N]\n\ny = straight_through(x, x)\n")(torch.tensor([-0.0])).item()) == -1
     assert torch.equal(torch.autograd.grad(d[:5].sum(), x)[0][:5], w[:5] * EDGES[:5].sign())
+
+
+@kgen.kernel
+def cast_in_torch(x: Annotated[torch.Tensor, "T[..., N]"], n: Annotated[torch.Tensor, "i32[K]"]) -> tuple[torch.Tensor, ...]:
+    q = (x * 2).to(torch.float8_e4m3fn)
+    return q.float() * x, q, q.to(torch.float8_e5m2), x.to(torch.float8_e5m2).float(), x.to(torch.float8_e4m3fnuz), n.to(torch.float8_e4m3fn)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_casts_in_a_decorated_function_are_those_of_the_torch_that_runs(dtype: torch.dtype) -> None:
+    """Of e4m3fn one version saturates and another gives NaN; the gradient is the identity's in all."""
+    edges = [0.0, -0.0, 1e-9, 1.1, 223.9, -232.0, 232.1, 240.0, -247.0, 500.0, 3e4, 61440.0, 7e4, -1e30, math.inf, -math.inf, math.nan]
+    x, n = torch.tensor(edges, dtype=torch.float64).to(dtype).requires_grad_(), torch.tensor([-3, 464, 465, 10**6], dtype=torch.int32)
+    got, want = cast_in_torch(x, n), cast_in_torch.__wrapped__(x, n)
+    for y, w in zip(got, want, strict=True):
+        assert y.dtype == w.dtype
+        torch.testing.assert_close(y.float(), w.float(), rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(y.float().signbit() | y.isnan(), w.float().signbit() | w.isnan())
+    gradient = torch.autograd.grad(got[0][:13].sum(), x)[0][:13]  # torch's own is rounded to 8 bits
+    torch.testing.assert_close(gradient, (want[1].float() + 2 * x).to(dtype)[:13], equal_nan=True)
 
 
 def test_a_float_of_few_bits_has_no_gradient() -> None:
@@ -72,3 +97,22 @@ def test_what_is_divided_by_a_power_of_two_is_exact(target: str) -> None:
     q, s = kgen.load("mxfp8")(x, target=target)
     back = q.float().unflatten(-1, (2, 32)) * s.float()[..., None]
     assert ((back - x.unflatten(-1, (2, 32))).abs() <= torch.maximum(x.unflatten(-1, (2, 32)).abs() / 8, s.float()[..., None] / 512)).all()
+
+
+SPECS = sorted(path.stem for path in (ROOT / "specs" / "quantisation").glob("*.k"))
+
+
+@pytest.mark.skipif(driver.nvrtc_path() is None, reason="NVRTC is not installed")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "nvfp4" else pytest.mark.slow) for n in SPECS])
+def test_what_a_call_of_a_quantiser_launches_compiles_in_cuda(name: str) -> None:
+    """A block's quotient by a divisor of the tensor's (nvfp4's scale) is no element's, and is divided itself."""
+    kernel = kgen.load(name)
+    given = samples.arguments(kernel.kernel, "bf16", 1 << 14, "cpu", 256)
+    views = joined.split(kernel.kernel, given)[1] if kernel.kernel.joined else list(given.values())
+    kernel = kernel._plain or kernel
+    if (parted := kernel._parts) is not None:
+        own = {p.name: (x, p.dims or ()) for p, x in zip(kernel.kernel.params, views, strict=True)}
+        kernel, views = parted.runnable, [parts.view(*own[p.of], p) for p in parted.parted.params]
+    call = arguments.bind(kernel.kernel, tuple(views), {}, None)
+    names = nvrtc.expressions(kernel.kernel, call, "sm_90")
+    driver.compile_cubin(backend("cuda").render(kernel.kernel), names, "compute_90", nvrtc.OPTIONS)

@@ -73,6 +73,13 @@ def test_the_backward_of_the_backward_is_autograds(name: str) -> None:
         torch.testing.assert_close(got[parameter], want[parameter], **SAME, msg=lambda m, p=parameter: f"d{p}: {m}")
 
 
+def test_the_gradient_of_a_formula_with_nan_in_it_is_a_spec() -> None:
+    """A comparison with `nan` as a person would write it is refused; the gradient of a maximum has one."""
+    made = grad.backward(kernel("f(x: T[N]) -> y: T[N]\n\ny = max(x, nan) + clamp(x, nan, 1)"))
+    found = kgens(made, {"x": torch.tensor([1.0, math.nan, -math.inf])}, {"y": torch.ones(3)})["x"]
+    assert torch.equal(found, torch.tensor([1.0, 1.0, 1.0]))
+
+
 def test_what_is_given_and_wanted_alone_is_computed() -> None:
     k = kgen.load("layernorm").kernel
     only = grad.backward(k, wanted=["b"])

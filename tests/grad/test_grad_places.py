@@ -11,6 +11,7 @@ from kgen import grad
 from kgen.check import check, plain
 from kgen.errors import KgenError
 from kgen.runtime.evaluate import Evaluator
+from kgen.runtime.kernel import Kernel
 from kgen.syntax import parse
 from kgen.testing.gradients import backward_agrees
 
@@ -94,6 +95,32 @@ def test_gradients_of_windows_are_those_of_autograd(name: str) -> None:
 def derived(header: str, body: str) -> str:
     text = grad.backward(check(parse(f"f({header}) -> y: T[..., N]\n\ny = {body}\n", "f.k"))).kernel.file.source.text
     return text.partition("\n\n")[2].strip()
+
+
+#: The greatest of windows of so many elements, in steps, so far apart; what is outside is -inf.
+GREATEST = """greatest(x: T[..., H, W]) -> y: T[..., P, Q] where I = {m}, J = {n}, P = (H + 2 - {d}*({m} - 1) - 1) // {s} + 1, Q = (W + 2 - {d}*({n} - 1) - 1) // {s} + 1
+
+y = max[I, J](x[H = {s}*index[P] + {d}*index[I] - 1, W = {s}*index[Q] + {d}*index[J] - 1 else -inf])
+"""
+
+
+@pytest.mark.parametrize("target", ["torch", pytest.param("cpp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("m", "n", "s", "d"), [(3, 3, 2, 1), (4, 4, 1, 1), (2, 3, 2, 2), (5, 2, 3, 1), (2, 2, 2, 1)])
+def test_the_greatest_of_windows_share_a_cotangent(m: int, n: int, s: int, d: int, target: str) -> None:
+    """Evenly where several are alike, and NaN goes to all of a window that has one: as in torch.amax, by bits."""
+    torch.manual_seed(m)
+    kernel = check(parse(GREATEST.format(m=m, n=n, s=s, d=d), "greatest.k"))
+    made = grad.backward(kernel, save=False).kernel
+    assert " << " in made.file.source.text
+    x = torch.randint(-3, 4, (2, 9, 13)).float()
+    x[0, 3, 4], x[1, 8, 12], x[1, 0, :4] = torch.nan, torch.inf, -torch.inf
+    given = x.clone().requires_grad_()
+    room = torch.nn.functional.pad(given, (1, 1, 1, 1), value=-torch.inf)
+    seen = room.unfold(1, d * (m - 1) + 1, s).unfold(2, d * (n - 1) + 1, s)[..., ::d, ::d]
+    y = seen.amax((-1, -2))
+    dy = torch.randn(y.shape)
+    (want,) = torch.autograd.grad(y, given, dy)
+    torch.testing.assert_close(Kernel(made)(dy=dy, x=x, target=target), want, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests import warm
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,7 +90,7 @@ def printed(command: str) -> str:
     program, *given = command.split()
     if program != "kgen":
         env = {k: v for k, v in os.environ.items() if k != "CI"}  # there pytest prints more
-        done = subprocess.run([sys.executable, "-m", program, *given], capture_output=True, text=True, env=env)
+        done = warm.run("-m", program, *given, env=env)
         return done.stdout + (done.stderr if done.returncode else "")
     from kgen.cli import main
 

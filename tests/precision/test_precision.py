@@ -7,20 +7,14 @@ import pytest
 import kgen
 from kgen import grad, pipeline
 from kgen.cost import predicted_bound
-from kgen.lower import lower
 from kgen.monoids import Rides
-from kgen.precision import forms
-from kgen.rewrite import rewrite
-from kgen.schedule import schedule
 from kgen.types import bf16, f32
 
 
 def found(equations: str, head: str = "f(x: T[..., N]) -> y: T[..., N]") -> dict[str, str]:
     """The form of each operator that has another than the accurate one, by its name."""
     kernel = kgen.loads(f"{head}\n{equations}").kernel
-    plan = schedule(rewrite(lower(kernel, kernel.bindings()[0])))
-    defs = plan.program.by_name
-    return {defs[name].expr.name: form for name, (form, _) in forms(plan, kernel).items()}
+    return {let.expr.name: let.form.name for let in pipeline.plan(kernel, kernel.bindings()[0]).program.lets if let.form}
 
 
 @pytest.mark.parametrize("equations, want", [
@@ -104,7 +98,8 @@ def test_sources_have_the_form_for_the_deciding_dtype():
 
 def test_cpp_takes_the_forms_that_it_has_and_else_the_nearer_one():
     kernel = kgen.loads("f(x: T[N]) -> (y: T[N], z: T[N])\ny = tanh(sigmoid(x) * 2 + 1) / 3\nz = log(x) - erfc(x) * 3")
-    assert {"rough", "fused", "brief", "near"} == {form for form, _ in pipeline.forms(kernel.kernel, {"T": bf16}, Rides.NONE).values()}
+    lets = pipeline.plan(kernel.kernel, {"T": bf16}, Rides.NONE).program.lets
+    assert {"rough", "fused", "brief", "near"} == {let.form.name for let in lets if let.form}
     source = kernel.source("cpp")
     assert all(call in source for call in ("brief_tanh<T>(", "brief_sigmoid<T>(", "std::log(", "near_erfc<T>("))
     assert not any(word in source for word in ("rough_", "fused", "brief_div", "brief_log"))
@@ -143,12 +138,12 @@ def test_what_an_order_reads_has_one_form_in_the_forward_and_in_the_backward(equ
     kernel = kgen.loads(f"f(x: T[..., N], w: T[N], b: T[N]) -> y: T[...]\n{equations}").kernel
     saved, anew = grad.backward(kernel), grad.backward(kernel, save=False)
     for k in (kernel, saved.forward, saved.kernel, anew.kernel):
-        plan = schedule(rewrite(lower(k, k.bindings()[0])))
-        defs, made = plan.program.by_name, forms(plan, k)
-        todo = [let.name for let in plan.program.lets if let.label == "h"]
+        program = pipeline.plan(k, k.bindings()[0]).program
+        todo = [let.name for let in program.lets if let.label == "h"]
         for name in todo:
-            assert name not in made, f"{k.name}: {defs[name]}"
-            todo += [o.name for o in defs[name].expr.operands]
+            let = program.by_name[name]
+            assert not let.form, f"{k.name}: {let}"
+            todo += [o.name for o in let.expr.operands]
         assert todo or k is not kernel
 
 
@@ -162,5 +157,4 @@ def test_what_an_order_reads_has_one_form_in_the_forward_and_in_the_backward(equ
 def test_what_may_be_computed_in_f64_has_no_form_of_f32(text):
     """A result of 16 bits by name does not say in which dtype the variables are computed."""
     kernel = kgen.loads(text).kernel
-    plan = schedule(rewrite(lower(kernel, kernel.bindings()[0])))
-    assert not [let for let in plan.program.lets if let.name in forms(plan, kernel) and let.dims]
+    assert not [let for let in pipeline.plan(kernel, kernel.bindings()[0]).program.lets if let.form and let.dims]

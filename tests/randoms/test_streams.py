@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from kgen.passes import Map, Reduce
 from kgen.pipeline import scheduled
 from kgen.runtime.kernel import Kernel
 from kgen.trace import to_spec
+from tests import warm
 from tests.conftest import ROOT
 from tests.cuda.emulated import Emulated
 from tests.randoms.layouts import SHAPE, layouts
@@ -196,7 +195,7 @@ def test_streams_of_any_layout_in_triton(tmp_path: Path) -> None:
             (tmp_path / file).write_text(made)
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     script = ROOT / "tests" / "randoms" / "interpreted.py"
-    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=env)
+    done = warm.run(script, tmp_path, env=env)
     assert done.returncode == 0 and "held" in done.stdout, done.stderr[-3000:]
 
 

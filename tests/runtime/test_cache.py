@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kgen.runtime import cache
+from tests import warm
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ assert build.library('extern "C" int answer() { return 42; }\\n', "f").answer() 
 
 def test_a_kernel_runs_without_a_cache(place: Path) -> None:
     place.write_text("")
-    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True)
+    done = warm.run("-c", RUN)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("builds in memory") == 1
 

@@ -7,8 +7,6 @@ import gc
 import itertools
 import pickle
 import random
-import subprocess
-import sys
 import threading
 import types
 import weakref
@@ -21,6 +19,7 @@ import torch
 import kgen
 from kgen.errors import KgenError
 from kgen.runtime import cpp_lists, fast, foreach
+from tests import warm
 
 MIX = "mix(x: T[..., N], w: T[N], s: f32[], a: float, k: int = 2) -> (y: T[..., N], z: f32[..., N])\ny = x * w * a + k\nz = x * s + N\n"
 STEP = "step(p: T[...], g: T[...], m: f32[...], lr: float) -> (p': T[...], m': f32[...], y: f32[...])\nm' = m + g\np' = p - lr * m'\ny = g * 2\n"
@@ -394,7 +393,8 @@ def test_the_source_over_lists_is_shown() -> None:
 
 def test_torch_dynamo_is_not_loaded() -> None:
     code = "import torch, kgen, sys; kgen.load('gelu').foreach([torch.ones(3)]); print('torch._dynamo.eval_frame' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+    done = warm.run("-c", code)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_what_overlaps_is_found_with_and_without_the_extension() -> None:

@@ -158,6 +158,17 @@ def test_bounds_hold_eager_float32(op: str) -> None:
         assert bool((off <= found.bound).all()) and bool((found.bound[torch.isfinite(found.bound)] < 1e-2 * (1 + found.exact.abs().max())).all())
 
 
+@pytest.mark.parametrize("op", ["cumsum", "logcumsumexp"])
+def test_the_exact_reading_of_a_long_sum_is_within_a_small_part_of_its_bound(op: str) -> None:
+    """Equal terms, each of whose roundings goes the same way: one after the other they leave the bound of a tree."""
+    n, x = 28_001, -10.632
+    given = {"x": torch.full((n,), x, dtype=torch.float64)}
+    (found,) = Analysis(kernel(op, False, False), given, "cpp").results()
+    want = [x * (k + 1) for k in range(n)] if op == "cumsum" else [x + math.log(k + 1) for k in range(n)]  # two roundings
+    off = (found.exact - torch.tensor(want, dtype=torch.float64)).abs()
+    assert bool((off <= found.bound / 4).all())
+
+
 #: A formula, its operands, and the places at which a target may find a NaN where float64 finds a number.
 OVERFLOWS = {
     "clamp(cumprod[N](x), -1, 1)": ((2, 3), [1e30, 1e30, 0.0, 1.0]),

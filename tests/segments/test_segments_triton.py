@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import kgen
 from kgen.backends import backend
 from kgen.runtime import toolchain
 from kgen.types import bf16
+from tests import warm
 from tests.conftest import ROOT
 from tests.segments.kernels import CASES
 
@@ -30,7 +29,6 @@ def test_triton_agrees_with_f64(tmp_path: Path) -> None:
     for name, case in CASES.items():
         (tmp_path / f"{name}.py").write_text(backend("triton").render(kgen.loads(case.text).kernel))
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.segments.interpreted_segments", str(tmp_path)]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = warm.run("-m", "tests.segments.interpreted_segments", tmp_path, env=environment, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == sorted(CASES)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from kgen import check, pipeline, syntax  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.runtime.evaluate import Evaluator  # noqa: E402
 from kgen.testing.correlated import Correlated  # noqa: E402
+from tests import warm  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 from tests.selection.select_cases import INF, KTH, MASK, amounts, kth, mask, rows, same  # noqa: E402
@@ -75,7 +74,7 @@ def test_interpreted_triton_finds_what_torch_finds(tmp_path):
         (tmp_path / f"{name}.py").write_text(backend("triton").render(kgen.loads(text).kernel))
     env = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     script = Path(__file__).parent / "interpreted_selection.py"
-    done = subprocess.run([sys.executable, str(script), str(tmp_path)], env=env, capture_output=True, text=True)
+    done = warm.run(script, tmp_path, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -3,6 +3,7 @@ shrunk, kept and replayed; a worker that dies costs one program, a campaign that
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -254,6 +255,34 @@ def test_a_campaign_ends_with_the_programs_that_were_asked_for(tmp_path: Path) -
     campaign = campaigns.Campaign(plan)
     assert [campaign.next_block() for _ in range(3)] == [0, 1, None]
     assert plan.alone and not campaigns.Plan(5, ("cuda", "triton"), tmp_path).alone
+
+
+def test_a_campaign_on_gpus_shares_its_cases_out_among_targets_in_turn(tmp_path: Path) -> None:
+    """Of a program two cases on one target and one on the other, of long rows and without; blocks are small, as nothing is shared."""
+    spec, seen = "f(x: T[..., N]) -> y: T[..., N]\n\ny = x - max[N](x)\n", []
+    for seed in range(1, 25):
+        subject = fuzz.Subject(spec, seed)
+        subject.sampled = True
+        for target in ("cuda", "triton"):
+            numbers, long = subject.cases(target)
+            assert {*numbers} <= {*subject.numbers} and long in (subject.long, None)
+            seen.append((target, len(numbers), bool(long)))
+        assert sum(n for _, n, _ in seen[-2:]) == 3
+        assert subject.cases("cpp") == (subject.numbers, subject.long)
+    assert {*seen} == {(t, n, long) for t in ("cuda", "triton") for n in (1, 2) for long in (True, False)}
+    plan = campaigns.Plan(5, ("cuda", "triton"), tmp_path, programs=3)
+    assert [campaigns.Campaign(plan).next_block(), plan.block] == [0, 2]
+    campaigns.State(5, plan.targets).write(plan)  # of a version with other blocks
+    assert campaigns.State.read(plan).block == 2
+
+
+def test_what_triton_has_built_for_its_launches_is_built_quickly(tmp_path: Path) -> None:
+    if not COMPILED:
+        pytest.skip("there is no compiler")
+    source = tmp_path / "launch.c"
+    source.write_text("#include <Python.h>\nint answer(void) { return 42; }\n")
+    path = campaigns._built_quickly("launch", str(source), str(tmp_path), [], [], [])
+    assert ctypes.CDLL(path).answer() == 42
 
 
 def test_what_a_source_says_of_the_c_library_stands_in_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 import kgen
 from kgen.torch_op.operators import remember, schema
 from kgen.torch_op.traits import registered_name, traits
+from tests import warm
 from tests.conftest import ROOT
 from tests.torch_cases import CASES, B, Case, W, X, Y, assert_same, each_case, evaluated, scalar  # noqa: F401
 
@@ -290,7 +289,7 @@ def test_what_one_process_compiled_another_runs_from_torchs_cache(tmp_path: Path
     folders = {"KGEN_CACHE_DIR": str(tmp_path / "kgen"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
     said = []
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **folders}, capture_output=True, text=True)
+        done = warm.run("-c", script, cwd=ROOT, env={**os.environ, **folders})
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.split())
     assert [hits for hits, _ in said] == ["0", "1"] and said[0][1] == said[1][1]
@@ -401,9 +400,7 @@ def test_a_plain_process_has_shapes_of_meta_tensors_and_runs_a_saved_program(tmp
         "x, y = torch.load(sys.argv[2])\n"
         "assert torch.equal(torch.export.load(sys.argv[1]).module()(x), y)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path / "model.pt2", tmp_path / "values.pt"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = warm.run("-c", script, tmp_path / "model.pt2", tmp_path / "values.pt", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["torch.Size([3])", "meta"]
 

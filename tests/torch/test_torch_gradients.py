@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 import kgen
 from kgen.torch_op.plain import run_plain
 from kgen.torch_op.traits import traits
+from tests import warm
 from tests.torch_cases import CASES, Case, W, X, Y, assert_same, each_case, evaluated, floats, scalar  # noqa: F401
 
 
@@ -297,5 +296,5 @@ def test_a_first_call_under_autograd_loads_no_compiler() -> None:
         "assert x.grad.tolist() == [[2.0] * 3] * 2\n"
         "print([m for m in ('torch._dynamo', 'torch._inductor', 'triton') if m in sys.modules])\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ran = warm.run("-c", code)
     assert ran.stdout == "[]\n", ran.stdout + ran.stderr

@@ -90,6 +90,11 @@ def split_heads(x: "T[B, S, N]"):
     return q, k * 2, v.flip(-1)
 
 
+def stem(x: "T[..., C, H, W]", w: "T[C]", b: "T[C]"):
+    y = F.silu(x * w[:, None, None] + b[:, None, None])
+    return F.max_pool2d(y, 3, stride=2, padding=1) - F.avg_pool2d(y, kernel_size=3, stride=2, padding=1)
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -107,4 +112,5 @@ CASES = [
     (norm_act, [(2, 8, 3, 5), (8,), (8,)]),
     (moving_average, [(2, 3, 9)]),
     (split_heads, [(2, 3, 48)]),
+    (stem, [(2, 3, 7, 10), (3,), (3,)]),
 ]

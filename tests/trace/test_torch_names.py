@@ -23,6 +23,7 @@ PARAMS = {
     "t": 't: "i64[M]"',
     "u": 'u: "T[B, K]"',
     "c": 'c: "T[B, C, L]"',
+    "v": 'v: "T[B, C, L, K]"',
     "g": 'g: "T[C]"',
     "l": 'l: "i64[J]"',
     "i": 'i: "i32[..., N]"',
@@ -85,6 +86,7 @@ F.pad(x, (1, -1)); F.pad(u, (1, 1))[:, :-2] * 2; F.pad(u, (2, 0), value=1.5)[:, 
 torch.roll(u, 1, -1); u.roll((1, -2), dims=(0, 1)); w.roll(2); u.flip(-1); torch.flip(u, (0, 1)); z.flip(1) + z; torch.roll(u.chunk(2, -1)[0], 1, 1)
 F.embedding(l, z); F.embedding(l, z) * 2; z[l]; u[:, l]; torch.index_select(z, 0, l); u.index_select(-1, l); torch.take_along_dim(z, t[:, None], dim=1).squeeze(1); z[torch.arange(z.shape[0]), t]; z.log_softmax(-1)[torch.arange(z.size(0)), t].mean(); u.select(0, 0); torch.narrow(u, 1, 0, u.shape[1] // 2); u.unflatten(1, (2, 3)).unbind(1)[1]
 F.group_norm(c, 2); F.group_norm(c, 2, g, g, 1e-3); F.group_norm(c, 1, g); torch.group_norm(c, 4, g, g); F.group_norm(u, 3)
+F.max_pool1d(u, 3, 2, 1); F.max_pool2d(c, 2); F.max_pool2d(c * 2, (2, 1), stride=1, padding=(1, 0), dilation=1); F.max_pool3d(v, (1, 2, 2), 1); F.avg_pool1d(x, 3, 1, 1); F.avg_pool2d(c, (1, 2), 1) + 1; F.avg_pool3d(v, (2, 1, 3)); c - F.avg_pool2d(c, 3, 1, 1)
 x.cumsum(-1); torch.cumsum(z, 0); i.cumsum(-1); mask.cumsum(-1); x.cumsum(-1, dtype=torch.float64); torch.cumprod(x, dim=-1); c.cumprod(1); x.cummax(-1).values; torch.cummin(c, 1)[1]; x.cummax(-1)[1]; i.cummin(-1).indices; torch.logcumsumexp(x, -1); u[:, :-1].cumsum(1).sum(1); x.flip(-1).cumsum(-1).flip(-1); u.flip(0).logcumsumexp(0).flip(0)
 torch.topk(x, 3).values; x.topk(2, largest=False)[0]; torch.topk(z, 3, dim=0).indices; x.topk(1).values.squeeze(-1); x.masked_fill(x < x.topk(n).values[..., -1:], float("-inf")); torch.where(x < torch.topk(x, 3)[0][..., -1, None], 0.0, x); i.topk(2).values; z.topk(n, largest=False).values[:, -1]; x.kthvalue(2).values; torch.kthvalue(z, n, dim=0).values; z.kthvalue(n, 1, True)[0] * z; x.kthvalue(2)[1]; z.gather(-1, z.topk(2).indices)
 z.index_add(0, l, h[l]); torch.index_add(z, 0, l, q, alpha=0.5); torch.zeros(z.shape[0], z.shape[1], dtype=z.dtype, device=z.device).index_add_(0, l, q) * z; z.new_zeros(z.shape[1], 3).index_add_(0, t, z.topk(3).values); u.scatter_add(1, l[None].expand(u.shape[0], -1), u[:, l]); u.scatter_reduce(1, l[None, :].expand(u.shape[0], -1), u[:, l] * 3, "amax"); u.scatter_reduce(-1, l[None, :].expand(u.shape[0], -1), u[:, l], reduce="sum"); torch.zeros_like(z).index_add(0, l, z[l]); torch.ones(t.shape[0], 7) * t[:, None]
@@ -131,8 +133,8 @@ def arguments(names: list[str], dtype: torch.dtype) -> dict[str, Any]:
             made[name] = normal(5)
         elif name == "p":
             made[name] = (torch.rand((2, 3, 5), generator=g, dtype=torch.float64) * 0.9 + 0.05).to(dtype)
-        elif name in ("u", "c", "g", "h"):
-            made[name] = normal(*{"u": (2, 6), "c": (2, 4, 3), "g": (4,), "h": (4, 5)}[name])
+        elif name in ("u", "c", "v", "g", "h"):
+            made[name] = normal(*{"u": (2, 6), "c": (2, 4, 3), "v": (2, 4, 3, 6), "g": (4,), "h": (4, 5)}[name])
         elif name in ("r", "q"):
             made[name] = normal(3).float() if name == "r" else normal(3, 5)
         elif name == "ids":

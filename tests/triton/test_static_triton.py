@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import static_files as files
+from tests import warm
 from tests.conftest import ROOT
 from tests.triton.interpreted_static import SPECS
 
@@ -19,8 +20,7 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 
 @pytest.mark.slow
 def test_files_hold_the_bound_under_the_interpreter(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.triton.interpreted_static", tmp_path], capture_output=True, text=True, cwd=ROOT,
-                          env=os.environ | {"TRITON_INTERPRET": "1"}, check=False)  # fmt: skip
+    done = warm.run("-m", "tests.triton.interpreted_static", tmp_path, cwd=ROOT, env=os.environ | {"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert len(done.stdout.splitlines()) >= len(SPECS)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.testing.staying import all_stay  # noqa: E402
+from tests import warm  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.triton.test_triton_rows import build, emit, record, rows  # noqa: E402
 
@@ -83,10 +82,8 @@ def test_the_sums_of_a_long_row_stay_within_their_bounds(forms: str, tmp_path: P
         (tmp_path / f"{name}.k").write_text(text)
         (tmp_path / f"{name}.py").write_text(backend("triton").render(kgen.loads(text).kernel))
     script = Path(__file__).with_name("interpreted_online.py")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path, forms], capture_output=True, text=True, check=False,
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-    )
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = warm.run(script, tmp_path, forms, env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": paths})
     assert done.stdout == "ok\n", done.stderr[-3000:]
 
 

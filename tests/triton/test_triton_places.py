@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kgen
 from kgen.backends import backend
+from tests import warm
 from tests.conftest import ROOT
 from tests.headers_where import CASES
 
@@ -41,5 +40,5 @@ def test_host_functions_give_what_torch_gives(tmp_path: Path) -> None:
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     script = ROOT / "tests" / "triton" / "interpreted_places.py"
-    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, env=env)
+    done = warm.run(script, tmp_path, env=env)
     assert done.returncode == 0 and "held" in done.stdout, done.stderr[-3000:]

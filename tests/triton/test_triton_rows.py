@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from kgen.backends import backend  # noqa: E402
 from kgen.runtime import toolchain  # noqa: E402
 from kgen.testing import cases  # noqa: E402
 from kgen.types import f32  # noqa: E402
+from tests import warm  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.programs import PROGRAMS  # noqa: E402
 from tests.triton.test_triton_source import POINTERS, SPECS, TARGETS, TRICKY, check, emit, syntax  # noqa: E402
@@ -238,8 +237,9 @@ def test_host_functions_and_rows_under_the_interpreter(tmp_path):
     for name, kernel in (("ae", "all and each"), ("aa", "place among all"), ("cd", "in the dtype computed in")):
         emit(PROGRAMS[kernel], tmp_path, name)
     scripts = [str(Path(__file__).with_name(name)) for name in ("interpreted.py", "interpreted_rows.py")]
-    done = subprocess.run([sys.executable, "-c", f"import runpy\nfor path in {scripts}: runpy.run_path(path)", tmp_path], capture_output=True, text=True,
-                          env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}, check=False)  # fmt: skip
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    code = f"import runpy\nfor path in {scripts}: runpy.run_path(path)"
+    done = warm.run("-c", code, tmp_path, env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": paths})
     assert done.stdout == "ok\nok\n", done.stderr[-3000:]
 
 

@@ -21,6 +21,7 @@ from kgen.errors import KgenError
 from kgen.ops import OPS
 from kgen.runtime import toolchain
 from kgen.types import BOOL, DTYPES, FLOAT, INT
+from tests import warm
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -317,7 +318,8 @@ def test_a_first_launch_needs_no_sympy() -> None:
         "assert module.check({'x': torch.ones(3, 2, 8), 'w': torch.ones(8)})[0] == {'...': (3, 2), 'N': 8}\n"
         "print(sorted({'sympy', 'mpmath', 'torch.fx.experimental.symbolic_shapes'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    done = warm.run("-c", code)
+    assert done.stdout == "[]\n", done.stderr
 
 
 @pytest.mark.parametrize(
@@ -337,3 +339,15 @@ def test_leading_dims_broadcast_as_torchs(a: tuple[int, ...], b: tuple[int, ...]
             Triton(kernel).module.check(given)
         return
     assert Triton(kernel).module.check(given)[0]["..."] == want
+
+
+def test_the_greatest_of_no_elements_is_refused(tmp_path: Path) -> None:
+    """As eager torch and kgen's own calls refuse it."""
+    import torch
+
+    text = "f(x: T[..., N], w: T[V]) -> (s: T[...], z: T[M]) where M = V + 3\n\ns = max[N](x)\nz = w[V = clamp(index[M], 0, V - 1)]\n"
+    module = emit(text, tmp_path, "f")
+    with pytest.raises(ValueError, match=r"max\[N\] of no elements: dim N has size 0"):
+        module.f(torch.empty(3, 0), torch.ones(2))
+    with pytest.raises(ValueError, match="a place along V, which has size 0"):
+        module.f(torch.empty(0, 2), torch.empty(0))

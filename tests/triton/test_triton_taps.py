@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from kgen import check, pipeline, syntax
 from kgen.backends import backend
 from kgen.passes import Map
+from tests import warm
 from tests.backends.test_dear import AGAIN, AROUND
 from tests.conftest import ROOT
 from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, WINDOW
@@ -36,5 +35,5 @@ def test_shifts_of_any_layout(tmp_path: Path) -> None:
             (tmp_path / file).write_text(made)
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     script = ROOT / "tests" / "triton" / "interpreted_taps.py"
-    done = subprocess.run([sys.executable, str(script), str(tmp_path), "12"], capture_output=True, text=True, env=env)
+    done = warm.run(script, tmp_path, "12", env=env)
     assert done.returncode == 0 and "held" in done.stdout, done.stderr[-3000:]

@@ -291,3 +291,33 @@ def too_much(x: torch.Tensor, y: torch.Tensor) -> None:
 def rounds_on_the_way(x: torch.Tensor) -> torch.Tensor:
     e = torch.exp(x - x.amax(-1, keepdim=True))
     return e / e.sum(-1, keepdim=True)
+
+
+def counts_to_65536(x: torch.Tensor) -> torch.Tensor:
+    """Places that wrap, as those of an int32 do, but sooner."""
+    y = torch.softmax(x, -1).flatten()
+    y[1 << 16 :] = y[: max(0, len(y) - (1 << 16))].clone()
+    return y.view(x.shape)
+
+
+def refuses_more(x: torch.Tensor) -> torch.Tensor:
+    if x.numel() >= 1 << 16:
+        raise ValueError("too many elements")
+    return torch.softmax(x, -1)
+
+
+def rows_of_vectors(x: torch.Tensor) -> torch.Tensor:
+    """Rows of whole vectors, and none longer than a block."""
+    if x.shape[-1] % 8 or x.shape[-1] > 4096:
+        raise ValueError("rows are multiples of 8, up to 4096")
+    return torch.softmax(x, -1)
+
+
+def never(x: torch.Tensor) -> torch.Tensor:
+    raise NotImplementedError("not yet")
+
+
+def finds_no_memory(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() != 1:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+    return torch.softmax(x, -1)

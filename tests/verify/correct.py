@@ -133,19 +133,24 @@ def one(correct: Correct, examples: int, beside: bool) -> dict[str, Any]:
         row |= {
             "verdict": "passes" if report.ok else "found" if report.findings else "untried", "cases": report.cases, "fraction": report.fraction,
             "seconds": round(time.perf_counter() - began, 1), "refused": report.refused[:4], "untried": report.untried[:4],
-            "findings": [f"{f.kind.value}: {f.condition} {f.result} {f.message[:300]} | {f.case[:300]}" for f in report.findings[:2]],
+            "findings": distinct(report.findings),
         }  # fmt: skip
         if beside and "f32" in options.get("dtypes", ("f32",)):
             row["allclose"] = kernelbench.refused(candidate, correct.spec, options.get("dtypes", ("f32", "bf16")), options.get("device", "cpu"))
     return row
 
 
+def distinct(findings: list[Any]) -> list[str]:
+    """Findings in words, of those of one kind and result the first."""
+    found = {(f.kind, f.result, f.message[:60] if not f.result else ""): f for f in reversed(findings)}
+    return [f"{f.kind.value}: {f.condition} {f.result} {f.message[:300]} | {f.case[:300]}" for f in reversed(found.values())][:8]
+
+
 def known(row: dict[str, Any]) -> str:
-    """Why what was found of a candidate is a fault of its own; "" where it is none that is known."""
-    for entry in json.loads(KNOWN.read_text()) if KNOWN.exists() else ():
-        if entry["kind"] == row["kind"] and re.fullmatch(entry["name"], row["name"]) and any(entry["finding"] in f for f in row["findings"]):
-            return entry["reason"]
-    return ""
+    """Why all that was found of a candidate is a fault of its own; "" where some of it is none that is known."""
+    entries = [e for e in json.loads(KNOWN.read_text()) if e["kind"] == row["kind"] and re.fullmatch(e["name"], row["name"])]
+    reasons = [next((e["reason"] for e in entries if e["finding"] in f), "") for f in row["findings"]]
+    return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -178,6 +183,7 @@ def main() -> int:
     asked.add_argument("--out", type=Path, default=Path("correct.jsonl"))
     asked.add_argument("--again", action="store_true")
     asked.add_argument("--no-allclose", action="store_true")
+    asked.add_argument("--part", default="0/1", help="K/N: of the candidates each N-th, from the K-th on")
     asked.add_argument("--summary", action="store_true")
     args = asked.parse_args()
     mutants.started()
@@ -192,7 +198,9 @@ def main() -> int:
 
     if not args.summary:
         done = {tuple(r[k] for k in key) for r in rows() if r["verdict"] != "error"}
-        todo = [c for c in candidates(args.gpu, set(filter(None, args.kind.split(",")))) if args.name in c.name and (args.again or (c.kind, c.name) not in done)]
+        first, each = (int(n) for n in args.part.split("/"))
+        every = [c for c in candidates(args.gpu, set(filter(None, args.kind.split(",")))) if args.name in c.name][first::each]
+        todo = [c for c in every if args.again or (c.kind, c.name) not in done]
         print(f"{len(todo)} to do, {os.cpu_count()} cores", file=sys.stderr)
         with args.out.open("a") as out, ProcessPoolExecutor(args.jobs, get_context("spawn"), mutants.started) as pool:
             futures = [pool.submit(one, c, args.examples, not args.no_allclose) for c in todo]

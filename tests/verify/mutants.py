@@ -62,7 +62,8 @@ def judge(candidate: str, spec: str, held: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"seconds": round(time.perf_counter() - began, 2), "cases": report.cases}
     if report.findings:
         f = report.findings[0]
-        row |= {"verdict": "not built" if f.kind is Kind.LOADS else "found", "kind": f.kind.value, "message": f.message[:300], "condition": f.condition, "case": f.case[:300]}
+        unbuilt = f.kind is Kind.LOADS or f.kind is Kind.RAISES and "CompilationError" in f.message  # Triton's files are built when called
+        row |= {"verdict": "not built" if unbuilt else "found", "kind": f.kind.value, "message": f.message[:300], "condition": f.condition, "case": f.case[:300]}
     else:
         row |= {"verdict": "survived", "untried": report.untried[:5], "refused": report.refused[:5]}
     return row
@@ -81,6 +82,8 @@ def one(mutant: Mutant, beside: bool) -> dict[str, Any]:
         candidate = source.put(Path(folder), mutant.text)
         try:
             row |= judge(candidate, source.spec, options(source))
+            if row["verdict"] == "survived" and source.device == "cuda":  # as one holds a kernel that may read outside, or race
+                row |= judge(candidate, source.spec, options(source) | {"sanitize": True}) | {"sanitized": True}
         except Exception as error:
             row |= {"verdict": "error", "message": f"{type(error).__name__}: {error}"[:300], "seconds": 0.0}
         if beside and row["verdict"] in ("found", "survived"):
@@ -115,6 +118,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     found = [r["seconds"] for r in rows if _verdict(r) == "found"]
     whole = sums["found"] + sums["survived"]
     lines.append(f"{len(rows)} mutants of {len({r['source'] for r in rows})} sources by {len({r['rule'] for r in rows})} rules: {sums}")
+    if sanitized := [r["name"] for r in rows if _verdict(r) == "found" and r.get("sanitized")]:
+        lines.append(f"of these by compute-sanitizer alone (--sanitize): {', '.join(sanitized)}")
     if found:
         q = statistics.quantiles(found, n=10) if len(found) > 1 else [found[0]] * 9
         lines.append(f"found {sums['found']} of {whole} ({sums['found'] / whole:.1%}); seconds: median {statistics.median(found):.1f}, nine tenths within {q[8]:.1f}, at most {max(found):.1f}")

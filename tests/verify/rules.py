@@ -108,7 +108,7 @@ PRECISION = (
          cpp=[(r"(?<=\n)([ \t]*)const F (e|t0|t1|u|c|h|s_|loss|mean|d) = ([^;\n]+);(?=\n)", r"\1T \2_rounded;\n\1\2_rounded = F(\3);\n\1const F \2 = F(\2_rounded);"),
               (r"const double (\w+) = ([^;,]+);", r"const double \1 = double(compute<T>(T(compute<T>(\2))));")],
          torch=(r"(?<=\n)    (e|centred|shifted|y|h|slope|total|scale|length) = (.+)(?=\n)", r"    \1 = (\2).bfloat16().to((\2).dtype)"),
-         triton=(r"(?<=\n)    (e|c|mu|h) = (.+)(?=\n)", r"    \1 = (\2).to(T).to(F)")),
+         triton=(r"(?<=\n)    (e|c|mu|h) = (?!fast_exp|libdevice)(.+)(?=\n)", r"    \1 = (\2).to(T).to(F)")),
     rule("f64 in f32", "doubles are computed in floats", cpp=Edit(r"using F = compute<T>;", "using F = float;", needs=r"_f64\(|with_type"),
          torch=[(r"wide = x if x\.dtype == torch\.float64 else x\.float\(\)", "wide = x.float()"),
                 (r"wide = torch\.float64 if \w+\.dtype == torch\.float64 else torch\.float32", "wide = torch.float32")]),

@@ -45,6 +45,14 @@ def test_an_exponential_that_vanishes_takes_its_factors_with_it(dtype: torch.dty
     assert wrong("swiglu", -by_the_exponential.nan_to_num(), g=-g, u=u) == ["value"]
 
 
+def test_an_exponential_may_be_one_of_2() -> None:
+    g, u = torch.linspace(-60, -20, 999), torch.ones(999)
+    y = g / (1 + torch.exp2(-g * 1.442695040888963))
+    assert float(((y - g.double() * torch.sigmoid(g.double())) / y).abs().max()) > 2.0**-20
+    assert wrong("swiglu", y, g=g, u=u) == []
+    assert wrong("swiglu", y * (1 + 2.0**-14), g=g, u=u) == ["value"]
+
+
 def test_a_zero_has_the_sign_that_every_way_to_compute_it_gives() -> None:
     assert wrong("relu", torch.tensor([0.0, 0.0]), x=torch.tensor([-0.0, -1.0])) == []
     assert wrong("relu", torch.tensor([-0.0]), x=torch.tensor([-1.0])) == ["sign"]
@@ -55,6 +63,21 @@ def test_a_zero_has_the_sign_that_every_way_to_compute_it_gives() -> None:
     assert wrong("rmsnorm", torch.tensor([[0.0, 0.0]]), x=-x, w=zero, eps=1e-6) == ["sign"]
     none = torch.zeros(1, dtype=torch.float16)
     assert wrong("elu", none, x=none, alpha=-0.5) == ["sign"]  # of -0.5 * expm1(0)
+
+
+def test_terms_that_are_added_one_by_one_may_be_added_in_any_order() -> None:
+    x = torch.tensor([[1e6, 1.0, -1e6, 3e-3]])
+    before, two = torch.tensor([[0.0, 1e6, 1.0, -1e6]]), torch.tensor([[0.0, 0.0, 1e6, 1.0]])
+    for y in ((x + before) + two, x + (before + two), (x + two) + before):
+        assert wrong("moving_average", y / 3, x=x) == []
+    assert wrong("moving_average", (x + before) / 3, x=x) == ["value"]
+    assert wrong("moving_average", ((x + before) + two) / 3 + 0.5, x=x) == ["value"]
+    assert wrong("add", torch.tensor([1e-3]), a=torch.tensor([1e6]), b=torch.tensor([-1e6])) == ["value"]
+
+
+def test_sizes_that_follow_from_numbers_fit_them_in_each_case() -> None:
+    found = examine("tests.verify.eager:pixel_shuffle", "pixel_shuffle", dtypes=("f32",), examples=20, shrink=0, device="cpu")
+    assert found.ok and not found.untried, found
 
 
 def test_numbers_that_are_refused_by_an_error_are_told() -> None:
@@ -74,6 +97,8 @@ def test_very_long_rows_are_no_longer_than_they_are_to_be(spec: str) -> None:
     kernel = kgen.check.plain(kgen.load(spec).kernel)
     most = max(x.numel() for _, given in special_rows(kernel, Limits(layouts=("dense",)), 0) for x in given.values() if hasattr(x, "numel"))
     assert VERY_LONG <= most <= 16 * VERY_LONG
+    longest = [given["x"] for label, given in special_rows(kernel, Limits(layouts=("dense",)), 0) if label == "very long rows"]
+    assert all(float(x.double().flatten(1)[-1].max()) < -5e4 for x in longest)  # below what a maximum might begin with
 
 
 @pytest.mark.parametrize("spec", ["fp8_blocks", "pixel_shuffle", "swiglu_packed"])

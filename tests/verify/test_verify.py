@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,13 @@ import pytest
 import torch
 
 import kgen
+from kgen import check as checker
+from kgen.errors import KgenError
 from kgen.testing import CheckFailed, verify
-from kgen.verify import Kind, Report, examine
+from kgen.testing.cases import Limits
+from kgen.verify import Kind, Report, examine, plan
+from kgen.verify.again import again
+from tests import warm
 from tests.verify import candidates
 
 HERE = Path(candidates.__file__)
@@ -123,7 +126,7 @@ def test_a_failure_is_made_small_and_stands_alone(tmp_path: Path) -> None:
     found = report("unshifted", shrink=3.0).findings[0]
     assert found.small and len(found.small) <= len(found.case)
     (tmp_path / "shown.py").write_text(found.python)
-    done = subprocess.run([sys.executable, str(tmp_path / "shown.py")], capture_output=True, text=True)
+    done = warm.run(tmp_path / "shown.py")
     assert done.returncode == 1 and "AssertionError" in done.stderr, found.python + done.stderr
 
 
@@ -257,3 +260,49 @@ def test_what_cannot_be_tried_here_is_no_failure(tmp_path: Path) -> None:
     assert found.status == 3 and not found.findings and "is for a GPU" in found.untried[0], found
     asked = CliRunner().invoke(main, ["verify", str(tmp_path / "nothing.py"), "--spec", "relu"])
     assert asked.exit_code == 2, asked.output
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("right", ""), ("destination", ""), ("refuses_more", ""), ("counts_to_65536", "value")])
+def test_places_that_are_counted_in_too_few_bits_are_found_in_rows_that_are_repeated(name: str, wrong: str) -> None:
+    few = {"x": torch.randn(61, 33, generator=torch.Generator().manual_seed(0), dtype=torch.float32)}
+    setting: dict[str, Any] = {"tall": 1 << 17, "way": "destination" if name == "destination" else "fresh"}
+    if not wrong:
+        return again(f"{HERE}:{name}", "softmax", few, **setting)
+    with pytest.raises(CheckFailed, match=wrong):
+        again(f"{HERE}:{name}", "softmax", few, **setting)
+
+
+def test_rows_that_depend_on_one_another_are_not_repeated() -> None:
+    dense = Limits(layouts=("dense",))
+    specs = ("softmax", "gelu", "adamw", "mse", "dropout", "batchnorm_stats")
+    cases = {spec: plan.repeatable(checker.plain(kgen.load(spec).kernel), dense, 0) for spec in specs}
+    assert [spec for spec, case in cases.items() if case] == ["softmax", "gelu", "adamw"]
+    x = cases["softmax"]["x"]
+    assert x.shape == (61, 1024) and x.dtype.itemsize == 2
+
+
+def test_sizes_that_a_candidate_takes_can_be_said() -> None:
+    options: dict[str, Any] = {"multiples": {"N": 8}, "most": {"N": 4096}, "examples": 60, "every": True, "own": True}
+    found = report("rows_of_vectors", **options)
+    assert [f.kind for f in found.findings] == [Kind.OWN] and found.operators == {"_softmax": 1} and found.held["very long rows"], found
+    assert report("rows_of_vectors", multiples={"N": 8}, examples=60).findings[0].kind is Kind.RAISES
+    with pytest.raises(KgenError, match="there is no dim M"):
+        report("rows_of_vectors", most={"M": 8})
+
+
+def test_what_is_never_taken_is_made_small_too() -> None:
+    found = report("never", shrink=5, memory=2).findings[0]
+    assert found.kind is Kind.RAISES and "of other dtypes likewise" in found.message and "candidate(x_)" in found.python, found
+    assert report("takes_all_memory", memory=2).findings[0].kind is Kind.MEMORY
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_told() -> None:
+    found = report("right", device="cuda")
+    assert found.status == 3 and found.untried == ["there is no CUDA device"]
+
+
+def test_a_gpu_that_others_have_filled_is_no_fault_of_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kgen.verify.held.WAITS", (0.0, 0.0))
+    found = report("finds_no_memory", dtypes=("f32",))
+    assert not found.findings and found.status == 3 and "want of memory" in found.untried[0], found

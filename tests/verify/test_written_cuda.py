@@ -11,7 +11,8 @@ from kgen.backends import backend
 from kgen.backends.base import Render
 from kgen.verify.written import tensors_of
 
-SPECS = ("softmax", "gelu", "adamw", "cross_entropy", "rmsnorm", "layernorm", "embedding", "cumsum", "lerp_ema", "rope", "group_int8", "batchnorm_stats")
+SPECS = ("softmax", "gelu", "adamw", "cross_entropy", "rmsnorm", "layernorm", "embedding", "cumsum", "lerp_ema", "rope", "group_int8", "batchnorm_stats",
+         "max_pool2d", "laplacian", "moving_average", "causal_conv4")
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -33,3 +34,6 @@ def test_tensors_stand_in_the_order_of_the_head(name: str) -> None:
         gathers = len(unit.gathers) if hasattr(unit, "gathers") else 0
         assert [n.removesuffix("_") for n in names] == [spec_name for spec_name, _, _ in own], head[0]
         assert len(strides) == sum(walked for _, _, walked in own) + gathers, head[0]
+        reaches = getattr(unit, "reaches", ())
+        behind = len(reaches) + len({r.dim for r in reaches}) + 2 * gathers + len(unit.numbers)
+        assert len(params) == 3 + hasattr(unit, "rows") + len(names) + len(strides) - gathers + behind, head[0]

@@ -11,14 +11,14 @@ template <int K> struct Dims {
     int rank = 0;
     i64 count = 1, size[64], stride[K][64];
 
-    // In the order of operand `main`; `of(k)` gives the strides of operand k, `one` is that of a single element.
-    template <typename Strides> void merge(int dims, const i64* sizes, int main, i64 one, Strides of) {
+    // In the order of operand `main`, or as they are `ordered`; `of(k)` gives the strides of operand k, `one` is that of a single element.
+    template <typename Strides> void merge(int dims, const i64* sizes, int main, i64 one, Strides of, bool ordered = false) {
         int r = 0;
         for (int d = 0; d < dims; d++) {
             count *= sizes[d];
             if (sizes[d] == 1) continue;
             int p = r++;
-            for (; p > 0 && stride[main][p - 1] < of(main)[d]; p--) move(p - 1, p);
+            for (; !ordered && p > 0 && stride[main][p - 1] < of(main)[d]; p--) move(p - 1, p);
             size[p] = sizes[d];
             for (int k = 0; k < K; k++) stride[k][p] = of(k)[d];
         }

@@ -8,6 +8,7 @@ template <typename Walk, typename... In> struct Operands {
     __device__ void take(const Walk&, int, int) {}
     template <typename Make, typename... X> __device__ auto made(Make& make, int, int, X... x) { return make(x...); }
     template <typename Make, typename... X> __device__ auto loose(Make& make, const Walk&, int, X... x) { return make(x...); }
+    template <typename Make, typename... X> __device__ auto at(Make& make, const Walk&, typename Walk::Place, X... x) { return make(x...); }
 };
 template <typename Walk, typename First, typename... In> struct Operands<Walk, First, In...> {
     First& first;
@@ -26,6 +27,9 @@ template <typename Walk, typename First, typename... In> struct Operands<Walk, F
     }
     template <typename Make, typename... X> __device__ auto loose(Make& make, const Walk& walk, int j, X... x) {
         return rest.loose(make, walk, j, x..., first.one_loose(walk, j));
+    }
+    template <typename Make, typename... X> __device__ auto at(Make& make, const Walk& walk, typename Walk::Place i, X... x) {
+        return rest.at(make, walk, i, x..., first.one_at(walk, i));
     }
 };
 template <typename Walk> __device__ inline Operands<Walk> operands() { return {}; }
@@ -53,8 +57,10 @@ template <typename T, typename Walk, typename Make, typename Host, typename... I
     __device__ auto one(int v, int k) const { return in.first.one(v, k); }
     __device__ const auto& values(int v) const { return in.first.values(v); }
     __device__ T one_loose(const Walk& walk, int j) { return in.loose(make, walk, j); }
+    __device__ T one_at(const Walk& walk, typename Walk::Place i) { return in.at(make, walk, i); }
     __device__ void put(const Walk&, const typename Walk::Chunk&, int) {}
     __device__ void put_loose(const Walk&, int) {}
+    __device__ void put_at(const Walk&, typename Walk::Place) {}
 };
 template <typename T, typename Walk, typename Make, typename Host, typename... In>
 __device__ inline Made<T, Walk, Make, Host, In...> made(const Walk&, Make make, Host& host, In&... in) {
@@ -84,6 +90,11 @@ template <int O, typename Walk, typename Pair> struct Coded {
     __device__ void put_loose(const Walk& walk, int j) {
         codes.now_loose = u8(pair(now_loose, now_loose));
         codes.put_loose(walk, j);
+    }
+    __device__ float& one_at(const Walk&, typename Walk::Place) { return now_loose; }
+    __device__ void put_at(const Walk& walk, typename Walk::Place i) {
+        codes.now_loose = u8(pair(now_loose, now_loose));
+        codes.put_at(walk, i);
     }
 };
 template <int O, typename Walk, typename Pair> __device__ inline Coded<O, Walk, Pair> coded(const Walk& walk, u8* p, Pair pair) {

@@ -31,7 +31,12 @@ template <int ROWS, typename Make> __device__ inline auto several(Make make) {
 }
 template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, typename Index>
 __device__ inline auto load_rows(const Layout& layout, const T* p, Index by) {
-    return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * by); });
+    return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + r * i64(by)); });
+}
+// The same of rows one below the other from the `first` on, of which the last may not be there.
+template <int LANES, u64 SPLAT, int K, int ROWS, typename Layout, typename T, typename Index>
+__device__ inline auto load_rows(const Layout& layout, const T* p, Index by, Index first) {
+    return several<ROWS>([&](int r) { return load<LANES, SPLAT, K>(layout, p + (layout.template has<ROWS>(first, r) ? r : 0) * by); });
 }
 // The position k places behind that of a vector's first element; these are multiples of LANES, and the compiler knows the last bits.
 template <int LANES, u64 SPLAT, int K, typename Layout, typename Index> __device__ inline i64 counted(const Layout& layout, Index first, int k) {
@@ -51,14 +56,15 @@ template <typename Index> __device__ inline Index over(Index i, Index n) {
 template <int RANK, int K, typename Index> struct Layout {
     Index n, size[RANK], stride[K][RANK];
 
-    // Where element i lies in each operand, in the first of PIECES equal ones of each row, or of so many rows one below the other.
+    // Where element i lies in each operand, in the first of PIECES equal ones of each row, or of so many rows one below the other, of which
+    // the last may not be there.
     template <int PIECES = 1, bool ROWS = false> __device__ void locate(Index i, Index (&at)[K]) const {
         constexpr int SHARED = ROWS ? RANK - 2 : RANK - 1;
         #pragma unroll
         for (int k = 0; k < K; k++) at[k] = 0;
         #pragma unroll
         for (int d = RANK - 1; d >= 0; d--) {
-            const Index own = d == SHARED ? size[d] / PIECES : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
+            const Index own = d == SHARED ? (ROWS ? (size[d] - 1) / PIECES + 1 : size[d] / PIECES) : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
             #pragma unroll
             for (int k = 0; k < K; k++) at[k] += inner * stride[k][d] * (ROWS && d == SHARED ? PIECES : 1);
             i = outer;
@@ -69,6 +75,8 @@ template <int RANK, int K, typename Index> struct Layout {
     __device__ Index below(int k, int rows) const { return RANK > 1 ? stride[k][RANK > 1 ? RANK - 2 : 0] / rows : 0; }
     // From one piece of a row to the next, and to the row below.
     __device__ Index beyond(int k, int pieces) const { return size[RANK - 1] / pieces * step(k); }
+    // Whether there is an r-th of ROWS rows one below the other, the first of which is there.
+    template <int ROWS> __device__ bool has(Index first, int r) const { return ROWS == 1 || r == 0 || first + r < size[RANK > 1 ? RANK - 2 : 0]; }
     __device__ Index under(int k, int) const { return RANK > 1 ? stride[k][RANK > 1 ? RANK - 2 : 0] : 0; }
 };
 
@@ -77,10 +85,13 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
-// For `held`: a thread may take vectors of so many pieces of a row, or of so many rows whatever stands still there.
+// For `held`: a thread may take vectors of so many pieces of a row, or of so many rows whatever stands still there; of these an operand
+// may be the index.
 [[maybe_unused]] constexpr u64 pieces(int many) { return ~u64(many); }
-[[maybe_unused]] constexpr u64 rows_below(int many) { return ~u64(many + 16); }
-constexpr int pieces_of(u64 held) { return ~held < 32 ? int(~held % 16) : 0; }
+[[maybe_unused]] constexpr u64 rows_below(int many, int index = -1) { return ~u64(many + 16 + 32 * (index + 1)); }
+constexpr int pieces_of(u64 held) { return ~held < 32 * 65 ? int(~held % 16) : 0; }
+constexpr bool are_below(u64 held) { return ~held / 16 % 2 == 1; }
+constexpr int index_of(u64 held) { return int(~held / 32) - 1; }
 
 // No bytes: an index, which has no memory.
 struct Operand { const void* pointer; const i64* stride; int bytes; bool written = false; };
@@ -111,9 +122,10 @@ template <int K> struct Plan : Dims<K> {
             several = several && (k >= 64 || !(held >> k & 1) || this->stride[k][0] == 0);
         }
         const int many = pieces_of(held);
-        const bool below = ~held >= 16;
+        const bool below = many > 0 && are_below(held);
+        const bool known = !below || index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
         const i64 shared = below ? (this->rank > 1 ? this->size[this->rank - 2] : 1) : this->size[this->rank - 1];
-        pieces = many > 1 && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
+        pieces = many > 1 && known && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
         rows = pieces ? many : many == 0 && several && !wide ? 4 : 1;
     }
     i64 step(int k) const { return this->stride[k][this->rank - 1]; }

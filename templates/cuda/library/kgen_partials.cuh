@@ -2,7 +2,50 @@
 #pragma once
 #include "kgen_vectors.cuh"
 
+// How many vectors of a piece of a row a thread takes, of `count` in it and of so many that it takes at all: up to four, where four threads or
+// more are left for the piece, which a warp has.
+__device__ constexpr int vectors_of_piece(int count, int vectors, int team, bool shared) {
+    if ((count & (count - 1)) != 0 || (shared && count > 32)) return 1;
+    for (int own = 4; own > 1; own /= 2) {
+        const int threads = count / own;
+        if (threads >= 4 && threads <= 32 && vectors % own == 0 && (team == 0 || team % threads == 0)) return own;
+    }
+    return 1;
+}
+
+// A vector that was taken before in the same reading.
+template <typename Walk, typename In> __device__ inline auto retake(Walk& walk, In& in, int v, int k, int) -> decltype(in.again(walk, v, k)) {
+    return in.again(walk, v, k);
+}
+template <typename Walk, typename In> __device__ inline void retake(Walk& walk, In& in, int v, int k, long) { in.take(walk, v, k); }
+
+// That a reading has taken an operand.
+template <typename In> __device__ inline auto mark(In& in, int) -> decltype(in.taken = 1) { return in.taken = 1; }
+template <typename In> __device__ inline void mark(In&, long) {}
+
 struct Partials {
+    // A part of elements that are there, else of none: a branch would stand between vectors.
+    template <typename Chunk, typename Part> __device__ static Part some(const Chunk& c, const Part& part) { return c.some ? part : Part(); }
+    // Whether what follows from an element is added to something: then only from those that are there.
+    template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
+    template <typename In> __device__ static constexpr bool adds(long) { return false; }
+    // The registers that a vector of an input takes as two aligned ones.
+    template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : 0; }
+    template <typename In> __device__ static constexpr int halved(long) { return 0; }
+    __device__ static unsigned barrier(int k) {
+        __shared__ u64 barriers[16];  // a kernel with more readings has no clusters
+        return unsigned(__cvta_generic_to_shared(&barriers[k]));
+    }
+    // Until the bytes that a barrier expects are there, for the time that `parity` tells.
+    __device__ static void await(unsigned barrier, unsigned parity) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+        asm volatile("{\n"
+                     ".reg .pred done;\n"
+                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                     "@!done bra wait;\n"
+                     "}" :: "r"(barrier), "r"(parity) : "memory");
+#endif
+    }
     // Whether it has sums about a maximum.
     template <typename Part> __device__ static constexpr auto rescales(int) -> decltype(&Part::rescale, true) { return true; }
     template <typename Part> __device__ static constexpr bool rescales(long) { return false; }

@@ -81,6 +81,7 @@ struct Facts {
     bool splits;
     const int* bytes;
     int operands;
+    bool pieces = false;  // whether it goes by pieces of a row, whose dims keep their order
 
     static constexpr bool has(u64 mask, int k) { return mask >> k & 1; }
     constexpr int vec() const {
@@ -154,7 +155,8 @@ struct Facts {
     return results > 0;
 }
 [[maybe_unused]] constexpr int kind(const Facts& f) {
-    if (f.holds() && f.readings > 0 && narrow(f)) return 4;
+    if (f.holds() && f.pieces) return 6;
+    if (f.holds() && f.readings > 0 && narrow(f)) return f.readings == 1 ? 4 : 5;
     return !f.holds() ? 2 : f.readings > 1 ? 1 : f.readings == 1 && f.words > FEW_WORDS ? 3 : 0;
 }
 // Whether what was measured holds for it, where elements move in vectors.
@@ -274,6 +276,7 @@ struct Launch { int kernel; i64 blocks; int threads, cluster = 1, shared = 0; };
 // The rows of a call and the elements of a row: their dims merged, and in what vectors they are walked.
 template <int K> struct RowDims {
     static constexpr u64 FAR = UINT_MAX - (1 << 20);
+    static constexpr i64 NONE[64] = {};
 
     Dims<K> row, inner;
     const RowOperand* operands;
@@ -288,7 +291,8 @@ template <int K> struct RowDims {
         choose_main(dims, outer);
         const int lead = main < 0 ? 0 : main;
         row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
-        inner.merge(dims - outer, sizes + outer, lead, 0, [&](int k) { return given[k].stride + outer; });
+        const auto along = [&](int k) { return given[k].element ? given[k].stride + outer : NONE; };
+        inner.merge(dims - outer, sizes + outer, lead, 0, along, f.pieces);
         if (main < 0) return;
         choose_vectors(always);
         across = step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
@@ -405,7 +409,7 @@ template <int K> struct RowPlan : RowDims<K> {
         if (f.readings == 0 || f.readings > MOST_READINGS) most.cluster = 0;
         int built = 0;  // the one of the file's architectures that the device runs
         for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
-        const bool measured = host::known(f) && vec > 1 && !across && chunks > SHORT;
+        const bool measured = host::known(f) && vec > 1 && !across;
         const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
         const bool shifted = steps.count > 0 && most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         for (const Rule& rule : SHIFTED) {
@@ -415,6 +419,7 @@ template <int K> struct RowPlan : RowDims<K> {
         }
         for (int i = 0; i < steps.count; i++) {
             const Rule& step = steps.at[i];
+            if (chunks <= SHORT && step.longest > SHORT) break;
             if (chunks > step.longest || (most.cluster == 0 && step.where == CLUSTER) || (step.alone && parameters() > 0)) continue;
             const Team found = team_of(step, chunks, edges, false);
             if (fits(found, most, size)) return found;
@@ -496,6 +501,15 @@ struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, S
     static constexpr bool EDGES = true;  // of rows
     using Plan = RowPlan<Base::OPERANDS>;
     template <typename W, int STAGES> using Walking = W;
+};
+// A pass that goes by pieces of rows (kgen_pieces.cuh).
+[[maybe_unused]] constexpr Facts in_pieces(Facts f) {
+    f.pieces = true;
+    return f;
+}
+template <typename P> struct PiecesPass : P {
+    static constexpr Facts FACTS = in_pieces(P::FACTS);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 
 }  // namespace host

@@ -45,8 +45,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     unsigned now = 0, stage = 0, bytes = 0;  // of the rows in shared memory the one of this round, where it lies; the bytes of each
 
     __device__ explicit Rounds(const Layout& layout) : Under(layout.rows), all_rows(layout) {
-        const Index block = CLUSTER || (STEP >= 0 && STEP % 2 == 0) ? blockIdx.x / this->rows.segments : blockIdx.x;
-        first = block * Under::teams();
+        first = this->group * Under::teams();
         to = first + (TEAM == 0 ? 0 : ACROSS ? threadIdx.x % Under::teams() : threadIdx.x / TEAM);
         whole = EDGES ? this->vectors : this->rows.n / VEC;
     }

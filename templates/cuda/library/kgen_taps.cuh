@@ -24,9 +24,22 @@ template <int INDEX, i64 BY, typename Index> struct Shift {
     Index at;
 
     // Whether the element `by` further on lies inside `size`.
-    static __device__ bool inside(Index at, Index size, i64 by) { return by < 0 ? at >= Index(-by) : at < size && size - at > Index(by); }
+    static __device__ bool inside(Index at, Index size, i64 by) {
+        return by == 0 || (by < 0 ? at >= Index(-by) : at < size && size - at > Index(by));
+    }
 };
 template <int INDEX, i64 BY, typename Index> __device__ inline Shift<INDEX, BY, Index> shift(Index at) { return {at}; }
+
+// BY rows below the r-th of a thread's ROWS, which lie one below the other from that with the index `first` on: what several of them read is
+// read once. WITHIN: it is known to be there.
+template <int INDEX, bool WITHIN> struct Below {
+    i64 first;
+    int by;
+};
+template <int INDEX, i64 BY, int ROWS, bool WITHIN, typename Index> __device__ inline auto below(Index first, int r) {
+    if constexpr (ROWS == 1) return shift<INDEX, BY>(first);
+    else return Below<INDEX, WITHIN>{i64(first), r + int(BY)};
+}
 
 // As many as are known at run time; beyond either end from the other one on, where it WRAPS.
 template <int INDEX, bool WRAPS, typename Index> struct Move {
@@ -61,10 +74,12 @@ template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename Index>
 __device__ inline Window<TIMES, BY, OVER, WITHIN> window_at(Index at, i64 size, i64 stride) {
     return {i64(at), size, stride};
 }
-// Whether the places from that with LOW up to that with HIGH lie inside.
-template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER> __device__ inline bool within(i64 at, i64 size) {
-    return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at) < size;
+// Whether the places from that with LOW up to that with HIGH lie inside, of so many ROWS.
+template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER, int ROWS = 1> __device__ inline bool within(i64 at, i64 size) {
+    return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at + ROWS - 1) < size;
 }
+// The index of the r-th of ROWS rows one below the other: that of the first is a multiple of ROWS, and the compiler knows its last bits.
+template <int ROWS, typename Index> __device__ inline i64 row_at(Index first, int r) { return i64(first / ROWS * ROWS) + r; }
 
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };
@@ -76,6 +91,14 @@ template <int K, typename Layout, typename T, int INDEX, i64 BY, typename Index,
 __device__ inline void aside(const Layout& layout, const T*& p, bool& inside, Shift<INDEX, BY, Index> by, S... more) {
     const bool here = by.inside(by.at, extent(layout, INDEX), BY);
     if (here) p += BY * stride_along(layout, K, INDEX);
+    inside = inside && here;
+    aside<K>(layout, p, inside, more...);
+}
+template <int K, typename Layout, typename T, int INDEX, bool WITHIN, typename... S>
+__device__ inline void aside(const Layout& layout, const T*& p, bool& inside, Below<INDEX, WITHIN> by, S... more) {
+    const i64 row = by.first + by.by;
+    const bool here = WITHIN || (row >= 0 && row < i64(extent(layout, INDEX)));
+    if (here) p += by.by * i64(layout.under(K, 1));
     inside = inside && here;
     aside<K>(layout, p, inside, more...);
 }
@@ -141,6 +164,11 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     const bool here = by.inside(by.at, extent(layout, INDEX), BY);
     if (here) p += BY * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, int INDEX, bool WITHIN>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Below<INDEX, WITHIN> by) {
+    aside<K>(layout, p, inside, by);
+    return tap_of<F, LANES, SPLAT, K>(layout, p, inside, fill);
 }
 // By how far is known at run time: the vector's elements are neighbours, but where a row ends.
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, int INDEX, bool WRAPS, typename Index, typename... S>

@@ -12,6 +12,15 @@ template <int RR, int RI, int K, int G, typename Index> struct Rows {
     u64 wide;
     unsigned* work;
     Index slot;
+
+    // Whether all rows read an operand's same elements: neighbouring blocks then take a segment of different rows, for which these come
+    // from memory once.
+    __device__ bool share() const {
+        bool found = false;
+        #pragma unroll
+        for (int k = 0; k < K; k++) found = found || row_stride[k][RR - 1] == 0;
+        return found;
+    }
 };
 
 // VEC neighbours as the two aligned vectors that they lie in, from element `over` of the first on: what is loaded is not waited for before

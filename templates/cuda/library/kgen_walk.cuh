@@ -8,9 +8,10 @@
 // readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
 // of rows that do not stay. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
-// The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone.
+// The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
+// (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
-          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index>
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
 struct Walk : Partials {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM;
     using Layout = Rows<RR, RI, K, G, Index>;
@@ -29,11 +30,15 @@ struct Walk : Partials {
     static constexpr int LANES = VEC, TAKEN = VECTORS;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
+    // Whether lanes side by side may go through a piece of a row; how many of its vectors each then takes, and how many lanes.
+    static constexpr bool PLAIN = !EDGES && !ACROSS && VEC > 1 && WIDE != GIVEN;
+    static constexpr int OWN = vectors_of_piece(PLAIN && PIECE % VEC == 0 ? PIECE / VEC : 1, VECTORS, TEAM, CLUSTER || SEGMENTS);
+    static constexpr int BESIDE = OWN == 1 ? 1 : PIECE / VEC / OWN;
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K];
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group;  // of the teams of a block, the number
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     bool inside;
 
@@ -43,11 +48,14 @@ struct Walk : Partials {
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
+        group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
-            segment = block % rows.segments;
-            block /= rows.segments;
+            const Index groups = gridDim.x / rows.segments;
+            const bool beside = !CLUSTER && rows.share();
+            segment = beside ? block / groups : block % rows.segments;
+            group = beside ? block % groups : block / rows.segments;
         }
-        go(block * teams() + team);
+        go(group * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
     }
@@ -97,17 +105,17 @@ struct Walk : Partials {
         return place >= 0 && place < rows.gather_size[g] ? p[at_row[O] + place * rows.gather_stride[g]] : T();
     }
     template <int O, typename T> __device__ T within(const T* p, int g, i64 place) const { return p[at_row[O] + place * rows.gather_stride[g]]; }
-    // VEC neighbours of a row, from the first on.
+    // VEC neighbours of a row, from the first on: a thread's v-th are every `size`-th, or some of every `size`-th piece.
     struct Chunk { Index first; bool some; };
     __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
-        const Index c = base + lane + v * size;
-        return {c * VEC + head, full || c < end};
+        return {(base + vector(lane, v)) * VEC + head, full || base + vector(lane, v) < end};
     }
+    __device__ Index vector(unsigned lane, int v) const { return lane + (lane / BESIDE * (OWN - 1) + v % OWN) * BESIDE + v / OWN * OWN * size; }
     // Whether a thread has all VECTORS vectors from `base` on: then no branch stands between them. All of a warp whose rows are short go one way.
     __device__ bool full(Index base, Index end) const {
         if constexpr (WIDE == GIVEN) return false;
         constexpr unsigned LAST = !ACROSS && !SEGMENTS && 0 < TEAM && TEAM <= 32 ? TEAM - 1 : 0;
-        return base + (lane | LAST) + (VECTORS - 1) * size < end;
+        return base + vector(lane | LAST, VECTORS - 1) < end;
     }
     // The elements before a row's first whole vector and behind its last: this thread's j-th, and whether it has one.
     __device__ bool has_loose(int j) const { return segment == 0 && lane + j * size < edges; }
@@ -117,6 +125,7 @@ struct Walk : Partials {
     }
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
+        if (LINE > 0 && RI == 2) return i / (LINE + !LINE) * rows.stride[k][0] + i % (LINE + !LINE) * rows.stride[k][RI - 1];
         return RI == 1 && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
@@ -142,7 +151,7 @@ struct Walk : Partials {
         static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && WIDE != GIVEN && !(WIDE >> O & 1);
         static constexpr unsigned BYTES = VEC * sizeof(T);
         const T* p;
-        unsigned shared = 0;
+        unsigned shared = 0, taken = 0;  // by a reading before
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
         Halves<T, VEC> halves[HALVES ? VECTORS : 1];
         T loose[LOOSE > 0 ? LOOSE : 1];  // on their way with the rest
@@ -185,7 +194,7 @@ struct Walk : Partials {
         __device__ void take(const Walk& walk, int v, int k) {
             if constexpr (HALVES) now[k] = halves[k].whole();
             if constexpr (HELD == 1) {
-                if constexpr (VECTORS * VEC > 16) renew(walk, v);
+                if (VECTORS * VEC > 16 && taken > 0) renew(walk, v);
                 now[k] = held[v];
             }
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
@@ -193,6 +202,7 @@ struct Walk : Partials {
         __device__ auto one(int v, int k) const { return element(now[v], k); }
         __device__ const Vector<T, VEC>& values(int v) const { return now[v]; }
         __device__ T one_loose(const Walk&, int j) const { return loose[j]; }
+        __device__ T one_at(const Walk& walk, Index i) const { return p[walk.offset(O, i)]; }
         // The same bits, but the compiler does not know: it computes from them anew, and keeps nothing else from reading to reading.
         __device__ void renew(const Walk& walk, int v) {
             Words<Vector<T, VEC>> words(held[v]);
@@ -208,6 +218,7 @@ struct Walk : Partials {
         }
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
+        __device__ void put_at(const Walk&, Index) {}
     };
     // What is written of an operand along the row.
     template <int O, typename T> struct Output {
@@ -228,7 +239,9 @@ struct Walk : Partials {
                 for (int k = 0; k < VEC; k++) p[Index(from + k * step)] = now[v].at[k];
             }
         }
-        __device__ void put_loose(const Walk& walk, int j) { p[walk.offset(O, walk.loose(j))] = now_loose; }
+        __device__ void put_loose(const Walk& walk, int j) { put_at(walk, walk.loose(j)); }
+        __device__ T& one_at(const Walk&, Index) { return now_loose; }
+        __device__ void put_at(const Walk& walk, Index i) { p[walk.offset(O, i)] = now_loose; }
     };
     // An element's position along a dim: worked out where it is asked for, as registers for all would be many.
     template <int O> struct Position {
@@ -269,10 +282,7 @@ struct Walk : Partials {
         return reinterpret_cast<Vector<T, VEC>*>(row_memory + shared) + v * threads() + threadIdx.x;
     }
 
-    // The registers that a vector of an input takes as two aligned ones; and how many such vectors of all inputs are fetched at a time: up to
-    // MOST, in half of the registers that a thread has beside a row.
-    template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : 0; }
-    template <typename In> __device__ static constexpr int halved(long) { return 0; }
+    // How many vectors that take two aligned ones are fetched at a time: up to MOST, in half of the registers that a thread has beside a row.
     template <int MOST> __device__ static constexpr int together(int each) {
         const int held = KEEP == 1 ? VECTORS * 4 : 0, room = (65536 / (THREADS * BLOCKS) - held) / 2;
         int group = MOST;
@@ -297,9 +307,8 @@ struct Walk : Partials {
                 use(c, k);
             }
         }
+        (mark(in, 0), ...);
     }
-    // A part of elements that are there, else of none: a branch would stand between vectors.
-    template <typename Part> __device__ static Part some(const Chunk& c, const Part& part) { return c.some ? part : Part(); }
     // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
     template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
         Part part[VEC];
@@ -337,9 +346,6 @@ struct Walk : Partials {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).now + k)};
         else return joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
     }
-    // A vector that was taken before in the same reading.
-    template <typename In> __device__ auto retake(In& in, int v, int k, int) -> decltype(in.again(*this, v, k)) { in.again(*this, v, k); }
-    template <typename In> __device__ void retake(In& in, int v, int k, long) { in.take(*this, v, k); }
     // The sums of GROUP vectors from the g-th on about a peak.
     template <int GROUP, typename Part, typename About, typename... In>
     __device__ void sums(Part& few, const Part& top, const About& about, Index base, Index end, int g, bool full, In&... in) {
@@ -347,7 +353,7 @@ struct Walk : Partials {
         for (int k = 0; k < GROUP; k++) {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
-            (retake(in, g + k, k, 0), ...);
+            (retake(*this, in, g + k, k, 0), ...);
             few.merge_sums(some(c, joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
         }
     }
@@ -360,6 +366,7 @@ struct Walk : Partials {
     // of what this thread has seen.
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        (mark(in, 0), ...);  // it takes a vector twice
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             #pragma unroll (IN_ONE)
             for (int g = 0; g < VECTORS; g += GROUP) {
@@ -392,9 +399,6 @@ struct Walk : Partials {
             part.merge_sums(share(top, about, in.one_loose(*this, j)...));
         });
     }
-    // Whether what follows from an element is added to something: then only from those that are there.
-    template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
-    template <typename In> __device__ static constexpr bool adds(long) { return false; }
     // What `add` makes of VECTORS vectors a thread, from a first one up to an end, and `add_loose` of single elements, for the whole row.
     template <int R, typename Part, typename Add, typename AddLoose> __device__ Part combine(Add add, AddLoose add_loose) {
         if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");
@@ -538,10 +542,6 @@ struct Walk : Partials {
         }
     }
 
-    __device__ static unsigned barrier(int k) {
-        __shared__ u64 barriers[16];  // a kernel with more readings has no clusters
-        return unsigned(__cvta_generic_to_shared(&barriers[k]));
-    }
     // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
     template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -576,11 +576,7 @@ struct Walk : Partials {
                 }
             }
         }
-        asm volatile("{\n"
-                     ".reg .pred done;\n"
-                     "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                     "@!done bra wait;\n"
-                     "}" :: "r"(here), "r"(round / 2 % 2) : "memory");
+        await(here, round / 2 % 2);
         Part whole;
         for (unsigned s = t; s < blocks * warps; s += 32) {
             Words<Part> words;

@@ -1080,6 +1080,8 @@ def loss(x, t, table, weight, class_, other_, best, ignore=-100, *, out=None):
     tensors["column"] = allocate("column", tensors, sizes, dtypes, out[5])
     tensors["beside"] = allocate("beside", tensors, sizes, dtypes, out[6])
     tensors["share"] = allocate("share", tensors, sizes, dtypes, out[7])
+    if sizes["V"] == 0 and any(tensors[name].numel() for name in ("l", "m", "e", "of", "column")):
+        raise ValueError("max[V] of no elements: dim V has size 0")
     for name in ("l", "m", "e", "of", "scaled", "column", "beside", "share"):  # one pass must not write what the next one reads
         for other in tensors:
             if other != name and min(tensors[other].numel(), tensors[name].numel()) and overlap(tensors[other], tensors[name]):

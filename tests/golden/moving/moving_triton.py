@@ -731,6 +731,8 @@ def moving(x, run, last, *, out=None):
     tensors["high"] = allocate("high", tensors, sizes, dtypes, out[0])
     tensors["moving_kernel"] = allocate("moving_kernel", tensors, sizes, dtypes, out[1])
     tensors["place"] = allocate("place", tensors, sizes, dtypes, out[2])
+    if sizes["N"] == 0 and any(tensors[name].numel() for name in ("run", "last", "high", "place")):
+        raise ValueError("min[N] of no elements: dim N has size 0")
     for name in ("run", "last", "high", "moving_kernel", "place"):  # one pass must not write what the next one reads
         for other in tensors:
             if other != name and min(tensors[other].numel(), tensors[name].numel()) and overlap(tensors[other], tensors[name]):

@@ -932,6 +932,10 @@ def places(x, k, h, flag, *, out=None):
     tensors["times"] = allocate("times", tensors, sizes, dtypes, out[10])
     tensors["product"] = allocate("product", tensors, sizes, dtypes, out[11])
     tensors["spread"] = allocate("spread", tensors, sizes, dtypes, out[12])
+    if 0 in sizes["..."] and tensors["first"].numel():
+        raise ValueError("argmin[..., N] of no elements: dim ... has size 0")
+    if sizes["N"] == 0 and any(tensors[name].numel() for name in ("i", "j", "at", "first", "least", "most", "deep", "every", "some", "total", "times", "product", "spread")):
+        raise ValueError("argmax[N] of no elements: dim N has size 0")
     for name in ("i", "j", "at", "first", "least", "most", "deep", "every", "some", "total", "times", "product", "spread"):  # one pass must not write what the next one reads
         for other in tensors:
             if other != name and min(tensors[other].numel(), tensors[name].numel()) and overlap(tensors[other], tensors[name]):

@@ -890,6 +890,10 @@ def whiten(x, run, scale, rate=0.1, eps=1e-5, *, out=None):
     tensors["y"] = allocate("y", tensors, sizes, dtypes, out[0])
     tensors["far"] = allocate("far", tensors, sizes, dtypes, out[1])
     tensors["kinds"] = allocate("kinds", tensors, sizes, dtypes, out[2])
+    if sizes["B"] == 0 and any(tensors[name].numel() for name in ("run", "far")):
+        raise ValueError("max[B, C] of no elements: dim B has size 0")
+    if sizes["C"] == 0 and any(tensors[name].numel() for name in ("far", "kinds")):
+        raise ValueError("max[B, C] of no elements: dim C has size 0")
     for name in ("y", "run", "far", "kinds"):  # one pass must not write what the next one reads
         for other in tensors:
             if other != name and min(tensors[other].numel(), tensors[name].numel()) and overlap(tensors[other], tensors[name]):
