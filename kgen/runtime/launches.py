@@ -13,7 +13,7 @@ from kgen.types import DTYPES, Binding, resolve
 #: How many rows the calls have, and the elements of each.
 ROWS, LENGTHS = 1024, tuple(1 << k for k in range(5, 22))
 HEADS = ("elements", "threads", "of a row", "vectors", "of elements", "row in", "cluster", "shared", "segments", "launches")
-PLACES = ("memory", "registers", "shared", "rounds", "rounds")
+PLACES = ("memory", "registers", "shared", *["rounds"] * 4)
 
 
 def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:

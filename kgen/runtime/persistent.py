@@ -86,7 +86,7 @@ def _taken(
             return None
         least = max(2, -(-chunks // (rule.threads * vectors)))
         span = -(-chunks // (32 * least)) * 32
-        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once, span, cluster=-(-chunks // span))
+        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.every, span, cluster=-(-chunks // span))
         static, row = _static(team, words, readings), _row(team, vec, edges, moving)
         if not 2 <= team.cluster <= limits.cluster or static > MAX_STATIC:
             return None

@@ -28,7 +28,7 @@ struct Following {
         const i64 one = row(r.threads, vectors, vec, edges), most = device.shared / (r.stages * one + own);
         const i64 blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks, stages = (device.shared / blocks - own) / one;
         if (stages < 2) return {};
-        return {{r.threads, r.threads, vectors, r.once ? 4 : 3}, int(blocks), stages < r.stages ? int(stages) : r.stages};
+        return {{r.threads, r.threads, vectors, 3 + r.once + 2 * r.every}, int(blocks), stages < r.stages ? int(stages) : r.stages};
     }
     constexpr RoundRules rules(int vec, bool edges) const {
         const bool several = rows.count(shared()) > 1;

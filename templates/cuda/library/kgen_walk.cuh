@@ -6,7 +6,8 @@
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
 // readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
-// of rows that do not stay. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment each.
+// Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
 // (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
@@ -19,10 +20,10 @@ struct Walk : Partials {
     using Spot = ::Spot<Index>;
     using Partials::load;
     static constexpr Place LAST = Place(-1);
-    static constexpr bool STAYS = KEEP > 0 && KEEP < 4;  // whether a row is gone through once for each reading, and read from memory once
+    static constexpr bool STAYS = KEEP == 2 || KEEP % 2 == 1;  // whether a row is gone through once for each reading, and read from memory once
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
-    static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
+    static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
@@ -549,8 +550,8 @@ struct Walk : Partials {
         struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
         __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
         auto& parts = both[KEEP > 2 ? round % 2 : 0];
-        // Parts that are dear to add, and those of many warps, go through their block first.
-        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512);
+        // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
+        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
         if constexpr (WHOLE) part = team(part);
         else part = warp<32>(part);
         if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
