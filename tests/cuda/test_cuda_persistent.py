@@ -63,6 +63,12 @@ def test_rows_are_taken_as_measured(text: str, n: int, size: int, want: tuple[in
     assert not isinstance(planned(text, n, size, 1000, "sm_80"), RoundsPlan)  # which has no clusters
 
 
+def test_rows_that_one_block_holds_alone_go_by_clusters_beside_parameters() -> None:
+    softmax = "a(x: T[..., N]) -> y: T[..., N]\n\ne = exp(x - max[N](x))\ny = e / sum[N](e)\n"
+    for n in (50_256, 50_257):
+        assert [planned(text, n, 2, 1000, "sm_90").launches[0][4] for text in (softmax, RMSNORM)] == [1, 4]
+
+
 def test_a_cluster_of_four_leaves_no_one_waiting() -> None:
     """As many as an H200 has at once (cuOccupancyMaxActiveClusters)."""
     found = [launches.resident("sm_90", blocks, cluster) for blocks, cluster in ((1, 4), (2, 4), (3, 4), (1, 8), (2, 8), (1, 16))]
