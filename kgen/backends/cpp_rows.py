@@ -88,9 +88,9 @@ class RowsView(RowUnit):
         """What a reading asks for of the next row, whether that is to be written, and of which rows: the last one for what is written,
         the one before it for what is read of short rows, of which two stay near, and the last one else."""
         readings = [p for p in self.phases if p.element]
-        if not readings or not readings[-1].outputs:
+        if not readings or readings[-1].search is not None:  # which goes through a row many times
             return []
-        before = next((p for p in readings[-2:-1] if p.search is None), None)  # a search goes through a row many times
+        before = next((p for p in readings[-2:-1] if p.search is None), None)
         moves = [(t, t.name in self.writable) for t in self.walked if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)]
         if c is before:
             return [(t, False, "n <= NEAR") for t, written in moves if not written]
