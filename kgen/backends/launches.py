@@ -187,12 +187,12 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(255, 128, 0, 2, 8, "registers"),
             Step(256, 64, 0, 4, 16, "registers"),
             Step(384, 128, 0, 4, 8, "registers"),
-            Step(512, 64, 0, 8, 12, "registers"),
+            Step(512, 64, 0, 8, 12, "shared"),
             Step(640, 128, 0, 6, 8, "shared"),
             Step(768, 256, 0, 4, 4, "registers"),
-            Step(1024, 128, 0, 8, 6, "registers"),
+            Step(1024, 128, 0, 8, 6, "shared"),
             Step(1536, 256, 0, 8, 4, "shared"),
-            Step(2048, 256, 0, 8, 5, "shared"),
+            Step(2048, 256, 0, 8, 4, "shared"),
             Step(4096, 512, 0, 8, 2, "registers"),
             Step(6144, 512, 0, 12, 2, "shared"),
             Step(8064, 256, 256, 8, 6, "cluster"),
@@ -407,7 +407,7 @@ class Round(NamedTuple):
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
-    blocks wait for one another after each.  `shared`: what all rows share lies in shared memory, not in registers.
+    blocks wait for one another after each.  `every`: threads compute also from vectors that are not there, where many lack one.
     """
 
     threads: int
@@ -419,7 +419,7 @@ class Round(NamedTuple):
     longest: int = ANY
     maps: bool = False
     once: bool = False
-    shared: bool = False
+    every: bool = False
 
 
 #: Partials of columns that a thread has at most, in registers.
@@ -441,6 +441,7 @@ ROUNDS = {
         Round(512, 0, 16, 1, 2, "block", 256),
         _MAPS,
         Round(512, 0, 16, 1, 2, "block"),
+        Round(512, 512, 16, 1, 4, "cluster", 2048),
         Round(1024, 0, 16, 1, 3, "block"),
         Round(256, 256, 32, 2, 2, "cluster"),
         Round(512, 512, 32, 1, 2, "cluster"),
@@ -515,7 +516,8 @@ PERSISTENT_EDGES = {
     ),
     False: (
         Round(0, 0, 0, 0, 0, "none", 4096),
-        Round(256, 256, 32, 2, 2, "cluster", 16384),
+        Round(256, 256, 32, 2, 2, "cluster", 8192),
+        Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
     ),
 }
 #: Registers of a thread that hold such parameters at most.
