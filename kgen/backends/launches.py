@@ -237,13 +237,15 @@ ASIDE = ((4, 1 << 22), (2, 1 << 14))
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 
-#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours.
+#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours. Of rows one below the other,
+#: which share what they read, as they did best on an H200 (sums of many windows that an element lies in again take four).
 WINDOW_ROWS = ((16, 4), (48, 2))
+WINDOW_ROWS_BELOW = ((16, 4), (30, 2), (64, 4))
 
 
-def window_rows(taps: int) -> int:
-    """Of how many rows a thread takes an element each that reads so many neighbours in windows."""
-    return next((rows for most, rows in WINDOW_ROWS if taps <= most), 1)
+def window_rows(taps: int, below: bool = False) -> int:
+    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows."""
+    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS) if taps <= most), 1)
 
 
 def pieces(taps: int, below: bool) -> int:
