@@ -31,8 +31,9 @@ SHORT = 32
 #: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
 #: make it take longer ones.
 SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
-#: Rows of which a thread of a map takes its columns where it reads parameters of these, from so many elements on.
-MAP_ROWS, MAP_MANY = 4, 1 << 20
+#: Rows of which a thread of a map takes its columns where it reads parameters of these, by the elements of a vector (of others 4), from so
+#: many elements on.
+MAP_ROWS, MAP_MANY = {8: 8}, 1 << 20
 #: Up to so many neighbours a thread of a map takes vectors of so many pieces of a row, or of so many rows where neighbours are in others:
 #: what more of them take of a thread's registers is not there for others.
 PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, 4
@@ -239,6 +240,11 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours.
 WINDOW_ROWS = ((16, 4), (48, 2))
+
+
+def map_rows(vec: int) -> int:
+    """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
+    return MAP_ROWS.get(vec, 4)
 
 
 def window_rows(taps: int) -> int:
