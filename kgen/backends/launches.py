@@ -31,8 +31,9 @@ SHORT = 32
 #: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
 #: make it take longer ones.
 SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
-#: Rows of which a thread of a map takes its columns where it reads parameters of these, from so many elements on.
-MAP_ROWS, MAP_MANY = 4, 1 << 20
+#: Rows of which a thread of a map takes its columns where it reads parameters of these, by the elements of a vector (of others 4), from so
+#: many elements on.
+MAP_ROWS, MAP_MANY = {8: 8}, 1 << 20
 #: Up to so many neighbours a thread of a map takes vectors of so many pieces of a row; where neighbours are in other rows, of so many rows
 #: for up to so many of them: what more of them take of a thread's registers is not there for others.
 PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, ((5, 4), (10, 2))
@@ -243,6 +244,11 @@ WINDOW_ROWS = ((16, 4), (48, 2))
 WINDOW_ROWS_BELOW = ((16, 4), (30, 2), (64, 4))
 
 
+def map_rows(vec: int) -> int:
+    """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
+    return MAP_ROWS.get(vec, 4)
+
+
 def window_rows(taps: int, below: bool = False) -> int:
     """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows."""
     return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS) if taps <= most), 1)
@@ -441,6 +447,7 @@ ROUNDS = {
         Round(512, 0, 16, 1, 2, "block", 256),
         _MAPS,
         Round(512, 0, 16, 1, 2, "block"),
+        Round(1024, 0, 16, 1, 3, "block", 2047),
         Round(512, 512, 16, 1, 4, "cluster", 2048),
         Round(1024, 0, 16, 1, 3, "block"),
         Round(256, 256, 32, 2, 2, "cluster"),
@@ -491,17 +498,23 @@ PERSISTENT = {
     ),
     (True, True): (
         Round(0, 0, 0, 0, 0, "none", 6144),
+        Round(128, 128, 64, 3, 2, "cluster", 8191, every=True),
         Round(128, 128, 64, 3, 2, "cluster", 8192, once=True),
+        Round(0, 0, 0, 0, 0, "none", 16383),
+        Round(512, 512, 64, 1, 2, "cluster", 16384, once=True),
+        Round(0, 0, 0, 0, 0, "none", 32767),
         Round(512, 512, 64, 1, 2, "cluster", 32768, once=True),
     ),
     (False, False): (
         Round(0, 0, 0, 0, 0, "none", 12288),
         Round(512, 512, 16, 1, 4, "cluster", 16384),
+        Round(1024, 1024, 16, 1, 2, "cluster", 65535, every=True),
         Round(1024, 1024, 16, 1, 2, "cluster", 65536),
     ),
     (False, True): (
-        Round(0, 0, 0, 0, 0, "none", 6144),
+        Round(0, 0, 0, 0, 0, "none", 8191),
         Round(256, 256, 32, 1, 3, "cluster", 8192),
+        Round(256, 256, 32, 2, 2, "cluster", 16383, every=True),
         Round(256, 256, 32, 2, 2, "cluster", 16384),
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
