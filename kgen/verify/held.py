@@ -231,6 +231,8 @@ class Held:
                 return found
         if not found and not want.refusal and first is not None:
             found += self._later(process, setting, first, outs)
+        if not found and setting.often and not want.refusal:
+            found += self._often(process, call, setting, want, pattern)
         if not found and setting.again:
             found += self._again(process, call, setting, want)
         if not found and setting.alone:
@@ -354,11 +356,7 @@ class Held:
         """Whether more runs have the same bits."""
         bits = []
         for k in range(setting.again):
-            if self.arena.places and any(r.state for r in self.kernel.results):
-                for name, before in list(self.arena.before.items()):
-                    p = self.arena.places[name]
-                    self.arena.bytes[p.begin : p.end] = before
-                process.ask("refresh")
+            self._restored(process)
             said, blobs = process.ask("call", keep=8 + k, **call)
             if "raised" in said:
                 raise Refused(said["raised"], "in another run", True)
@@ -366,6 +364,26 @@ class Held:
         for k, r in enumerate(self.kernel.results):
             if len({b[k] for b in bits}) > 1:
                 return [Finding(Kind.RUNS, f"has other bits in one of {setting.again} runs", result=r.name)]
+        return []
+
+    def _restored(self, process: Process | Here) -> None:
+        """Give the tensors what they held before a call that wrote some of them."""
+        if self.arena.places and any(r.state for r in self.kernel.results):
+            for name, before in list(self.arena.before.items()):
+                p = self.arena.places[name]
+                self.arena.bytes[p.begin : p.end] = before
+            process.ask("refresh")
+
+    def _often(self, process: Process | Here, call: dict[str, Any], setting: Setting, want: judge.Expected, pattern: int) -> list[Finding]:
+        """What is wrong with more runs, of which those are judged that have other bits than the first of them."""
+        first = None
+        for k in range(setting.often):
+            self._restored(process)
+            said, blobs = process.ask("call", keep=8, **call)
+            if first is None or blobs != first:
+                if found := self._judged(said, blobs, want, setting, pattern, f"in run {k + 1} of the same call", 0):
+                    return found
+            first = first or blobs
         return []
 
     def _alone(self, arguments: dict[str, Any], setting: Setting, whole: Any) -> list[Finding]:

@@ -32,7 +32,7 @@ class Setting:
     a dim along which places lie far apart, and whether from the middle on; `again`: how many runs are to have the same bits; `alone`: a
     row alone is to have the bits that it has in its batch; `ends`: pages beside tensors are closed; `defaults`: what has a default is
     left out; `between`: results that are given lie between other elements; `tall`: rows are repeated until a tensor has so many
-    elements."""
+    elements; `often`: how many more runs are looked at where they have other bits."""
 
     mode: str = "end"
     pattern: int = 0
@@ -48,6 +48,7 @@ class Setting:
     defaults: bool = False
     between: bool = False
     tall: int = 0
+    often: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ def _further(kernel: checker.Kernel, wanted: Wanted, ways: Sequence[str], taken:
     if "out" in ways and any(r.dims and not r.state for r in kernel.results):
         few = base.sizes or 1 not in tuple(base.leading)
         arguments = drawn(kernel, wanted.seed, 14, replace(dense, special=False)) if few else _many(kernel, dense, wanted.seed, "dense")
-        special.insert(0, ("results between other elements", arguments, Setting("end", 1, between=True), "layout" * wanted.contiguous))
+        setting = Setting("end", 1, between=True, often=OFTEN)
+        special.insert(0, ("results between other elements", arguments, setting, "layout" * wanted.contiguous))
     k = 0
     while True:
         if k < len(special):
@@ -207,8 +209,9 @@ def _special(kernel: checker.Kernel, wanted: Wanted, base: Limits, dense: Limits
         add("what has a default left out", arguments, Setting("middle", 0, defaults=True))
         add("what has a default left out, of small numbers", small, Setting("middle", 1, defaults=True))  # eps counts
     if not base.sizes and 1 in tuple(base.leading) and not wanted.contiguous:
-        often = Setting("end", 1, calls=(AS_DRAWN, BACKWARDS) * 3)  # threads that share what each is to have seldom meet
-        add("many permuted elements", _many(kernel, base, seed, "permuted"), often)
+        add("many permuted elements", _many(kernel, base, seed, "permuted"), Setting("end", 1, often=OFTEN))
+        apart = {n: _each_second(x) for n, x in _many(kernel, base, seed, "dense", 250_000).items()}
+        add("many elements, each second one", apart, Setting("end", 1, often=OFTEN))
     if not base.sizes and 1 in tuple(base.leading):
         add("one element", drawn(kernel, seed, 5, replace(dense, sizes={d: 1 for d in free} | _batch(kernel, ()))), Setting("end", 0))
         if (many := _many_rows(kernel, dense, seed)) is not None:
@@ -227,13 +230,20 @@ def _batch(kernel: checker.Kernel, shape: tuple[int, ...]) -> dict[str, Any]:
     return {ELLIPSIS: shape} if any(ELLIPSIS in (p.dims or ()) for p in kernel.params) and shape else {}
 
 
-def _many(kernel: checker.Kernel, limits: Limits, seed: int, layout: str) -> dict[str, Any]:
-    """A case of some 90,000 elements, which threads share out, in tensors of a layout."""
+def _each_second(x: Any) -> Any:
+    """A tensor whose neighbours along the last dim lie two elements apart; a number as it is."""
+    if not hasattr(x, "numel") or not x.dim() or not x.numel():
+        return x
+    return x.repeat_interleave(2, -1)[..., ::2]
+
+
+def _many(kernel: checker.Kernel, limits: Limits, seed: int, layout: str, elements: int = 90_000) -> dict[str, Any]:
+    """A case of so many elements, which threads share out, in tensors of a layout."""
     free = {d for p in kernel.params for d in p.dims or () if d != ELLIPSIS} - set(kernel.literals)
     leading = (1 if free else 2) if any(ELLIPSIS in (p.dims or ()) for p in kernel.params) else 0
-    each = max(2, int((90_000 / math.prod(kernel.literals.values())) ** (1 / max(1, len(free) + leading))))
+    each = max(2, int((elements / math.prod(kernel.literals.values())) ** (1 / max(1, len(free) + leading))))
     sizes: dict[str, Any] = {d: (each,) for d in free} | _batch(kernel, (each,) * leading)
-    loosely = replace(limits, sizes=sizes, layouts=(layout,), special=False, broadcast=False, max_elements=100_000)
+    loosely = replace(limits, sizes=sizes, layouts=(layout,), special=False, broadcast=False, max_elements=elements * 10 // 9)
     return drawn(kernel, seed, 12, loosely)
 
 
@@ -246,6 +256,8 @@ def _many_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[str, A
     return drawn(kernel, seed, 7, replace(limits, sizes=sizes, special=False, broadcast=False, max_elements=150_000))
 
 
+#: Runs of a case whose elements threads share out: those that share what each is to have seldom meet.
+OFTEN = 30
 #: Elements that 32 bits do not count, and some more; and the rows that are repeated until there are so many, a prime number of them: what
 #: lies 2^31 or 2^32 elements apart is never alike.
 TALL, REPEATED = (1 << 32) + (1 << 20), 61

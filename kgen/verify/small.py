@@ -68,7 +68,8 @@ def _like(held: Held, arguments: dict[str, Any], setting: Setting, wanted: Findi
 
 def written(held: Held, arguments: dict[str, Any], setting: Setting, finding: Finding) -> str:
     """Python that shows a finding: by a call of its own, or where that needs more, by the same examination of this one case."""
-    simple = setting.mode and not (setting.side or setting.graph or setting.far or setting.alone or setting.again or setting.tall)
+    more = setting.again or setting.tall or setting.often
+    simple = setting.mode and not (setting.side or setting.graph or setting.far or setting.alone or more)
     own = held.named.kind == "python" and not held.gradients
     if finding.kind not in PLAIN or not simple or not own or not held.loaded or held.loaded.get("own"):  # parameters of a module
         return _replayed(held, arguments, setting, finding)
