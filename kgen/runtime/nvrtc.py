@@ -103,7 +103,7 @@ def plan(
     if vec == 1:
         splat = 0
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps) if single and n >= MAP_MANY and known else 1
+    windows = window_rows(taps, row >= 0) if single and n >= MAP_MANY and known else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)

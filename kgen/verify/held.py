@@ -25,7 +25,6 @@ from kgen.verify.report import Finding, Kind, Report
 
 LOADING = 300.0  # seconds in which a candidate is built
 WAITS = (2.0, 5.0, 10.0, 20.0)  # seconds after which a case is tried again that found a GPU's memory full
-NAMES = {AS_DRAWN: "", BACKWARDS: "a second call with other contents"}
 
 
 class Unloadable(Exception):
@@ -257,7 +256,8 @@ class Held:
         for r, w in zip(self.kernel.results, want.results, strict=True):
             if not r.state:
                 outs.append(f"out {r.name}")
-                self.arena.lay(outs[-1], self._poisoned(w, pattern, setting.between), mode, pattern)
+                made = self._poisoned(w, pattern, setting.between)
+                self.arena.lay(outs[-1], made, mode, pattern, far_strides(made, *setting.far) if setting.far else None)
         return outs
 
     @staticmethod
@@ -278,7 +278,7 @@ class Held:
         """Give the tensors other contents, where they lie."""
         for name, x in tensors.items():
             self.arena.write(name, x)
-        for name in outs:
+        for name in (n for n in outs if not self.arena.places[n].far):
             self.arena.before[name] = self.arena.bytes[self.arena.places[name].begin : self.arena.places[name].end].clone()
 
     @staticmethod

@@ -196,6 +196,8 @@ def _special(kernel: checker.Kernel, wanted: Wanted, base: Limits, dense: Limits
     if not base.sizes and 1 in tuple(base.leading) and base.special:
         for label, arguments in shaped.special_rows(kernel, dense, seed):
             add(label, arguments, Setting("end", 0))
+    if base.special and (outside := shaped.far_outside(kernel, dense, seed)) is not None:
+        add("indices far outside", outside, Setting("begin", 0))
     if base.special:
         add("zeros and ones", shaped.zeros_and_ones(kernel, dense, seed), Setting("end", 1))
     if any(p.optional or p.default is not None for p in kernel.params) and _fits(base):
@@ -205,7 +207,8 @@ def _special(kernel: checker.Kernel, wanted: Wanted, base: Limits, dense: Limits
         add("what has a default left out", arguments, Setting("middle", 0, defaults=True))
         add("what has a default left out, of small numbers", small, Setting("middle", 1, defaults=True))  # eps counts
     if not base.sizes and 1 in tuple(base.leading) and not wanted.contiguous:
-        add("many permuted elements", _many(kernel, base, seed, "permuted"), Setting("end", 1))
+        often = Setting("end", 1, calls=(AS_DRAWN, BACKWARDS) * 3)  # threads that share what each is to have seldom meet
+        add("many permuted elements", _many(kernel, base, seed, "permuted"), often)
     if not base.sizes and 1 in tuple(base.leading):
         add("one element", drawn(kernel, seed, 5, replace(dense, sizes={d: 1 for d in free} | _batch(kernel, ()))), Setting("end", 0))
         if (many := _many_rows(kernel, dense, seed)) is not None:
@@ -248,7 +251,7 @@ def _many_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[str, A
 TALL, REPEATED = (1 << 32) + (1 << 20), 61
 #: Cases of what lies far apart: the leading dims, the named dims and the last of them (none: as drawn), and which dim it is.
 APART: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = (
-    ((5,), (), 0), ((2, 5), (5, 5), 1), ((8200,), (5, 5), 0), ((2,), (5, 4097), -1),
+    ((3, 2), (3, 4097), 0), ((2, 5), (5, 5), 1), ((8200,), (5, 5), 0), ((2,), (5, 4097), -1),
 )  # fmt: skip
 
 

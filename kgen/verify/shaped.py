@@ -14,15 +14,18 @@ from typing import Any
 
 from kgen import check as checker
 from kgen.ops import REDUCTIONS, SCANS
+from kgen.runtime.placed import picked
 from kgen.testing.cases import FLOATS, Draw, Limits
 from kgen.types import ELLIPSIS
 
 #: Elements of short and of longer rows: below and above what is reduced row by row.
 SHORT, LONGER = 5, 67
-#: Elements of a row that kernels for the CPU, too, read in several pieces, the last of them short.
-VERY_LONG = 3 * 65_536 + 77
+#: Elements of a row that kernels for the CPU, too, read in several pieces, the last of them short, and in several parts itself.
+VERY_LONG = 3 * 65_536 + 5 * 2048 + 77
 #: Elements of a tensor of a case whose sizes are set.
 MOST = 1 << 22
+#: Operators of which numbers below 0 make NaN.
+POSITIVE = frozenset({"log", "log2", "log1p", "sqrt", "rsqrt", "pow", "xlogy"})
 #: Reductions of a kernel up to which it gets such rows: a search has one for each bit.
 FEW = 4
 
@@ -66,7 +69,31 @@ def special_rows(kernel: checker.Kernel, limits: Limits, seed: int) -> list[tupl
             if indices and not p.is_tensor and p.dtype == "int":
                 arguments[p.name] = int(indices[0].flatten()[0])
         found.append(("very long rows", {n: _risen(x) for n, x in arguments.items()}))
+        if dtype != "bf16" and any(v.op in POSITIVE for v in kernel.values):  # of which others make NaN of each row
+            found.append(("very long rows of positive numbers", {n: _shares(x) for n, x in arguments.items()}))
     return found
+
+
+def _shares(x: Any) -> Any:
+    """A tensor of long rows of positive numbers, which add up to 1."""
+    if not _is_rows(x) or x.numel() // x.shape[0] < VERY_LONG:
+        return x
+    rows = x.view(x.shape[0], -1).double().abs() + 2.0**-10
+    return (rows / rows.sum(-1, keepdim=True)).to(x.dtype).view(x.shape)
+
+
+def far_outside(kernel: checker.Kernel, limits: Limits, seed: int) -> dict[str, Any] | None:
+    """A case of indices that lie so far outside that no memory is there; None of a kernel that looks nothing up."""
+    import torch
+
+    arguments = drawn(kernel, seed, 16, replace(limits, special=False, broadcast=False))
+    names = [n for n in picked(kernel) if hasattr(arguments.get(n), "dtype") and arguments[n].dtype in (torch.int32, torch.int64)]
+    for name in names:
+        x = arguments[name].contiguous().clone()
+        most = 1 << (40 if x.dtype == torch.int64 else 30)
+        x.view(-1)[::3], x.view(-1)[1::3] = most, -most
+        arguments[name] = x
+    return arguments if names else None
 
 
 def _in(kernel: checker.Kernel, limits: Limits, dtype: str) -> Limits:
@@ -153,4 +180,4 @@ def _risen(x: Any) -> Any:
     return made
 
 
-__all__ = ["drawn", "special_rows", "zeros_and_ones"]
+__all__ = ["drawn", "far_outside", "special_rows", "zeros_and_ones"]

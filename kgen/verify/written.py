@@ -244,8 +244,6 @@ class _Cuda:
         self.kernel, self.path = kernel, path
         self.render = Render(backend("cuda"), kernel)
         self.units, self.workspaces = self.render.units(), self.render.plan.workspaces
-        if any(isinstance(unit, SortUnit) for unit in self.units):
-            raise Untriable(f"{path.name} sorts: such CUDA files are not called yet")
         library(path)
 
     def __call__(self, call: Any) -> None:
@@ -268,6 +266,10 @@ class _Cuda:
         sizes = [n for shape in shapes for n in shape]
         array = ctypes.c_int64 * len(sizes)
         given: list[Any] = [len(sizes), *([len(shapes[0])] if rows else []), array(*sizes)]
+        if isinstance(unit, SortUnit):
+            for t in unit.tensors:
+                given += [ctypes.c_void_p(memory[t.spec_name].data_ptr()), array(*call.strides_over(memory[t.spec_name], t.dims, parts))]
+            return given
         for name, dims, strides in tensors_of(self.render, unit):
             given.append(ctypes.c_void_p(memory[name].data_ptr()))
             if strides:

@@ -155,14 +155,15 @@ def known(row: dict[str, Any]) -> str:
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """How many of each kind pass, and what was found of the others."""
-    lines = [f"{'kind':10} {'tried':>6} {'pass':>6} {'theirs':>7} {'false':>6} {'cases':>8} {'allclose refuses':>17}"]
+    lines = [f"{'kind':10} {'tried':>6} {'pass':>6} {'theirs':>7} {'false':>6} {'untried':>8} {'cases':>8} {'allclose refuses':>17}"]
     for kind in dict.fromkeys(r["kind"] for r in rows):
         mine = [r for r in rows if r["kind"] == kind]
         theirs = [r for r in mine if r["verdict"] == "found" and known(r)]
-        false = [r for r in mine if r["verdict"] in ("found", "error", "untried") and not known(r)]
+        false = [r for r in mine if r["verdict"] in ("found", "error") and not known(r)]
+        untried = sum(r["verdict"] == "untried" for r in mine)
         passed = sum(r["verdict"] == "passes" for r in mine)
         beside = [r for r in mine if "allclose" in r and r["verdict"] == "passes"]
-        lines.append(f"{kind:10} {len(mine):6} {passed:6} {len(theirs):7} {len(false):6} {sum(r.get('cases', 0) for r in mine):8} {sum(bool(r['allclose']) for r in beside):6} of {len(beside)}")
+        lines.append(f"{kind:10} {len(mine):6} {passed:6} {len(theirs):7} {len(false):6} {untried:8} {sum(r.get('cases', 0) for r in mine):8} {sum(bool(r['allclose']) for r in beside):6} of {len(beside)}")
     for r in rows:
         if r["verdict"] != "passes":
             why = known(r)

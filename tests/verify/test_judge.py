@@ -12,7 +12,7 @@ import kgen
 from kgen.testing.cases import Limits
 from kgen.verify import examine, judge
 from kgen.verify.report import Finding, Report
-from kgen.verify.shaped import MOST, VERY_LONG, drawn, special_rows
+from kgen.verify.shaped import MOST, VERY_LONG, drawn, far_outside, special_rows
 from tests.verify import candidates
 
 HERE = candidates.__file__
@@ -99,6 +99,12 @@ def test_very_long_rows_are_no_longer_than_they_are_to_be(spec: str) -> None:
     assert VERY_LONG <= most <= 16 * VERY_LONG
     longest = [given["x"] for label, given in special_rows(kernel, Limits(layouts=("dense",)), 0) if label == "very long rows"]
     assert all(float(x.double().flatten(1)[-1].max()) < -5e4 for x in longest)  # below what a maximum might begin with
+
+
+def test_indices_lie_where_no_memory_is() -> None:
+    dense, of = Limits(layouts=("dense",)), {s: kgen.check.plain(kgen.load(s).kernel) for s in ("cross_entropy", "softmax")}
+    outside = far_outside(of["cross_entropy"], dense, 0)
+    assert outside is not None and float(outside["t"].double().abs().max()) == 2.0**40 and far_outside(of["softmax"], dense, 0) is None
 
 
 @pytest.mark.parametrize("spec", ["fp8_blocks", "pixel_shuffle", "swiglu_packed"])
