@@ -39,7 +39,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, cast_to, describe, needs_parameter, storable, stored_type
+from kgen.values import Parameter, Value, cast_to, describe, needs_parameter, reached, storable, stored_type
 
 MAX_VARIABLES = 4
 MAX_DIMS = 64
@@ -562,8 +562,8 @@ class _Checker(Sizes):
         typed = {variable_of(name) for name in (*named, *(p.dtype for p in self.params.values() if is_wide(p.dtype)))}
         first_with: dict[str, str] = {}
         states = {r.state for r in decls}
-        reached = self.reach([r.value for r in decls])
-        used = self.passed | {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in reached}
+        read = self.reach([r.value for r in decls])
+        used = self.passed | {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in read}
         used |= {n for c in self.clauses for n in sized.names(c.value) if n in self.params}
         declared = {p.dtype for p in self.params.values() if p.name in used or p.name in states}
         for p in self.params.values():
@@ -581,14 +581,7 @@ class _Checker(Sizes):
                 self.error(f"parameter `{p.name}` is never used", p.span, help="use it, or remove it from the header")
 
     def reach(self, roots: list[int]) -> set[int]:
-        seen: set[int] = set()
-        stack = list(roots)
-        while stack:
-            v = stack.pop()
-            if v not in seen:
-                seen.add(v)
-                stack.extend(self.values[v].args)
-        return seen
+        return reached(roots, lambda v: self.values[v].args)
 
 
 __all__ = ["Kernel", "KgenError", "Parameter", "ResultDecl", "Value", "check", "plain", "prelude"]

@@ -13,7 +13,6 @@ from kgen.monoids import MONOIDS
 from kgen.ops import ROWS
 from kgen.passes import Pass, Plan, Reduce, elements
 from kgen.taps import is_tap, taps_of
-from kgen.types import NARROW
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,7 @@ def cost(plan: Plan) -> Cost:
     binding = {name: dtype.name for name, dtype in plan.program.binding}
 
     def work(let: Let) -> tuple[int, int]:
-        form, decides = let.form or ("", "")
-        decides = binding.get(decides, decides)
-        form = "" if decides not in NARROW else "brief" if form == "rough" and decides == "f16" else form
-        return ROWS[let.expr.name].cost_of(form)
+        return ROWS[let.expr.name].cost_of(let.form.of(binding.get(let.form.decides, let.form.decides)) if let.form else "")
 
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in ROWS and let.dims]
     done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]

@@ -41,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, show_value
+from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, reached, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -215,9 +215,11 @@ class Expressions:
         if op in CODES and node.written == "call" and op not in self.helpers:
             return casts.converted(self, node, args)
         if node.dims is not None and not node.args and op in self.names:
-            of = self.names[op]
-            along = next((d for d in reversed(self.values[of].dims if of is not None else ()) if d != ELLIPSIS), "N")
-            help = f"a place along a dim is `{op}[{along} = 0]`; all of it is `{op}` alone"
+            of, at = self.names[op], self.names.get(node.dims[0].name) if len(node.dims) == 1 else None
+            own = [d for d in (self.values[of].dims if of is not None else ()) if d != ELLIPSIS] or ["N"]
+            open_ = [d for d in own if at is None or d not in self.values[at].dims] or own  # a table is read along its first
+            place = f"{own[-1]} = 0" if at is None else f"{open_[0]} = {node.dims[0].name}"
+            help = f"a place along a dim is `{op}[{place}]`; all of it is `{op}` alone"
             self.error(f"`{op}` cannot be indexed", node.span, help=help)
             return None
         dims = self.dims_of(node, env_dims)
@@ -335,16 +337,8 @@ class Expressions:
 
     def is_read(self, v: int) -> bool:
         """Whether an integer depends on what tensors hold."""
-        todo, seen = [v], set[int]()
-        while todo:
-            at = todo.pop()
-            value = self.values[at]
-            if value.op == "param" and not isinstance(value.type, Number):
-                return True
-            if at not in seen:
-                seen.add(at)
-                todo += value.args
-        return False
+        values = (self.values[at] for at in reached([v], lambda at: self.values[at].args))
+        return any(value.op == "param" and not isinstance(value.type, Number) for value in values)
 
     def picked(self, node: Apply, given: list[int], dims: Dims, at: Expr) -> int | None:
         """The value of `w[V = ids]`, a place that is read: that of `pick[V](w, ids)`."""

@@ -22,6 +22,7 @@ from kgen.types import (
     ELLIPSIS,
     FLOAT,
     INT,
+    NARROW,
     Binding,
     Dims,
     DType,
@@ -125,8 +126,6 @@ def ref(name: str) -> Ref:
 #: reductions grow as the square of the spec; compilers take seconds for a source of this length, and minutes for much longer ones.
 MAX_OPERATIONS = 4_000
 
-LEAVES = ("load", "arg", "lit", "const", "size", "index")
-
 
 #: What reads memory at places of its own.
 GATHERS = ("gather", "ranged")
@@ -144,12 +143,20 @@ def taken(expr: Op) -> tuple[Ref, ...]:
     return (*expr.operands[1:3], *expr.operands[5:]) if expr.name == "ranged" else expr.operands[len(held(expr)) :]
 
 
+#: The dtypes of which some operators have a form that is too rough for those with more digits.
+FEW_DIGITS = frozenset(d.name for d in DTYPES.values() if d.narrow and d.digits <= 7)
+
+
 class Form(NamedTuple):
     """How an operator is computed where the dtype that `decides` (a variable's name, or its own) has 16 bits: "brief", "rough", "near",
     "fused" or "shared" (`precision.py`)."""
 
     name: str
     decides: str
+
+    def of(self, dtype: str) -> str:
+        """The form's name where that dtype decides: "" is the accurate one."""
+        return "" if dtype not in NARROW else "brief" if self.name == "rough" and dtype not in FEW_DIGITS else self.name
 
 
 @dataclass(frozen=True)
@@ -431,6 +438,7 @@ __all__ = [
     "BOOL",
     "DTYPES",
     "ELLIPSIS",
+    "FEW_DIGITS",
     "FLOAT",
     "GATHERS",
     "INT",

@@ -14,6 +14,7 @@ from kgen.ir import Let, Store, taken
 from kgen.monoids import elements as entering
 from kgen.searches import SEARCHES
 from kgen.selection import is_probe
+from kgen.values import reached
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,11 @@ def phases_of(
 
     def code(roots: set[str], inside: Callable[[str], bool]) -> tuple[Let, ...]:
         """What `roots` are computed from, in order, as far as `inside` holds."""
-        found: set[str] = set()
-        todo = list(roots)
-        while todo:
-            name = todo.pop()
-            if name in at and name not in found and inside(name):
-                found.add(name)
-                todo.extend(o.name for o in lets[at[name]].expr.operands)
+
+        def own(names: Iterable[str]) -> list[str]:
+            return [name for name in names if name in at and inside(name)]
+
+        found = reached(own(roots), lambda name: own(o.name for o in lets[at[name]].expr.operands))
         return tuple(lets[k] for k in sorted(at[name] for name in found))
 
     element_stores = tuple(s for s in stores if inner & set(s.dims))

@@ -38,7 +38,7 @@ from typing import NamedTuple
 from kgen.check import Kernel
 from kgen.dear import SPECIAL_PER_BYTE
 from kgen.expand import is_reduction
-from kgen.ir import Form, Let, Program, literal_of, live, rounded_to
+from kgen.ir import FEW_DIGITS, Form, Let, Program, literal_of, live, rounded_to
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import OPS, REDUCTIONS, ROWS, Op, Reduction
 from kgen.passes import Plan, elements, of_lets, verified
@@ -117,8 +117,8 @@ def _decides(into: set[str] | list[str]) -> str:
     if len(free) > 1 or any(is_wide(name) for name in free) or not all(DTYPES[name].narrow for name in fixed):
         return ""
     if free:
-        return free.pop() if "f16" not in fixed else ""
-    return min(fixed, key=lambda name: name != "f16")
+        return free.pop() if FEW_DIGITS.issuperset(fixed) else ""
+    return max(fixed, key=lambda name: DTYPES[name].digits)
 
 
 def _row(let: Let) -> Op | Reduction | None:
@@ -209,7 +209,8 @@ def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
             if row is None or row.brief is None or let.name not in chosen or not let.dims:
                 continue
             form, decides = chosen[let.name]
-            rough = strained and form == "brief" and row.brief.rough is not None and decides != "f16" and let in code
+            few = decides not in DTYPES or decides in FEW_DIGITS
+            rough = few and strained and form == "brief" and row.brief.rough is not None and let in code
             made[let.name] = Form("rough" if rough else form, decides)
     uses = Counter(o.name for let in program.lets for o in let.expr.operands)
     uses.update(s.ref for s in program.stores)

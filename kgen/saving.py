@@ -14,7 +14,7 @@ from math import prod
 
 from kgen.ops import REDUCTIONS
 from kgen.types import DTYPES, FEW, DType, Float, Number, ValueType, is_literal, literal_size
-from kgen.values import Value
+from kgen.values import Value, reached
 
 _SIZE = 4096  # elements that every dim is taken to have
 _NEVER = 1 << 60
@@ -87,16 +87,16 @@ class _Graph:
         return found
 
 
-def costs(values: Sequence[Value], reached: set[int], stored: Mapping[int, str]) -> dict[int, int]:
+def costs(values: Sequence[Value], tensors: set[int], stored: Mapping[int, str]) -> dict[int, int]:
     """What it costs to have each value in the backward without computing it: half bytes, by elements relative to the smallest values.
 
     Reading alone for parameters and what the forward writes anyway; one half byte more for what it does not, so that of two
     equal choices the one that saves less is taken; no finite cost where a value cannot be saved.
     """
-    named = {v: sum(not is_literal(d) for d in values[v].dims) for v in reached}
+    named = {v: sum(not is_literal(d) for d in values[v].dims) for v in tensors}
     most = max(named.values(), default=0)
     found: dict[int, int] = {}
-    for v in reached:
+    for v in tensors:
         value = values[v]
         elements = max(1, _SIZE ** min(2, named[v] - most + 2)) * prod(literal_size(d) for d in value.dims if is_literal(d))
         dtype = stored_name(value) if value.op == "param" else kept_dtype(value.type) if value.args else None
@@ -120,39 +120,33 @@ def choose(values: Sequence[Value], read: set[int], stored: Mapping[int, str], s
 
     `stored` are values that the forward writes anyway, unrounded, with the dtype.  Without `save` nothing is saved.
     """
-    reached = above(values, read)
+    tensors = above(values, read)
     if not save:
-        return {v for v in reached if values[v].op == "param"}, set()
-    price = costs(values, reached, stored)
+        return {v for v in tensors if values[v].op == "param"}, set()
+    price = costs(values, tensors, stored)
     graph = _Graph()
     source, sink = 2 * len(values), 2 * len(values) + 1
     graph.left[source], graph.left[sink] = {}, {}
-    for v in sorted(reached):
+    for v in sorted(tensors):
         value = values[v]
         if value.op == "param" or reduces(value) and price[v] < _NEVER:
             graph.arc(source, 2 * v, _NEVER)
         graph.arc(2 * v, 2 * v + 1, price[v])
         for a in value.args:
-            if a in reached:
+            if a in tensors:
                 graph.arc(2 * a + 1, 2 * v, _NEVER)
         if v in read:
             graph.arc(2 * v + 1, sink, _NEVER)
     graph.saturate(source, sink)
     behind = graph.leads_to(sink)
-    cut = {v for v in reached if 2 * v + 1 in behind and 2 * v not in behind}
+    cut = {v for v in tensors if 2 * v + 1 in behind and 2 * v not in behind}
     return {v for v in cut if values[v].op == "param"}, {v for v in cut if values[v].op != "param"}
 
 
 def above(values: Sequence[Value], roots: set[int]) -> set[int]:
     """The tensor values that the roots are made of."""
-    reached: set[int] = set()
-    todo = list(roots)
-    while todo:
-        v = todo.pop()
-        if v not in reached and not isinstance(values[v].type, Number):
-            reached.add(v)
-            todo.extend(values[v].args)
-    return reached
+    found = reached(roots, lambda v: () if isinstance(values[v].type, Number) else values[v].args)
+    return {v for v in found if not isinstance(values[v].type, Number)}
 
 
 def stored_name(value: Value) -> str:

@@ -24,7 +24,7 @@ from kgen.scanned import over
 from kgen.syntax import Apply, Equation, Expr, Num
 from kgen.transposed import Transposed
 from kgen.types import DTYPES, ELLIPSIS, FEW, INT, Dims, Float, Number, ValueType, i64, is_literal, literal_size, union
-from kgen.values import Value, cast_to, exact, stored_type
+from kgen.values import Value, cast_to, exact, reached, stored_type
 
 MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
 UNKNOWN = "?"  # in the place of a rule that the table does not have
@@ -387,14 +387,7 @@ class Tape(Expressions):
 
     def leads(self, roots: Iterable[int], stops: Container[int] = ()) -> set[int]:
         """What the roots are made of, themselves among it; nothing behind `stops`."""
-        seen: set[int] = set()
-        todo = list(roots)
-        while todo:
-            v = todo.pop()
-            if v not in seen:
-                seen.add(v)
-                todo.extend(() if v in stops else self.values[v].args)
-        return seen
+        return reached(roots, lambda v: () if v in stops else self.values[v].args)
 
 
 def _meet(a: Guards, b: Guards) -> bool:

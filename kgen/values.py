@@ -5,8 +5,9 @@ In: nothing.  Out: the classes that `expressions.py` makes and every later layer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kgen.errors import Span
 from kgen.types import (
@@ -23,6 +24,20 @@ from kgen.types import (
     show_type,
     variable_of,
 )
+
+N = TypeVar("N", int, str)
+
+
+def reached(roots: Iterable[N], of: Callable[[N], Iterable[N]]) -> set[N]:
+    """What the roots are made of, themselves among it: `of` has what each is made of directly."""
+    seen: set[N] = set()
+    todo = list(roots)
+    while todo:
+        v = todo.pop()
+        if v not in seen:
+            seen.add(v)
+            todo.extend(of(v))
+    return seen
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from kgen.ops import REDUCTIONS
 from kgen.saving import kept_dtype
 from kgen.syntax import Apply, Equation, Expr, Header, Name, Param
 from kgen.types import ELLIPSIS, is_float
+from kgen.values import reached
 from kgen.write import Declared, Names, name_of, write
 
 #: Of how many parts of a tensor the terms are added before they are written.
@@ -55,7 +56,7 @@ def whole(kernel: Kernel) -> Whole:
         depth.append(below + (v.op in REDUCTIONS and bool(v.attr)))
         if depth[-1] > below:
             levels.setdefault(below, []).append(k)
-    needed = _reached(kernel, (r.value for r in kernel.results), {})
+    needed = _leads(kernel, (r.value for r in kernel.results), {})
     free = Names([*(p.name for p in kernel.params), *(r.name for r in kernel.results), *(name for name, _, _ in kernel.equations)])
     labels = {v: free.fresh(name_of(kernel.values[v])) for own in levels.values() for v in own}
     made: list[Level] = []
@@ -91,21 +92,14 @@ def _refuse(kernel: Kernel) -> None:
         raise refuse("it reduces nothing")
 
 
-def _reached(kernel: Kernel, roots: Iterable[int], stops: Mapping[int, str]) -> set[int]:
+def _leads(kernel: Kernel, roots: Iterable[int], stops: Mapping[int, str]) -> set[int]:
     """The values that some are made of, down to `stops`."""
-    seen: set[int] = set()
-    todo = list(roots)
-    while todo:
-        v = todo.pop()
-        if v not in seen:
-            seen.add(v)
-            todo.extend(() if v in stops else kernel.values[v].args)
-    return seen
+    return reached(roots, lambda v: () if v in stops else kernel.values[v].args)
 
 
 def _kernel(kernel: Kernel, suffix: str, outs: list[tuple[Declared, int]], totals: Mapping[int, str]) -> Kernel:
     """The kernel of some values, in which the totals that they read are parameters."""
-    read = _reached(kernel, (v for _, v in outs), totals)
+    read = _leads(kernel, (v for _, v in outs), totals)
     states = {d.name.rstrip("'") for d, _ in outs if d.name.endswith("'")}
     names = {str(kernel.values[v].attr) for v in read if kernel.values[v].op == "param"} | states
     params = [Declared(p.name, p.dtype, p.dims, p.default) for p in kernel.params if p.name in names]

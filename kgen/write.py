@@ -16,7 +16,7 @@ from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS
 from kgen.places import Places
 from kgen.syntax import Apply, Clause, Expr, Name, Num
 from kgen.types import DTYPES, ELLIPSIS, Dims, is_literal, literal_size, show_type, shown_dim
-from kgen.values import Value, cast_to
+from kgen.values import Value, cast_to, reached
 
 _NOWHERE = Span(0, 0)
 _LEAVES = ("param", "lit", "const", "size", "index")
@@ -131,14 +131,7 @@ class _Writer:
 
     def reached(self, roots: Iterable[int]) -> list[int]:
         """What the roots are made of down to the named values, in order."""
-        seen: set[int] = set()
-        todo = list(roots)
-        while todo:
-            v = todo.pop()
-            if v not in seen:
-                seen.add(v)
-                todo.extend(() if v in self.names else self.operands(v))
-        return sorted(seen)
+        return sorted(reached(roots, lambda v: () if v in self.names else self.operands(v)))
 
     def operands(self, v: int) -> tuple[int, ...]:
         """The values that a value's text is made of: of a place with its fill neither the condition nor the bare place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -47,10 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # extension modules complain of what is there at the end
+    atexit.register(gc.unfreeze)  # extension modules complain of what is there at the end; pytest itself looks at the heap before that
 
 
 @pytest.hookimpl(tryfirst=True)

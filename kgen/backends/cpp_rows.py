@@ -84,11 +84,22 @@ class RowsView(RowUnit):
     def keeps(self) -> list[Given]:
         return [k for c in self.phases for k in c.keeps]
 
+    def asked(self, c: PhaseView) -> list[tuple[Tensor, bool, str]]:
+        """What a reading asks for of the next row, whether that is to be written, and of which rows: the last one for what is written,
+        the one before it for what is read of short rows, of which two stay near, and the last one else."""
+        readings = [p for p in self.phases if p.element]
+        if not readings or readings[-1].search is not None:  # which goes through a row many times
+            return []
+        before = next((p for p in readings[-2:-1] if p.search is None), None)
+        moves = [(t, t.name in self.writable) for t in self.walked if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)]
+        if c is before:
+            return [(t, False, "n <= NEAR") for t, written in moves if not written]
+        return [(t, written, "n > NEAR" if before and not written else "") for t, written in moves] if c is readings[-1] else []
+
     @property
-    def following(self) -> list[tuple[Tensor, bool]]:
-        """What moves along rows, of which the next row is asked for; whether it is written."""
-        moves = [t for t in self.walked if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)]
-        return [(t, t.name in self.writable) for t in moves]
+    def asks_early(self) -> bool:
+        """Whether what is asked for, and when, goes by the length of a row."""
+        return any(where for c in self.phases for _, _, where in self.asked(c))
 
     @property
     def found(self) -> set[str]:

@@ -42,8 +42,8 @@ namespace host {
 """
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
 // so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip;
-// `shared`: what all rows share lies in shared memory.
-struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, shared; };
+// `every`: threads compute also from vectors that are not there.
+struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; };
 struct RoundRules { const Round* at; int count; };
 """
 TAIL = """

@@ -231,23 +231,24 @@ class MapPrinter:
         at, position = self.place(index), self.base.position[index]
         if m.along:
             reach = self.unit.reach(tap.tensor, m.dim)
-            stride = f"WITHIN ? 1 : {reach.stride}" if is_last(reach) else reach.stride
-            return f"window_at<{m.times}, {m.by}, {m.over}, WITHIN>({moved(at, m)}, {reach.size}, {stride})"
+            stride, known = (f"WITHIN ? 1 : {reach.stride}", "false, WITHIN") if is_last(reach) else (reach.stride, "WITHIN, WITHIN")
+            return f"window_at<{m.times}, {m.by}, {m.over}, {known}>({moved(at, m)}, {reach.size}, {stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
         return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
 
     def inside(self) -> str:
-        """Whether a thread's windows lie inside their tensors, and along those' last dims one element behind another; of neighbours in
-        other rows whether these are there."""
+        """Whether a thread's windows lie inside their tensors along all but those' last dims, along which there is one element behind
+        another; of neighbours in other rows whether these are there."""
         if self.row and not self.unit.reaches:
             rows = [m.by for t in self.unit.taps for m in t.by if m.dim == self.unit.dims[-2]]
             size = f"extent(layout, {self.base.position[self.row]})"
             return f"ROWS > 1 && within<1, {min(rows)}, {max(rows)}, 1, ROWS>({self.at[self.row]}, {size})"
         index = {x.spec_name: x.name for x in self.unit.indices}
-        made = [f"{r.stride} == 1" for r in self.unit.reaches if is_last(r)]
-        windows = [(t.tensor, m, index[m.along]) for t in self.unit.taps for m in t.by if m.along]
+        last = [r for r in self.unit.reaches if is_last(r)]
+        made = [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last)]
+        windows = [(t.tensor, m, index[m.along]) for t in self.unit.taps for m in t.by if m.along and m.dim != t.tensor.dims[-1]]
         steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.at[x], m), x == self.row), m.by) for t, m, x in windows]
         for (size, times, over, at, below), own in groupby(sorted(steps), lambda pair: pair[0]):
             by = [n for _, n in own]
@@ -293,7 +294,7 @@ class MapPrinter:
             drawn=self.drawn(),
             taps=self.taps(),
             inside=self.inside(),
-            within="all places of windows lie inside, next to one another along the last dim" if unit.reaches else "all rows are there",
+            within="all rows are there, with neighbours next to one another" if unit.reaches else "all rows are there",
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
             window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in BOTH],
             stores=stores,

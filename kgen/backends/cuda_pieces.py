@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 def walk(unit: RowUnit) -> str:
     """The arguments of the library's `Pieces`: the elements of a piece, which the threads of a pass share so that each has several vectors
-    of one (1 where pieces lie across others), and those of the last dim; "" where there are none."""
+    of one (1 where pieces lie across others), those of the last dim, and whether rows are tiles of which nothing else is made; "" where
+    there are none."""
     if not unit.pieces:
         return ""
-    return f"{1 if any(p.step > 1 for p in unit.pieces) else unit.pieces[0].size}, {literal_size(unit.inner[-1])}"
+    tiles = not any(c.element for c in unit.codes)
+    piece = 1 if any(p.step > 1 for p in unit.pieces) else unit.pieces[0].size
+    return f"{piece}, {literal_size(unit.inner[-1])}{', true' if tiles else ''}"
 
 
 def printed(rows: RowPrinter, pieces: Sequence[Piece], reading: int) -> list[list[str]]:

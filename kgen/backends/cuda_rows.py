@@ -305,7 +305,8 @@ class RowPrinter:
         params = ", ".join(f"{t.compute} {t.name}" for t in m.inputs)
         lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
         operands = ", ".join(f"{t.name}_row" for t in m.inputs)
-        return [f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", *(f"    {line}" for line in lines), f"}}, {operands});"]
+        head, end = f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", f"}}, operands({operands}));"
+        return [head, *(f"    {line}" for line in lines), end]
 
     def row_stores(self, c: Code, walk: str = "walk") -> list[str]:
         """What one thread of a row, or of a piece of it, stores."""
@@ -327,10 +328,10 @@ class RowPrinter:
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
         for m in c.drawn:
             params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"u32 {w.name}" for w in m.words)]
-            operands = "".join(f", {name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
+            operands = ", ".join(f"{name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
-            made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of{operands});")
+            made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of, operands({operands}));")
         found = [line for text in made if text not in declared for line in text.split("\n")]
         declared.update(made)
         return found

@@ -31,11 +31,12 @@ SHORT = 32
 #: Vectors of a segment at least and at most, of a row whose elements are neighbours, and where they lie apart; so many segments of a row
 #: make it take longer ones.
 SEGMENT, LONGEST_SEGMENT, SEGMENT_APART, MANY_SEGMENTS = 1024, 16384, 512, 4096
-#: Rows of which a thread of a map takes its columns where it reads parameters of these, from so many elements on.
-MAP_ROWS, MAP_MANY = 4, 1 << 20
-#: Up to so many neighbours a thread of a map takes vectors of so many pieces of a row, or of so many rows where neighbours are in others:
-#: what more of them take of a thread's registers is not there for others.
-PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, 4
+#: Rows of which a thread of a map takes its columns where it reads parameters of these, by the elements of a vector (of others 4), from so
+#: many elements on.
+MAP_ROWS, MAP_MANY = {8: 8}, 1 << 20
+#: Up to so many neighbours a thread of a map takes vectors of so many pieces of a row; where neighbours are in other rows, of so many rows
+#: for up to so many of them: what more of them take of a thread's registers is not there for others.
+PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, ((5, 4), (10, 2))
 #: Readings beyond which blocks of a cluster do not share a row.
 MOST_READINGS = 16
 
@@ -187,12 +188,12 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(255, 128, 0, 2, 8, "registers"),
             Step(256, 64, 0, 4, 16, "registers"),
             Step(384, 128, 0, 4, 8, "registers"),
-            Step(512, 64, 0, 8, 12, "registers"),
+            Step(512, 64, 0, 8, 12, "shared"),
             Step(640, 128, 0, 6, 8, "shared"),
             Step(768, 256, 0, 4, 4, "registers"),
-            Step(1024, 128, 0, 8, 6, "registers"),
+            Step(1024, 128, 0, 8, 6, "shared"),
             Step(1536, 256, 0, 8, 4, "shared"),
-            Step(2048, 256, 0, 8, 5, "shared"),
+            Step(2048, 256, 0, 8, 4, "shared"),
             Step(4096, 512, 0, 8, 2, "registers"),
             Step(6144, 512, 0, 12, 2, "shared"),
             Step(8064, 256, 256, 8, 6, "cluster"),
@@ -237,18 +238,26 @@ ASIDE = ((4, 1 << 22), (2, 1 << 14))
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 
-#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours.
+#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours. Of rows one below the other,
+#: which share what they read, as they did best on an H200 (sums of many windows that an element lies in again take four).
 WINDOW_ROWS = ((16, 4), (48, 2))
+WINDOW_ROWS_BELOW = ((16, 4), (30, 2), (64, 4))
 
 
-def window_rows(taps: int) -> int:
-    """Of how many rows a thread takes an element each that reads so many neighbours in windows."""
-    return next((rows for most, rows in WINDOW_ROWS if taps <= most), 1)
+def map_rows(vec: int) -> int:
+    """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
+    return MAP_ROWS.get(vec, 4)
+
+
+def window_rows(taps: int, below: bool = False) -> int:
+    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows."""
+    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS) if taps <= most), 1)
 
 
 def pieces(taps: int, below: bool) -> int:
     """Of how many pieces of a row, or rows one `below` the other, a thread takes vectors, which reads so many neighbours."""
-    return 1 if not 0 < taps <= PIECES_TAPS else MAP_BELOW if below else MAP_PIECES
+    most = MAP_BELOW if below else ((PIECES_TAPS, MAP_PIECES),)
+    return next((many for longest, many in most if 0 < taps <= longest), 1)
 
 
 def kind(held: bool, reductions: int, words: int, narrow: bool = False, pieces: bool = False) -> str:
@@ -404,7 +413,7 @@ class Round(NamedTuple):
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
-    blocks wait for one another after each.  `shared`: what all rows share lies in shared memory, not in registers.
+    blocks wait for one another after each.  `every`: threads compute also from vectors that are not there, where many lack one.
     """
 
     threads: int
@@ -416,7 +425,7 @@ class Round(NamedTuple):
     longest: int = ANY
     maps: bool = False
     once: bool = False
-    shared: bool = False
+    every: bool = False
 
 
 #: Partials of columns that a thread has at most, in registers.
@@ -438,6 +447,8 @@ ROUNDS = {
         Round(512, 0, 16, 1, 2, "block", 256),
         _MAPS,
         Round(512, 0, 16, 1, 2, "block"),
+        Round(1024, 0, 16, 1, 3, "block", 2047),
+        Round(512, 512, 16, 1, 4, "cluster", 2048),
         Round(1024, 0, 16, 1, 3, "block"),
         Round(256, 256, 32, 2, 2, "cluster"),
         Round(512, 512, 32, 1, 2, "cluster"),
@@ -487,17 +498,23 @@ PERSISTENT = {
     ),
     (True, True): (
         Round(0, 0, 0, 0, 0, "none", 6144),
+        Round(128, 128, 64, 3, 2, "cluster", 8191, every=True),
         Round(128, 128, 64, 3, 2, "cluster", 8192, once=True),
+        Round(0, 0, 0, 0, 0, "none", 16383),
+        Round(512, 512, 64, 1, 2, "cluster", 16384, once=True),
+        Round(0, 0, 0, 0, 0, "none", 32767),
         Round(512, 512, 64, 1, 2, "cluster", 32768, once=True),
     ),
     (False, False): (
         Round(0, 0, 0, 0, 0, "none", 12288),
         Round(512, 512, 16, 1, 4, "cluster", 16384),
+        Round(1024, 1024, 16, 1, 2, "cluster", 65535, every=True),
         Round(1024, 1024, 16, 1, 2, "cluster", 65536),
     ),
     (False, True): (
-        Round(0, 0, 0, 0, 0, "none", 6144),
+        Round(0, 0, 0, 0, 0, "none", 8191),
         Round(256, 256, 32, 1, 3, "cluster", 8192),
+        Round(256, 256, 32, 2, 2, "cluster", 16383, every=True),
         Round(256, 256, 32, 2, 2, "cluster", 16384),
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
@@ -512,7 +529,8 @@ PERSISTENT_EDGES = {
     ),
     False: (
         Round(0, 0, 0, 0, 0, "none", 4096),
-        Round(256, 256, 32, 2, 2, "cluster", 16384),
+        Round(256, 256, 32, 2, 2, "cluster", 8192),
+        Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
     ),
 }
 #: Registers of a thread that hold such parameters at most.

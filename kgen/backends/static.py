@@ -26,7 +26,7 @@ from kgen.passes import Map, Plan, Reduce, Scan
 from kgen.searches import SEARCHES
 from kgen.sized import Unsized, names, resolve
 from kgen.specialise import bound
-from kgen.types import ELLIPSIS, NARROW, VARIABLE, Dims, is_literal
+from kgen.types import ELLIPSIS, VARIABLE, Dims, is_literal
 from kgen.typeset import format_expr
 
 #: The most elements that a tensor's named dims may have: places within them, and a step beyond, are 32-bit integers.
@@ -70,7 +70,9 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
         if name not in dims:
             raise KgenError(f"--static: {kernel.name} has no dim {printed(name, '')}", help=has)
     if missing := [d for d in dims if d not in sizes]:
-        asked = ",".join(f"{d}={sizes.get(d, '...')}" for d in dims)
+        follows = {c.name.name for c in kernel.clauses}
+        missing = [d for d in missing if d not in follows] or missing
+        asked = ",".join(f"{d}={sizes.get(d, '...')}" for d in dims if d not in follows)
         raise KgenError(f"--static lacks the size of {', '.join(missing)}", help=f"give every dim: --static {asked}")
     for name, size in sizes.items():
         if size < 1:
@@ -128,10 +130,8 @@ class StaticRender(Render):
         return plan
 
     def form(self, let: Let) -> tuple[str, str]:
-        name, decides = super().form(let)
-        if decides not in NARROW:
-            return "", ""
-        return "brief" if name == "rough" and decides != "bf16" else name, decides
+        form = self.backend.form(let)
+        return (form.of(form.decides), form.decides) if form else ("", "")
 
     def known_units(self) -> list[Unit | RowUnit]:
         """The passes in the target's spelling, none of which sorts."""

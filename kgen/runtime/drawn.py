@@ -1,8 +1,8 @@
-"""Seeds that a call leaves out, drawn from torch's generator.
+"""Seeds that a call leaves out, drawn from torch's generator, and those that it gives as ints.
 
-In: a call's arguments.  Out: the same with a 0-d i64 tensor for each seed that is missing or None, on the tensors' device.  It is torch
-that draws them, so `torch.manual_seed` makes them reproducible, `fork_rng` and activation checkpointing bring them back, a CUDA graph
-draws new ones in each replay, and torch.compile and vmap see an operator that they know.
+In: a call's arguments.  Out: the same with a 0-d i64 tensor for each seed that is missing, None or an int, on the tensors' device.  It is
+torch that draws them, so `torch.manual_seed` makes them reproducible, `fork_rng` and activation checkpointing bring them back, a CUDA
+graph draws new ones in each replay, and torch.compile and vmap see an operator that they know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ def seeded(drawn: tuple[tuple[int, str], ...], args: tuple, kwargs: dict[str, An
     """The arguments with the seeds in `drawn` (places and names); with `lists` of a call over lists, a seed for each tuple of tensors."""
     import torch
 
-    missing = [(k, name) for k, name in drawn if (args[k] if k < len(args) else kwargs.get(name)) is None]
+    given = [(k, name, args[k] if k < len(args) else kwargs.get(name)) for k, name in drawn]
+    missing = [(k, name, x) for k, name, x in given if x is None or isinstance(x, int)]
     if not missing:
         return args, kwargs
     if lists:
@@ -24,9 +25,12 @@ def seeded(drawn: tuple[tuple[int, str], ...], args: tuple, kwargs: dict[str, An
     first = next(_tensors((*args, *kwargs.values())), None)
     device = None if first is None else first.device
     count = next((len(x) for x in (*args, *kwargs.values()) if isinstance(x, list)), 0) if lists else 0
-    for k, name in missing:  # 64 bits each; torch has no integer above the greatest
-        made = torch.randint(-(2**63), 2**63 - 1, (count,) if count else (), dtype=torch.int64, device=device)
-        seed = list(made.unbind()) if count else made
+    for k, name, x in missing:  # 64 bits each; torch has no integer above the greatest
+        if x is None:
+            made = torch.randint(-(2**63), 2**63 - 1, (count,) if count else (), dtype=torch.int64, device=device)
+        else:
+            made = torch.full((), (x + 2**63) % 2**64 - 2**63, dtype=torch.int64, device=device)
+        seed: Any = list(made.unbind()) if made.dim() else made
         if k < len(args):
             args = (*args[:k], seed, *args[k + 1 :])
         else:

@@ -37,6 +37,7 @@ from kgen.runtime import memory, recall
 from kgen.types import ELLIPSIS
 
 SOURCE = Path(__file__).with_name("fastcall.c")
+HEADER = SOURCE.with_suffix(".h")
 NAME = "kgen_fastcall"
 SUFFIX = ".fastcall"  # of its entry in the cache
 FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -114,6 +115,7 @@ def allowed() -> bool:
         and sys.platform.startswith("linux")
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
         and SOURCE.is_file()
+        and HEADER.is_file()
     )
 
 
@@ -159,7 +161,8 @@ class Extension:
         if command is None:
             self.settled = True
             return None
-        self.entry = disk.key("fastcall", SOURCE.read_bytes(), " ".join(command), _identity(command[0]), sys.version, torch.__version__)
+        texts = (HEADER.read_bytes(), SOURCE.read_bytes())
+        self.entry = disk.key("fastcall", *texts, " ".join(command), _identity(command[0]), sys.version, torch.__version__)
         found = disk.read(self.entry, SUFFIX)
         if found is not None:
             self._settle(str(found[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kgen.backends import backend
 from kgen.backends.cuda import Cuda, Layout, RowLayout, SortLayout
-from kgen.backends.launches import MAP_ROWS, pieces
+from kgen.backends.launches import map_rows, pieces
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.runtime import nvrtc, rounds, rows, scans
@@ -32,7 +32,7 @@ def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
             assert planned is not None
             many = pieces(unit.taps, unit.below)
             apiece = f" of each of {many} {'rows' if unit.below else 'pieces of a row'}" if many > 1 else ""
-            several = f" of each of {MAP_ROWS} rows" if unit.held else apiece
+            several = f" of each of {map_rows(planned.variant.vec)} rows" if unit.held else apiece
             lines.append(f"pass {k}: blocks of {nvrtc.THREADS} threads, {planned.variant.vec} elements{several} each")
             continue
         lines.append(f"pass {k} on {arch}, {ROWS} rows:")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.cuda_layouts import Groups
-from kgen.backends.launches import MAP_MANY, MAP_ROWS, MOST_READINGS, pieces, window_rows
+from kgen.backends.launches import MAP_MANY, MOST_READINGS, map_rows, pieces, window_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -103,18 +103,18 @@ def plan(
     if vec == 1:
         splat = 0
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps) if single and n >= MAP_MANY and known else 1
+    windows = window_rows(taps, row >= 0) if single and n >= MAP_MANY and known else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
     wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
     still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)
-    several = held and still and len(shape) == 2 and 1 < vec == most and not wide and shape[0] % MAP_ROWS == 0 and n >= MAP_MANY
+    several = held and still and len(shape) == 2 and 1 < vec == most and not wide and shape[0] % map_rows(vec) == 0 and n >= MAP_MANY
     many = pieces(taps, below)
     whole = many > 1 and (len(shape) > 1 and known and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
-    together = MAP_ROWS if several else many if apiece else 1 if wide else windows
+    together = map_rows(vec) if several else many if apiece else 1 if wide else windows
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made

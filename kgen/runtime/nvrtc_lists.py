@@ -98,7 +98,8 @@ class ListLauncher:
         for k, m in members.items():
             memory = iter(at[k])
             addresses = tuple(aligned[next(memory)] if size else 0 for size in m.itemsizes)
-            planned = nvrtc.cached_plan(m.shape, m.strides, m.itemsizes, addresses, self.unit.held, self.unit.taps, self.unit.below)
+            near = self.unit.taps, self.unit.below, False, self.unit.row
+            planned = nvrtc.cached_plan(m.shape, m.strides, m.itemsizes, addresses, self.unit.held, *near)
             if planned is not None:
                 found.setdefault((m.alike, planned.variant, classes[k]), []).append((k, planned))
         made = []

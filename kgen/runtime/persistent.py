@@ -60,9 +60,8 @@ def plan(
     under = RowPlan(
         ((walk, groups),), rows_, n, team.cluster, team.span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads
     )  # fmt: skip
-    beside = _beside(team, vec, same)
-    shared = stages * _row(team, vec, edges, moving) + beside
-    found = RoundsPlan(under, ((walk, groups * team.cluster, team.threads, shared, team.cluster),), 0, groups, groups, 1, 0, beside)
+    shared = stages * _row(team, vec, edges, moving)
+    found = RoundsPlan(under, ((walk, groups * team.cluster, team.threads, shared, team.cluster),), 0, groups, groups, 1, 0)
     verify_rounds(found, operands, _static(team, words, reductions), limits, 0, 0, 0)
     return found
 
@@ -70,11 +69,6 @@ def plan(
 def _row(team: Team, vec: int, edges: bool, moving: int) -> int:
     """The shared memory of one row on its way: beside whole vectors those in which a row's first and last elements lie, one for each."""
     return (team.threads * team.vectors + 2 * vec * edges) * vec * moving
-
-
-def _beside(team: Team, vec: int, same: Sequence[int]) -> int:
-    """The shared memory of what all rows share, bytes of an element of each, where a team holds it there."""
-    return team.threads * team.vectors * vec * sum(same) if team.keep > 4 else 0
 
 
 def _taken(
@@ -88,17 +82,16 @@ def _taken(
         if chunks > rule.longest:
             continue
         vectors = max(1, rule.elements // vec)
-        if rule.where == "none" or not rule.shared and vectors * vec * sum(same) > 4 * launches.PARAMETERS:
+        if rule.where == "none" or vectors * vec * sum(same) > 4 * launches.PARAMETERS:
             return None
         least = max(2, -(-chunks // (rule.threads * vectors)))
         span = -(-chunks // (32 * least)) * 32
-        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.shared, span, cluster=-(-chunks // span))
+        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.every, span, cluster=-(-chunks // span))
         static, row = _static(team, words, readings), _row(team, vec, edges, moving)
-        own = static + _beside(team, vec, same)
         if not 2 <= team.cluster <= limits.cluster or static > MAX_STATIC:
             return None
-        blocks = max(1, min(rule.blocks, limits.shared // (rule.stages * row + own)))
-        stages = min(rule.stages, (limits.shared // blocks - own) // row)
+        blocks = max(1, min(rule.blocks, limits.shared // (rule.stages * row + static)))
+        stages = min(rule.stages, (limits.shared // blocks - static) // row)
         return (replace(team, blocks=blocks), stages) if stages > 1 else None
     return None
 

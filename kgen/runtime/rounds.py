@@ -30,7 +30,7 @@ class RoundsPlan:
 
     `under` is the walk through a row; `groups` of blocks (or clusters) take `every` rows in a round; the columns' partials lie in the
     work space from the 32-bit word `columns` on; what a team adds up waits there after every `few` rows, or in `room` bytes of shared
-    memory, where otherwise lies what all rows share."""
+    memory."""
 
     under: RowPlan
     launches: tuple[tuple[Walk, int, int, int, int], ...]

@@ -81,10 +81,16 @@ class Plan:
 
 
 def _worker(connection: Any, plan: Plan, place: int) -> None:
-    """Take blocks and look at their programs; every step is told before it is taken."""
+    """`_work`, in a process of its own: it ends when the campaign has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign ends its workers itself
     if multiprocessing.parent_process() is not None:
         os.setpgid(0, 0)  # and their compilers with them, which would each print what they were at
+    with contextlib.suppress(EOFError, ConnectionError):
+        _work(connection, plan, place)
+
+
+def _work(connection: Any, plan: Plan, place: int) -> None:
+    """Take blocks and look at their programs; every step is told before it is taken."""
     import warnings
 
     import torch
@@ -99,7 +105,7 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
     while (task := connection.recv()) is not None:
         block, skipped = task
         counts: dict[str, list[int]] = {}
-        totals = {"programs": 0, "refused": 0, "failed": 0}
+        totals, begun = {"programs": 0, "refused": 0, "failed": 0}, sum(os.times()[:4])
         subjects, numbers = [], []
         level = LEVELS[block % len(LEVELS)]
         vectors = level == LEVELS[-1] and not plan.on_gpus  # where a value is computed anew by other code, gradients see it
@@ -138,6 +144,7 @@ def _worker(connection: Any, plan: Plan, place: int) -> None:
                 if alike[said.kind] <= ALIKE and plan.shrinking:
                     connection.send(("at", numbers[k], f"{name} (shrinking)", target))
                     connection.send(("shrunk", said, shrunk(said, min(plan.shrinking, plan.limit / 2))))
+        totals["milliseconds"] = round(1000 * (sum(os.times()[:4]) - begun))
         connection.send(("done", block, totals, counts))
 
 
@@ -192,6 +199,7 @@ class State:
     failures: list[str] = field(default_factory=list)
     failed: int = 0
     block: int = BLOCK
+    milliseconds: int = 0  # of processors
 
     @staticmethod
     def path(plan: Plan) -> Path:
@@ -216,6 +224,7 @@ class State:
         self.done.append(block)
         self.programs += totals["programs"]
         self.refused += totals["refused"]
+        self.milliseconds += totals.get("milliseconds", 0)
         for key, row in counts.items():
             mine = self.counts.setdefault(key, [0] * 6)
             self.counts[key] = [a + b for a, b in zip(mine, row, strict=True)]
@@ -430,6 +439,7 @@ def summary(state: State) -> str:
     return (
         f"{state.programs:,} programs ({state.refused:,} refused with typed errors), {state.cases:,} cases, {failed:,} failures, "
         f"{state.seconds:,.0f} seconds, {rate:.0f} programs a minute"
+        + (f", {state.milliseconds / 1000 / state.programs:.1f} core-seconds each" if state.programs else "")
     )
 
 

@@ -13,7 +13,7 @@ from kgen.backends import backend
 from kgen.backends.base import NEARER
 from kgen.check import Kernel
 from kgen.parts import over_parts
-from kgen.types import NARROW, DType
+from kgen.types import DType
 
 #: The forms of operators, each with a larger bound than those before it.
 LOOSER = NEARER[::-1]
@@ -34,11 +34,9 @@ def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
     printed = pipeline.scheduled(kernel, dict(binding), mine.rides, mine.merges, mine.taps)
     apart = pipeline.plan(kernel, dict(binding))  # what sums about a peak are made of has lets of its own here
     for let in (*printed.program.lets, *apart.program.lets):
-        form, decides = mine.form(let) or ("", "")
-        dtype = named.get(decides, decides)
-        if form and form not in EXACT and dtype in NARROW:
+        form = mine.form(let)
+        if form and form.name not in EXACT and (own := form.of(named.get(form.decides, form.decides))):
             place = let.expr.name, let.span
-            own = form if dtype == "bf16" or form == "near" else "brief"
             made[place] = max(made.get(place, "near"), made.get((place[0], None), "near"), own, key=LOOSER.index)
     return made
 

@@ -22,6 +22,7 @@ from kgen.runtime.kernel import Kernel
 from kgen.torch_op.batches import aligned, batched, call, same_leading
 from kgen.torch_op.plain import run_below, run_plain
 from kgen.torch_op.traits import Traits, as_tuple, is_float, runnable
+from kgen.values import reached
 
 _COTANGENT, _ZERO, _ZERO_OF_KEPT, _KEPT, _NUMBER, _SIZED = range(6)
 
@@ -275,16 +276,8 @@ def _function(t: Traits, **methods: Callable) -> Any:
 
 def _reaches(kernel: Checked, result: str, params: Sequence[str]) -> bool:
     """Whether a result is computed from any of the parameters."""
-    todo, seen = [r.value for r in kernel.results if r.name == result], set()
-    while todo:
-        k = todo.pop()
-        if k not in seen:
-            seen.add(k)
-            v = kernel.values[k]
-            if v.op == "param" and v.attr in params:
-                return True
-            todo += v.args
-    return False
+    read = reached((r.value for r in kernel.results if r.name == result), lambda k: kernel.values[k].args)
+    return any(kernel.values[k].op == "param" and kernel.values[k].attr in params for k in read)
 
 
 def _layout(x: Any) -> tuple:

@@ -407,9 +407,11 @@ class _Function(Statements):
         if any(a.flat for a in value.shape):
             message = f"`{name}` has the leading dims `...` joined to one axis: {show_shape(value.shape)}"
             raise self.refuse(message, place, "give it its axes again, as in `y.view(x.shape)`")
+        if value.shape.count(ONE) == 1 and self.torch and not value.free:  # `keepdim=True`: a dim of one element
+            value = replace(value, shape=tuple(Axis(("1",)) if a == ONE else a for a in value.shape))
         if ONE in value.shape and self.torch and not value.free:
-            message = f"`{name}` keeps a dim of size one in torch: {show_shape(value.shape)}"
-            raise self.refuse(message, place, "drop it: `keepdim=False`, or `.squeeze(-1)`")
+            message = f"`{name}` keeps dims of size one in torch: {show_shape(value.shape)}"
+            raise self.refuse(message, place, "one of them is a dim of the result; drop the others, as in `.squeeze(-1)`")
         placed = self.torch and not value.free  # its dims stand in torch's order
         kind = self.split_type(kind) if kind is not None else None
         ours = each(union(self.dims_of(value))) if value.free else tuple(a for a in value.shape if a != ONE)

@@ -276,6 +276,7 @@ ROWS: tuple[Row, ...] = (
     row("torch.randn_like", "input, dtype=None"),
     row("ones_like", "input, dtype=None", "1"),
     row("full_like", "input, fill_value, dtype=None", "fill_value"),
+    row("F.one_hot", "tensor, num_classes=-1"),
     row("torch.arange", "start, end=None, step=1, dtype=None, device=None"),
 )  # fmt: skip
 
@@ -316,7 +317,6 @@ ADVICE = {
     "sort argsort median": "sorting is not read; `topk` and `kthvalue` are",
     "dropout rand_like randn_like bernoulli": "make the random numbers outside and pass them as a parameter",
     "rand randn randint normal": "`torch.rand_like(x)`, `torch.randn_like(x)`, `torch.bernoulli` and `F.dropout` are read",
-    "one_hot": "compare: `t[:, None] == torch.arange(w.shape[0])`, w having a row for each number",
     "finfo iinfo": "what it says of a dtype that the call decides is not known: mask by `float(\"-inf\")`",
     "print": "a kernel has no side effects: print its results",
     "tensor": "write the number itself",

@@ -436,6 +436,15 @@ class TorchCalls(Joining):
         made = replace(made, shape=(axis,), free=False)
         return made if self.is_none(given["dtype"]) else self.apply(self.dtype(given["dtype"], node), [made], node)
 
+    def call_one_hot(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
+        """Numbers against the positions along one more axis, of as many elements as there are classes."""
+        x, classes = self.lift(given["tensor"], node), given["num_classes"]
+        if isinstance(classes, Const):
+            raise self.refuse(f"`{shown}` counts along a dim", node, "give it the dim's size, as in `F.one_hot(t, w.shape[0])`")
+        places = self.call_arange(shown, row, {"start": classes, "end": Const(None), "step": Const(1), "dtype": Const(None)}, node)
+        same = self.apply("eq", [replace(x, shape=(*x.shape, ONE)), places], node, node, "infix", parens=True)
+        return self.apply("i64", [same], node)
+
     @staticmethod
     def is_whole(value: Any) -> bool:
         return isinstance(value, Const) and isinstance(value.value, int)

@@ -25,7 +25,6 @@ from kgen.verify.report import Finding, Kind, Report
 
 LOADING = 300.0  # seconds in which a candidate is built
 WAITS = (2.0, 5.0, 10.0, 20.0)  # seconds after which a case is tried again that found a GPU's memory full
-NAMES = {AS_DRAWN: "", BACKWARDS: "a second call with other contents"}
 
 
 class Unloadable(Exception):

@@ -33,6 +33,8 @@ TEXTS = {**SPECS, **PROGRAMS, **GOLDENS, **FUZZED, **HOSTILE}
 DTYPES = ("bf16", "f32", "f16", "f64")
 #: Specs whose kernels are those of another: of scans.
 LIKE_CUMSUM = ("cumulative_mean", "linear_recurrence", "logcumsumexp")
+#: Programs that take a compiler more than three seconds, of passes that others have one by one.
+LONG = ("places", "agrees-a-place-of-all-before-a-scan")
 
 
 def kernel(text: str) -> Kernel:
@@ -71,8 +73,10 @@ def turn(name: str) -> int:
 
 
 def rare(name: str) -> bool:
-    """Whether only `-m slow` compiles a forward: of what fuzzing found, all but the forwards that broke CUDA's sources; of all else three
+    """Whether only `-m slow` compiles a forward: what takes long; of what fuzzing found, all but the forwards that broke CUDA's sources; of all else three
     quarters."""
+    if name in LONG:
+        return True
     if name in FUZZED:
         return name.startswith("gradients_agree") or "\n# target: cuda\n" not in FUZZED[name]
     return turn(name) % 4 > 0 or name in LIKE_CUMSUM

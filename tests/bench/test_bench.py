@@ -543,7 +543,7 @@ def test_integers_that_a_formula_takes_for_places_lie_inside() -> None:
     two = arguments(begin_end.kernel, "f32", 4096, "cpu", 128)
     assert torch.equal(two["begin"][1:], two["end"][:-1]) and two["begin"][0] == 0 and two["end"][-1] == len(two["x"])
     few = kgen.loads("f(w: f32[V], ids: u8[S]) -> y: f32[S]\n\ny = w[V = ids]").kernel
-    assert int(arguments(few, "f32", 1 << 14, "cpu", 4096)["ids"].max()) > 200
+    assert int(arguments(few, "f32", 1 << 20, "cpu", 4096)["ids"].max()) > 200  # of 256 numbers
 
 
 @pytest.mark.parametrize("spec", ["bce", "bernoulli_mask", "ragged_softmax", "segment_softmax"])

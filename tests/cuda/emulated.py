@@ -252,7 +252,7 @@ ASM = (
     (r'asm volatile\("st\.async[^"]*v2\.b32[^"]*"\s*:: "r"\(there\), "r"\((.*?)\), "r"\((.*?)\), "r"\(its_barrier\) : "memory"\);',
      r"post(there, \1, its_barrier), post(there + 4, \2, its_barrier);"),
     (r'asm volatile\("st\.async[^"]*bytes\.b32[^"]*"\s*:: "r"\(there\), "r"\((.*?)\), "r"\(its_barrier\) : "memory"\);', r"post(there, \1, its_barrier);"),
-    (r'asm volatile\("\{\\n"\s*"\.reg \.pred done.*?:: "r"\(here\), "r"\((.*?)\) : "memory"\);', r"collect(here, \1);"),
+    (r'asm volatile\("\{\\n"\s*"\.reg \.pred done.*?:: "r"\((\w+)\), "r"\((.*?)\) : "memory"\);', r"collect(\1, \2);"),
     (r'asm volatile\("ld\.shared\.(?:v[24]\.)?u32 .*?"r"\(at\) : "memory"\);', "memcpy(&words, shared_at(at), sizeof(V));"),
     (r'asm volatile\("st\.v4\.u32 .*?"r"\(values\.at\[3\]\) : "memory"\);', "memcpy(p, values.at, 16);"),
     (r'asm volatile\("cp\.async\.commit_group;" ::: "memory"\);', "commit_copies();"),

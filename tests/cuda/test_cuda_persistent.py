@@ -63,6 +63,12 @@ def test_rows_are_taken_as_measured(text: str, n: int, size: int, want: tuple[in
     assert not isinstance(planned(text, n, size, 1000, "sm_80"), RoundsPlan)  # which has no clusters
 
 
+def test_rows_that_one_block_holds_alone_go_by_clusters_beside_parameters() -> None:
+    softmax = "a(x: T[..., N]) -> y: T[..., N]\n\ne = exp(x - max[N](x))\ny = e / sum[N](e)\n"
+    for n in (50_256, 50_257):
+        assert [planned(text, n, 2, 1000, "sm_90").launches[0][4] for text in (softmax, RMSNORM)] == [1, 4]
+
+
 def test_a_cluster_of_four_leaves_no_one_waiting() -> None:
     """As many as an H200 has at once (cuOccupancyMaxActiveClusters)."""
     found = [launches.resident("sm_90", blocks, cluster) for blocks, cluster in ((1, 4), (2, 4), (3, 4), (1, 8), (2, 8), (1, 16))]
@@ -95,9 +101,8 @@ plan_of = persistent.plan
 def test_rows_one_after_another_stay_within_their_bounds(tmp_path, monkeypatch) -> None:
     """Each row once, by two blocks, with what is its own; of any dims the same bits, and alone."""
     torch.manual_seed(0)
-    rule = Round(32, 32, 32, 1, 3, "cluster", 512)  # f32 with what rows share in shared memory
-    both = {key: (Round(0, 0, 0, 0, 0, "none", 64), rule._replace(shared=not key[0])) for key in launches.PERSISTENT}
-    monkeypatch.setattr(launches, "PERSISTENT", both)
+    rule = Round(32, 32, 32, 1, 3, "cluster", 512)
+    monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
     monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 2)
     monkeypatch.setattr(persistent, "plan", one_block)
     monkeypatch.setattr(persistent, "cached", one_block)
@@ -129,7 +134,7 @@ def test_rows_that_begin_anywhere_follow_those_that_begin_alike(tmp_path, monkey
     """Rows of odd length: each once, by eight blocks of 16-bit elements or four, with parameters put together once; also alone."""
     torch.manual_seed(1)
     rule = Round(32, 32, 32, 1, 3, "cluster", 512)
-    edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rule._replace(shared=key)) for key in launches.PERSISTENT_EDGES}  # of 16 bits there
+    edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rule._replace(every=not key)) for key in launches.PERSISTENT_EDGES}  # of f32
     monkeypatch.setattr(launches, "PERSISTENT_EDGES", edges)
     monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 9)
     monkeypatch.setattr(persistent, "plan", one_block)
@@ -196,13 +201,13 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
     """A block that tells itself the parts of its rows: one row, few, more than are on their way; also where a mean and its squares are one
     reading."""
     torch.manual_seed(5)
-    rule = Round(64, 64, 32, 1, stages, "cluster", 512, once=once, shared=once)
+    rule = Round(64, 64, 32, 1, stages, "cluster", 512, once=once)
     monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
     monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
     monkeypatch.setattr(persistent, "cached", partial(one_block, stays=True))
     calls = [(torch.randn(many, 512) + torch.arange(many)[:, None], torch.randn(512), torch.randn(512), torch.rand(many)) for many in (1, 2, 13)]
     kernel, checked = Emulated(NORM, tmp_path, *calls), kgen.loads(NORM).kernel
-    assert kernel.expressions and all(f"{3 + 3 * once}, true, -1, 1, 1, 6, 1, unsigned>, {stages}>" in e for e in kernel.expressions), kernel.expressions
+    assert kernel.expressions and all(f"{3 + once}, true, -1, 1, 1, 6, 1, unsigned>, {stages}>" in e for e in kernel.expressions), kernel.expressions
     for args in calls:
         made = kernel(*args)
         wanted = Analysis(checked, dict(zip("xwbs", args, strict=True)), "cuda").results()

@@ -89,32 +89,44 @@ def test_show_has_the_passes_that_run() -> None:
     assert cpp.count("pass ") == 2 and "16 bytes read, 4 written" in cpp
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_rows_of_all_kinds_stay_within_their_bounds(tmp_path) -> None:
-    """Teams of a few lanes to a block, several rounds, several launches; rows that lie apart, begin anywhere, or are none."""
+def random_rows() -> list[tuple]:
+    """Calls of NORM with rows of all kinds."""
     torch.manual_seed(0)
     shapes = [(7, 8), (300, 12), (40, 128), (9, 1000), (5, 4096), (3, 37), (2, 20_000), (9000, 4), (2, 3, 50)]
     given = [tuple(torch.randn(shape) for _ in range(2)) for shape in shapes]
     given += [tuple(torch.randn(n, m).T for _ in range(2)) for m, n in ((50, 33), (70, 300))]
     given += [tuple(torch.randn(6, 65)[:, 1:] for _ in range(2)), tuple(torch.randn(6, 64).double() for _ in range(2))]
     given += [(torch.randn(6, 64), torch.randn(64).expand(6, 64))]
-    calls = [(x, dy, torch.randn(x.shape[-1:]).to(x), torch.rand(x.shape[:-1])) for x, dy in given]
-    hold_within_bounds(tmp_path, calls)
+    return [(x, dy, torch.randn(x.shape[-1:]).to(x), torch.rand(x.shape[:-1])) for x, dy in given]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_rounds_of_any_rows_give_the_bits_of_the_runtimes(tmp_path, monkeypatch) -> None:
-    """Rows without gaps and with them, whose operands begin alike and otherwise, that lie apart or have several dims."""
+def laid_out_rows() -> list[tuple]:
+    """Calls with rows without gaps and with them, whose operands begin alike and otherwise, that lie apart or have several dims."""
     torch.manual_seed(4)
     given = [tuple(torch.randn(shape) for _ in range(2)) for shape in ((7, 8), (300, 12), (9, 1000), (5, 4096), (2, 20_000), (2, 3, 50))]
     given += [tuple(torch.randn(n, m).T for _ in range(2)) for m, n in ((3, 33), (70, 300))]
     given += [tuple(torch.randn(4, 2, 3, 700).transpose(0, 1)[..., :k] for k in (600, 600)), (torch.randn(6, 72)[:, 8:], torch.randn(6, 65)[:, 1:])]
-    calls = [(x, dy, torch.randn(x.shape[-1]), torch.rand(x.shape[:-1])) for x, dy in given]
-    runtimes = Emulated(NORM, tmp_path, *calls)
-    found = [runtimes(*call) for call in calls]
+    return [(x, dy, torch.randn(x.shape[-1]), torch.rand(x.shape[:-1])) for x, dy in given]
+
+
+@pytest.fixture(scope="module")
+def norm(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    """NORM as the runtime builds it for both kinds of calls."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    return Emulated(NORM, tmp_path_factory.mktemp("norm"), *random_rows(), *laid_out_rows())
+
+
+def test_rows_of_all_kinds_stay_within_their_bounds(norm: Emulated) -> None:
+    """Teams of a few lanes to a block, several rounds, several launches; rows that lie apart, begin anywhere, or are none."""
+    are_within_bounds(norm, NORM, random_rows())
+
+
+def test_rounds_of_any_rows_give_the_bits_of_the_runtimes(norm: Emulated, tmp_path, monkeypatch) -> None:
+    calls = laid_out_rows()
+    found = [norm(*call) for call in calls]
     walks = for_any_rows(monkeypatch, rounds)
-    (tmp_path / "any").mkdir()
-    files = Emulated(NORM, tmp_path / "any", *calls)
+    files = Emulated(NORM, tmp_path, *calls)
     for call, want in zip(calls, found, strict=True):
         got = files(*call)
         assert all(torch.equal(got[name], want[name]) for name in want), call[0].shape
@@ -123,7 +135,12 @@ def test_rounds_of_any_rows_give_the_bits_of_the_runtimes(tmp_path, monkeypatch)
 
 def hold_within_bounds(folder, calls: list[tuple], text: str = NORM) -> None:
     """The results of calls, run on the CPU, against float64."""
-    kernel, checked = Emulated(text, folder, *calls), kgen.loads(text).kernel
+    are_within_bounds(Emulated(text, folder, *calls), text, calls)
+
+
+def are_within_bounds(kernel: Emulated, text: str, calls: list[tuple]) -> None:
+    """The same of a kernel that is built."""
+    checked = kgen.loads(text).kernel
     for args in calls:
         found = kernel(*args)
         wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()

@@ -60,7 +60,7 @@ def drawn() -> tuple[list[torch.Tensor], tuple[np.ndarray, ...]]:
     return [torch.from_numpy(t) for t in (*given, x)], wanted(*given, x)
 
 
-def test_unsigned_integers_are_numpys(tmp_path: Path) -> None:
+def test_unsigned_integers_are_numpys(tmp_path: Path, built_quickly: None) -> None:
     """On C++ and by CUDA's emulation; the reference reads them alike."""
     tensors, want = drawn()
     emulated = Emulated(TEXT, tmp_path, tuple(tensors))

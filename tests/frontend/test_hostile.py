@@ -16,13 +16,16 @@ from kgen.rewrite import rewrite
 from kgen.syntax import parse
 from kgen.typeset import format_file
 
-SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.k"))
+SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.k"))
+FUZZED = sorted((Path(__file__).parents[1] / "fuzzed").glob("*.k"))  # whose places, codes and scans few specs have
 WRONG = sorted((Path(__file__).parents[1] / "errors").glob("*.k"))
 TOKENS = re.compile(r"#[^\n]*|[A-Za-z_][A-Za-z0-9_]*'?|[0-9.]+|->|\.\.\.|//|<<|>>|[=!<>]=|\s+|.")
 _WORDS = (
     "x y N M K T U ... T[N] f32[] i32[N] bool[N] u8[...] float int inf nan pi 0 1 -1 2.5 1e-400 1e400 0x1f 9223372036854775807 if else and or not "
     "+ - * / // % ^ ~ & | << >> < <= == != ( ) [ ] , : = -> ' # sum[N] mean[N] max[N] min[...] prod[N](x) any[N] argmax[N] pick[N] index[N] max min "
     "clamp where exp log softmax[N] logsumexp[N] var[N] std[N] norm[N] gelu elu stop i8 u8 i64 f16 bf16 f64 bool x' y' isnan signbit shl shr lgamma "
+    "where N//2 W = x[N = index[N] - 1 else 0] [N = (index[N] + 2) % N] y[N = 0] [A = 2*B + C] uniform[N](0, 1) philox(1, 2, 3) cumsum[N] "
+    "cumsum[N, reversed](x) recur[N](a, x) kth[N](x, 2) cutoff[N](x, 1, 3) reach[N](x, 3) f8e4m3 f8e5m2fnuz f8e8m0[up](x) f4e2m1 i4 u64 2*D G*128 "
     '\n \t \r \x00 \x0c é 𝐱 \ufeff \\ ; { } $ @ ! ? " ` **'
 )
 WORDS = [*_WORDS.split(" "), "\n", "g(a) = a + x\n", "g[D](a) = sum[D](a)\n", "y = x if x > 0 else 0\n", "z = g(x)\n"]
@@ -74,7 +77,7 @@ def answer(text: str) -> bool:
 
 def test_mutated_specs_are_answered(request):
     """A few hundred mutants by default, `--fuzz` makes it 100,000; each takes less than a second."""
-    seeds = [p.read_bytes().decode() for p in SPECS] * 4 + [t for p in WRONG if (t := p.read_bytes().decode()) and len(t) < 2_000]
+    seeds = [p.read_bytes().decode() for p in (*SPECS, *FUZZED)] + [t for p in WRONG if (t := p.read_bytes().decode()) and len(t) < 2_000]
     accepted = 0
     for k in range(100_000 if request.config.getoption("--fuzz", default=False) else 1_000):
         rng = random.Random(k)

@@ -17,7 +17,7 @@ MAX_IGNORES = 0
 #: A function of so many lines need not say what goes in and out.
 UNSAID = 15
 #: Files that are longer for now.
-LONGER = {"kgen/runtime/fastcall.c", "tests/opinfo/formulas.py"}
+LONGER = {"tests/opinfo/formulas.py"}
 CODE = (".py", ".c", ".jinja", ".cu", ".cuh", ".cpp", ".h", ".k", ".lark")
 
 
@@ -35,7 +35,7 @@ def test_no_file_is_long(folder: str) -> None:
 
 def test_types_are_seldom_ignored() -> None:
     found = []
-    for path in (p for p in files("kgen") if p.suffix == ".py"):
+    for path in (p for p in files("kgen") if p.suffix == ".py" and "type: ignore" in p.read_text()):
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
             if token.type == tokenize.COMMENT and "type: ignore" in token.string:
                 found.append(f"{path.relative_to(ROOT)}:{token.start[0]}")

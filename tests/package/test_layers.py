@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -55,6 +57,7 @@ def imported(tree: ast.Module, known: dict[str, Path], module: str, path: Path) 
         yield from (name for name in names if name in known and name != module)
 
 
+@cache
 def graph(root: Path) -> dict[str, set[str]]:
     known = modules(root)
     return {m: set(imported(ast.parse(path.read_text()), known, m, path)) for m, path in known.items()}
@@ -82,6 +85,14 @@ def layer(module: str) -> int | None:
     while module not in at and module.count(".") > 1:
         module = module.rpartition(".")[0]
     return at.get(module)
+
+
+def test_contributing_has_the_layers_and_modules_of_them() -> None:
+    rows = re.findall(r"^\| ([^|`]+) \| (.*) \|$", (ROOT / "CONTRIBUTING.md").read_text().partition("| layer | what it has |\n| --- | --- |\n")[2], re.M)
+    for (name, modules), (its, told) in zip(LAYERS, rows, strict=False):
+        assert name == its
+        for module in re.findall(r"`(\w+)`", told):
+            assert module in modules.split() or module in ("load", "loads", "kernel", "layers"), (name, module)
 
 
 def test_nothing_is_imported_in_a_circle() -> None:

@@ -24,7 +24,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_carries_templates_prelude_grammar_and_specs(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {"kgen/grammar.lark", "kgen/grammar.json", "kgen/prelude.k", "kgen/py.typed", "kgen/specs/gelu.k", "kgen/specs/FAMILIES", "kgen/specs/norms/polynorm.k", "kgen/templates/macros.jinja", "kgen/runtime/fastcall.c"}
+    wanted = {"kgen/grammar.lark", "kgen/grammar.json", "kgen/prelude.k", "kgen/py.typed", "kgen/specs/gelu.k", "kgen/specs/FAMILIES", "kgen/specs/norms/polynorm.k", "kgen/templates/macros.jinja", "kgen/runtime/fastcall.c", "kgen/runtime/fastcall.h"}
     wanted |= {f"kgen/{p.relative_to(ROOT)}" for p in (ROOT / "templates").rglob("*") if p.is_file()}
     assert wanted <= names, wanted - names
     assert not [n for n in names if n.startswith("tests")]

@@ -31,6 +31,7 @@ def test_a_mask_follows_from_seed_and_offset(dropout: kgen.Kernel) -> None:
     seed, offset = torch.tensor(7), torch.tensor(-1)
     y = dropout(x, P, seed, offset)
     assert torch.equal(y, torch.where(kept((3, 5, 8), P, 7, -1), x * SCALE, 0))
+    assert torch.equal(dropout(x, P, 7, offset=2**64 - 1), y)  # ints, of 64 bits with a sign or without
     assert torch.equal(dropout(x, P, seed=seed, offset=offset), y) and not torch.equal(dropout(x, P, seed, seed), y)
 
 

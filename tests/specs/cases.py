@@ -35,6 +35,7 @@ ALIKE = (
     "histogram", "ragged_mean", "segment_mean",  # what all of these need is built for tests/segments
     "add_rmsnorm", "causal_softmax", "cosine_similarity", "cross_entropy", "cross_entropy_dx", "groupnorm", "huber", "jsd", "kl_div",
     "l2_normalize", "log_softmax", "mse", "rmsnorm", "triplet_margin", "cumulative_mean", "logcumsumexp", "topk",
+    "variance", "logsumexp", "min_p_mask", "top_p_mask",  # as layernorm, softmax and topk_mask
 )  # fmt: skip
 
 

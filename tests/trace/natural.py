@@ -90,6 +90,16 @@ def split_heads(x: "T[B, S, N]"):
     return q, k * 2, v.flip(-1)
 
 
+def dice(x: "T[B, C, S]", t: "i64[B, S]"):
+    p, one = x.softmax(1), F.one_hot(t, x.shape[1]).transpose(1, 2)
+    return (1 - (2 * (p * one).sum(2) + 1) / (p.sum(2) + one.sum(2) + 1)).mean()
+
+
+def unit_length(x: "T[B, S, C]"):
+    length = x.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    return x / length, length, x.mean(dim=1, keepdim=True)
+
+
 def stem(x: "T[..., C, H, W]", w: "T[C]", b: "T[C]"):
     y = F.silu(x * w[:, None, None] + b[:, None, None])
     return F.max_pool2d(y, 3, stride=2, padding=1) - F.avg_pool2d(y, kernel_size=3, stride=2, padding=1)
@@ -112,5 +122,7 @@ CASES = [
     (norm_act, [(2, 8, 3, 5), (8,), (8,)]),
     (moving_average, [(2, 3, 9)]),
     (split_heads, [(2, 3, 48)]),
+    (unit_length, [(2, 3, 5)]),
+    (dice, [(2, 3, 5), (3, (2, 5))]),
     (stem, [(2, 3, 7, 10), (3,), (3,)]),
 ]

@@ -87,11 +87,12 @@ def test_the_sums_of_a_long_row_stay_within_their_bounds(forms: str, tmp_path: P
     assert done.stdout == "ok\n", done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("name, text", [pytest.param("weighted", WEIGHTED, marks=pytest.mark.slow), ("spread", SPREAD)])
-@pytest.mark.parametrize("few", [pytest.param(0, marks=pytest.mark.slow), 1 << 40])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float64, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name, text", [("weighted", WEIGHTED), ("spread", SPREAD)])
+@pytest.mark.parametrize("few", [0, 1 << 40])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_the_long_forms_compile(name, text, few, dtype, tmp_path: Path):
-    """Loops and splits, of a narrow dtype, and by `-m slow` of a wide one."""
+    """Loops and splits, of a narrow dtype and of a wide one; softmax's compile by default, in tests/backends/test_compiled.py."""
     module = emit(text, tmp_path, name)
     launches = record(module, "f", [rows(300, 4000, dtype=dtype)] * 2, RESIDENT=2, FEW=few)
     assert {function.__name__ for function, *_ in launches} == {"f_split" if few else "f_loop"}

@@ -1,39 +1,8 @@
-// The operands that a value is made of, and what a function makes of an element of each.
-template <typename... In> struct Ins {
-    template <typename Walk, typename Chunk> __device__ void fetch(const Walk&, const Chunk&, int) {}
-    template <typename Walk> __device__ void take(const Walk&, int, int) {}
-    template <typename Make, typename... X> __device__ static auto one(const Make& make, int, int, X... x) { return make(x...); }
-    template <typename Make, typename Walk, typename... X> __device__ static auto loose(const Make& make, const Walk&, int, X... x) { return make(x...); }
-};
-template <typename First, typename... More> struct Ins<First, More...> {
-    First& first;
-    Ins<More...> more;
-
-    template <typename Walk, typename Chunk> __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
-        first.fetch(walk, c, v);
-        more.fetch(walk, c, v);
-    }
-    template <typename Walk> __device__ void take(const Walk& walk, int v, int k) {
-        first.take(walk, v, k);
-        more.take(walk, v, k);
-    }
-    template <typename Make, typename... X> __device__ auto one(const Make& make, int v, int k, X... x) const {
-        return more.one(make, v, k, x..., first.one(v, k));
-    }
-    template <typename Make, typename Walk, typename... X> __device__ auto loose(const Make& make, const Walk& walk, int j, X... x) const {
-        return more.loose(make, walk, j, x..., first.one_loose(walk, j));
-    }
-};
-template <typename... In> struct InsOf;
-template <> struct InsOf<> { __device__ static Ins<> all() { return {}; } };
-template <typename First, typename... More> struct InsOf<First, More...> {
-    __device__ static Ins<First, More...> all(First& first, More&... more) { return {first, InsOf<More...>::all(more...)}; }
-};
 // What `make` makes of the elements of some operands: of a row that stays on the chip, and of few enough of them a thread, once.
-template <typename Walk, typename V, typename Make, typename... In> struct Repeated {
+template <typename Walk, typename V, typename Make, typename In> struct Repeated {
     static constexpr bool HOLDS = Walk::STAYS && Walk::IN_ONE == Walk::TAKEN && Walk::TAKEN * Walk::LANES * sizeof(V) <= 128;
     Make make;
-    Ins<In...> of;
+    In of;
     bool done;  // in an earlier reading
     V held[HOLDS ? Walk::TAKEN : 1][Walk::LANES], now[Walk::LANES];
 
@@ -62,6 +31,6 @@ template <typename Walk, typename V, typename Make, typename... In> struct Repea
     template <typename W, typename Chunk> __device__ void put(const W&, const Chunk&, int) {}
     template <typename W> __device__ void put_loose(const W&, int) {}
 };
-template <typename Walk, typename V, typename Make, typename... In> __device__ inline Repeated<Walk, V, Make, In...> repeated(Make make, In&... in) {
-    return {make, InsOf<In...>::all(in...), false, {}, {}};
+template <typename Walk, typename V, typename Make, typename In> __device__ inline Repeated<Walk, V, Make, In> repeated(Make make, In of) {
+    return {make, of, false, {}, {}};
 }

@@ -2,45 +2,11 @@
 #pragma once
 #include "kgen_walk.cuh"
 
-// Operands along a row, and what `make` gives for elements of all of them.
-template <typename Walk, typename... In> struct Operands {
-    __device__ void fetch(const Walk&, const typename Walk::Chunk&, int) {}
-    __device__ void take(const Walk&, int, int) {}
-    template <typename Make, typename... X> __device__ auto made(Make& make, int, int, X... x) { return make(x...); }
-    template <typename Make, typename... X> __device__ auto loose(Make& make, const Walk&, int, X... x) { return make(x...); }
-    template <typename Make, typename... X> __device__ auto at(Make& make, const Walk&, typename Walk::Place, X... x) { return make(x...); }
-};
-template <typename Walk, typename First, typename... In> struct Operands<Walk, First, In...> {
-    First& first;
-    Operands<Walk, In...> rest;
-
-    __device__ void fetch(const Walk& walk, const typename Walk::Chunk& c, int v) {
-        first.fetch(walk, c, v);
-        rest.fetch(walk, c, v);
-    }
-    __device__ void take(const Walk& walk, int v, int k) {
-        first.take(walk, v, k);
-        rest.take(walk, v, k);
-    }
-    template <typename Make, typename... X> __device__ auto made(Make& make, int v, int k, X... x) {
-        return rest.made(make, v, k, x..., first.one(v, k));
-    }
-    template <typename Make, typename... X> __device__ auto loose(Make& make, const Walk& walk, int j, X... x) {
-        return rest.loose(make, walk, j, x..., first.one_loose(walk, j));
-    }
-    template <typename Make, typename... X> __device__ auto at(Make& make, const Walk& walk, typename Walk::Place i, X... x) {
-        return rest.at(make, walk, i, x..., first.one_at(walk, i));
-    }
-};
-template <typename Walk> __device__ inline Operands<Walk> operands() { return {}; }
-template <typename Walk, typename First, typename... In> __device__ inline Operands<Walk, First, In...> operands(First& first, In&... in) {
-    return {first, operands<Walk>(in...)};
-}
 // Values of T that `make` gives for operands along a row, the first of T as well: from when they are `kept` on they stand where that one was
 // held.
-template <typename T, typename Walk, typename Make, typename Host, typename... In> struct Made {
+template <typename T, typename Walk, typename Make, typename In> struct Made {
     Make make;
-    Operands<Walk, Host, In...> in;
+    In in;
     bool kept;
 
     __device__ void fetch(const Walk& walk, const typename Walk::Chunk& c, int v) {
@@ -51,7 +17,7 @@ template <typename T, typename Walk, typename Make, typename Host, typename... I
         in.take(walk, v, k);
         auto y = in.first.now[k];
         #pragma unroll
-        for (int e = 0; e < int(sizeof(y) / sizeof(T)); e++) y.at[e] = in.made(make, k, e);
+        for (int e = 0; e < int(sizeof(y) / sizeof(T)); e++) y.at[e] = in.one(make, k, e);
         in.first.replace(walk, v, k, y);
     }
     __device__ auto one(int v, int k) const { return in.first.one(v, k); }
@@ -62,10 +28,8 @@ template <typename T, typename Walk, typename Make, typename Host, typename... I
     __device__ void put_loose(const Walk&, int) {}
     __device__ void put_at(const Walk&, typename Walk::Place) {}
 };
-template <typename T, typename Walk, typename Make, typename Host, typename... In>
-__device__ inline Made<T, Walk, Make, Host, In...> made(const Walk&, Make make, Host& host, In&... in) {
-    return {make, operands<Walk>(host, in...), false};
-}
+template <typename T, typename Walk, typename Make, typename In>
+__device__ inline Made<T, Walk, Make, In> made(const Walk&, Make make, In in) { return {make, in, false}; }
 
 // What is written of operand O along a row as codes of a byte, of which `pair` makes those of two numbers.
 template <int O, typename Walk, typename Pair> struct Coded {

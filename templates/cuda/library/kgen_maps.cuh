@@ -85,6 +85,9 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
+// Rows of which a thread takes its columns, in vectors of so many elements, where it reads parameters of these.
+constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
+
 // For `held`: a thread may take vectors of so many pieces of a row, or of so many rows whatever stands still there; of these an operand
 // may be the index.
 [[maybe_unused]] constexpr u64 pieces(int many) { return ~u64(many); }
@@ -102,7 +105,7 @@ template <int K> struct Plan : Dims<K> {
     bool wide = false, pieces = false;
     u64 splat = 0;
 
-    // In vectors of up to 16 bytes of the widest operand that moves along the innermost dim; of 4 rows a thread, where those of `held`
+    // In vectors of up to 16 bytes of the widest operand that moves along the innermost dim; of `map_rows` a thread, where those of `held`
     // stand still from row to row, or of pieces of a row; `single`: no vectors.
     Plan(int dims, const i64* sizes, const Operand (&operands)[K], u64 held, bool single = false) {
         this->merge(dims, sizes, K - 1, 1, [&](int k) { return operands[k].stride; });
@@ -116,7 +119,7 @@ template <int K> struct Plan : Dims<K> {
         while (vec > 1 && !fits(operands)) vec /= 2;
         if (vec == 1) splat = 0;
         wide = this->count > UINT_MAX - 128 * vec;
-        bool several = held != 0 && this->rank == 2 && 1 < vec && vec == most && this->size[0] % 4 == 0 && this->count >= 1 << 20;
+        bool several = held != 0 && this->rank == 2 && 1 < vec && vec == most && this->size[0] % map_rows(vec) == 0 && this->count >= 1 << 20;
         for (int k = 0; k < K; k++) {
             wide = wide || this->last(k) > UINT_MAX;
             several = several && (k >= 64 || !(held >> k & 1) || this->stride[k][0] == 0);
@@ -126,7 +129,7 @@ template <int K> struct Plan : Dims<K> {
         const bool known = !below || index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
         const i64 shared = below ? (this->rank > 1 ? this->size[this->rank - 2] : 1) : this->size[this->rank - 1];
         pieces = many > 1 && known && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
-        rows = pieces ? many : many == 0 && several && !wide ? 4 : 1;
+        rows = pieces ? many : many == 0 && several && !wide ? map_rows(vec) : 1;
     }
     i64 step(int k) const { return this->stride[k][this->rank - 1]; }
     // Vectors need rows of whole vectors, and each operand that moves along the row in unit steps and aligned.
@@ -171,7 +174,7 @@ template <int VEC, u64 HELD, int K, typename Run> cudaError_t run_given(const Pl
         if (plan.vec < VEC) return run_given<VEC / 2, HELD>(plan, run);
         if constexpr (HELD != 0) {
             constexpr int PIECES = pieces_of(HELD);
-            if (plan.rows > 1 && plan.rank <= 4) return run(Variant<PIECES ? 4 : 2, VEC, unsigned, GIVEN, PIECES ? PIECES : 4>(), VEC);
+            if (plan.rows > 1 && plan.rank <= 4) return run(Variant<PIECES ? 4 : 2, VEC, unsigned, GIVEN, PIECES ? PIECES : map_rows(VEC)>(), VEC);
         }
         if (plan.wide || plan.rank > 4) return run(Variant<8, VEC, u64, GIVEN>(), VEC);
         return run(Variant<4, VEC, unsigned, GIVEN>(), VEC);
@@ -197,7 +200,7 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
         if (plan.wide) return run(Variant<4, VEC, u64, SPLAT>(), VEC);
         if (plan.rank == 1) return run(Variant<1, VEC, unsigned, SPLAT>(), VEC);
         if constexpr (HELD != 0 && pieces_of(HELD) == 0) {
-            if (plan.rows == 4) return run(Variant<2, VEC, unsigned, SPLAT, 4>(), VEC);
+            if (plan.rows == map_rows(VEC)) return run(Variant<2, VEC, unsigned, SPLAT, map_rows(VEC)>(), VEC);
         }
         if (plan.rank == 2) return run(Variant<2, VEC, unsigned, SPLAT>(), VEC);
         return run(Variant<4, VEC, unsigned, SPLAT>(), VEC);

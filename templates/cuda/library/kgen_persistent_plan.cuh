@@ -20,19 +20,15 @@ struct Following {
     constexpr i64 row(int threads, int vectors, int vec, bool edges) const {
         return i64(threads * vectors + (edges ? 2 * vec : 0)) * rows.size(moving, vec);
     }
-    // That of what all rows share, where it lies there.
-    constexpr i64 beside(int threads, int vectors, int vec) const { return i64(threads * vectors) * rows.size(shared(), vec); }
     // The clusters of a rule on a device, of any rows: blocks on a multiprocessor and rows on their way; none where it has no room for two.
     constexpr Taken of(const Round& r, int vec, int arch, bool edges) const {
         const int vectors = wider(1, r.elements / vec), own = declared(r.threads);
         const Limits device = limits(arch);
-        const bool held = rows.size(shared(), vec) * vectors <= 4 * PARAMETERS;
-        if (r.where == NONE || !(r.shared || held) || own > MAX_STATIC || device.cluster < 2) return {};
-        const i64 one = row(r.threads, vectors, vec, edges), all = own + (r.shared ? beside(r.threads, vectors, vec) : 0);
-        const i64 most = device.shared / (r.stages * one + all), blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks;
-        const i64 stages = (device.shared / blocks - all) / one;
+        if (r.where == NONE || rows.size(shared(), vec) * vectors > 4 * PARAMETERS || own > MAX_STATIC || device.cluster < 2) return {};
+        const i64 one = row(r.threads, vectors, vec, edges), most = device.shared / (r.stages * one + own);
+        const i64 blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks, stages = (device.shared / blocks - own) / one;
         if (stages < 2) return {};
-        return {{r.threads, r.threads, vectors, 3 + r.once + 2 * r.shared}, int(blocks), stages < r.stages ? int(stages) : r.stages};
+        return {{r.threads, r.threads, vectors, 3 + r.once + 2 * r.every}, int(blocks), stages < r.stages ? int(stages) : r.stages};
     }
     constexpr RoundRules rules(int vec, bool edges) const {
         const bool several = rows.count(shared()) > 1;
@@ -120,7 +116,7 @@ template <int K> struct FollowingPlan : RowDims<K> {
         only.blocks = groups * segments;
         only.threads = t.threads;
         only.cluster = int(segments);
-        only.shared = int(found.stages * s.row(t.threads, t.vectors, vec, edges) + (t.keep > 4 ? s.beside(t.threads, t.vectors, vec) : 0));
+        only.shared = int(found.stages * s.row(t.threads, t.vectors, vec, edges));
     }
     Launch launch(int) const { return only; }
     template <typename L> void fill(L& layout, void* memory) const {

@@ -74,7 +74,7 @@ template <typename Walk, int OWN, int THREADS, int MANY> struct PieceOfLanes : A
         }
     }
 };
-// One across the lines of a tile, which lanes of a warp hold: an element of the vectors of every APART-th of them, of which each leads one.
+// One across the lines of a tile, which a team holds: an element of the vectors of every APART-th of its threads, of which each leads one.
 template <typename Walk, int APART> struct PieceAcross : AnyPiece<Walk> {
     int e;
 
@@ -85,7 +85,8 @@ template <typename Walk, int APART> struct PieceAcross : AnyPiece<Walk> {
             #pragma unroll
             for (int v = 0; v < Walk::TAKEN; v++) part[k].add(f(in.one(v, k)...));
         }
-        return dealt<Walk::LANES, APART>(part, this->walk.lane);
+        if constexpr (Walk::BESIDE_OTHERS) return this->walk.gathered_part(part);
+        else return dealt<Walk::LANES, APART>(part, this->walk.lane);
     }
     template <typename Part, typename In> __device__ Part magnitude(In& in) const { return reduce<Part>(Magnitude<Part>(), in); }
     template <typename F, typename... In> __device__ void each(F f, In&... in) const {
@@ -113,14 +114,48 @@ template <typename Walk, int SIZE, int APART, int THREADS> struct PieceInMemory 
 };
 
 // A walk over rows in pieces, which have two dims, the last of LINE elements: of PIECE elements that follow one another, of which a thread takes
-// several vectors; 1 where pieces lie across lines.
-template <typename Walk, int PIECE, int LINE> struct Pieces;
+// several vectors; 1 where pieces lie across lines. Where such rows are TILES, of which nothing else is made, the teams of a block take their
+// lines together, those of tiles side by side one after the other: so that more of a line moves at a time than a tile has.
+template <typename Walk, int PIECE, int LINE, bool TILES = false> struct Pieces;
 template <int THREADS, int BLOCKS, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
-          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE, int LINE>
-struct Pieces<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>, PIECE, LINE>
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE, int LINE, bool TILES>
+struct Pieces<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>, PIECE, LINE, TILES>
     : Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index, PIECE, LINE> {
     using Under = Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, SEGMENTS, KEEP, CLUSTER, STEP, RR, RI, K, G, Index, PIECE, LINE>;
-    using Under::Under, Under::rows, Under::segment, Under::lane, Under::size, Under::inside;
+    using Under::rows, Under::segment, Under::lane, Under::size, Under::inside;
+    static constexpr int CHUNKS = LINE / VEC, TEAMS = Under::TEAMS;  // of a line
+    static constexpr bool BESIDE_OTHERS = TILES && Under::PLAIN && LINE % VEC == 0 && !SEGMENTS && !CLUSTER && TEAM == CHUNKS * VEC && TEAMS > 1;
+
+    __device__ explicit Pieces(const typename Under::Layout& rows) : Under(rows) {
+        if constexpr (BESIDE_OTHERS) {
+            lane = threadIdx.x / (CHUNKS * TEAMS) * CHUNKS + threadIdx.x % CHUNKS;
+            this->go(this->group * TEAMS + threadIdx.x / CHUNKS % TEAMS);
+        }
+    }
+    // The thread of this one's tile that has a lane's vectors.
+    __device__ unsigned thread(unsigned of) const {
+        return of / CHUNKS * (CHUNKS * TEAMS) + threadIdx.x / CHUNKS % TEAMS * CHUNKS + of % CHUNKS;
+    }
+    // Of the parts of VEC pieces, which the threads of a tile's team have across its lines, this thread's own.
+    template <typename Part> __device__ Part gathered_part(const Part (&part)[VEC]) const {
+        __shared__ unsigned parts[Words<Part>::COUNT][VEC][THREADS];
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) {
+            const Words<Part> words(part[k]);
+            #pragma unroll
+            for (int w = 0; w < words.COUNT; w++) parts[w][k][threadIdx.x] = words.at[w];
+        }
+        __syncthreads();
+        Part own;
+        #pragma unroll
+        for (int line = 0; line < VEC; line++) {
+            Words<Part> words;
+            #pragma unroll
+            for (int w = 0; w < words.COUNT; w++) words.at[w] = parts[w][lane / CHUNKS][thread(line * CHUNKS + lane % CHUNKS)];
+            own.add(words);
+        }
+        return own;
+    }
 
     // How pieces of SIZE elements that are APART are taken.
     template <int SIZE, int APART> struct Ways {
@@ -130,7 +165,7 @@ struct Pieces<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         static constexpr int TURNS = APART > 1 || ACROSS ? 1 : TEAM == 0 || TEAM > 32 ? 32 : TEAM;
         static constexpr bool BESIDE = Under::PLAIN && APART == 1 && SIZE % VEC == 0 && (COUNT & (COUNT - 1)) == 0 && LANES <= 32 &&
                                        (TEAM == 0 || TEAM % (LANES + !LANES) == 0) && (COUNT <= 32 || !(CLUSTER || SEGMENTS));
-        static constexpr bool TILE = Under::PLAIN && APART % VEC == 0 && !SEGMENTS && !CLUSTER && 0 < TEAM && TEAM <= 32 &&
+        static constexpr bool TILE = Under::PLAIN && APART % VEC == 0 && !SEGMENTS && !CLUSTER && 0 < TEAM && TEAM <= 32 && APART == LINE &&
                                      SIZE * APART == TEAM * VECTORS * VEC && TEAM == ASIDE * VEC;
         template <bool B, typename X, typename Y> struct Chosen { using Type = X; };
         template <typename X, typename Y> struct Chosen<false, X, Y> { using Type = Y; };
@@ -166,8 +201,23 @@ struct Pieces<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             const Index end = this->end_of(0);
             take<VECTORS>(0, end, 0, in...);
             const Own own = use(Piece{{*this, Index(lane % W::ASIDE * VEC + lane / W::ASIDE), inside}, 0});
+            __shared__ Vector<unsigned, Words<Own>::COUNT> owns[BESIDE_OTHERS ? THREADS : 1];
+            if constexpr (BESIDE_OTHERS) {
+                const Words<Own> words(own);
+                memcpy(&owns[threadIdx.x], words.at, sizeof(words.at));
+                __syncthreads();
+            }
             #pragma unroll
-            for (int e = 0; e < VEC; e++) each(Piece{{*this, 0, false}, e}, told(own, threadIdx.x % 32 / TEAM * TEAM + lane % W::ASIDE + e * W::ASIDE));
+            for (int e = 0; e < VEC; e++) {
+                const unsigned of = lane % W::ASIDE + e * W::ASIDE;
+                if constexpr (BESIDE_OTHERS) {
+                    Words<Own> words;
+                    memcpy(words.at, &owns[thread(of)], sizeof(words.at));
+                    each(Piece{{*this, 0, false}, e}, Own(words));
+                } else {
+                    each(Piece{{*this, 0, false}, e}, told(own, threadIdx.x % 32 / TEAM * TEAM + of));
+                }
+            }
             put<VECTORS>(0, end, 0, in...);
         } else {
             constexpr bool SHARED = CLUSTER || STEP >= 0;

@@ -43,7 +43,6 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     Index to = 0, first = 0;  // the row of this round, also beyond the last; that of a block's first team
     Index whole;              // the vectors of a row: all rows of a team begin alike
     unsigned now = 0, stage = 0, bytes = 0;  // of the rows in shared memory the one of this round, where it lies; the bytes of each
-    unsigned beside = 0;                     // those of what all rows share, behind them
 
     __device__ explicit Rounds(const Layout& layout) : Under(layout.rows), all_rows(layout) {
         first = this->group * Under::teams();
@@ -205,10 +204,6 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 else now[k] = *slot(at);
             }
         }
-        // What was taken before in the same reading is there still.
-        __device__ void again(const Under& walk, int v, int k) {
-            if constexpr (!Under::AHEAD) take(walk, v, k);
-        }
         __device__ auto one(int v, int k) const { return element(now[v], k); }
         __device__ T one_loose(const Under& walk, int j) const {
             if constexpr (MOVES && EDGES && FLAT) {
@@ -223,59 +218,40 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void put(const Under&, const Chunk&, int) {}
         __device__ void put_loose(const Under&, int) {}
     };
-    // What is read of an operand that is the same for all rows: in registers, as it is computed with, where a thread has 80 of these; or in
-    // shared memory, behind the rows.
+    // What is read of an operand that is the same for all rows: as it is computed with, where a thread has 80 registers.
     template <int O, typename T> struct Same {
         using Held = typename Plain<decltype(element(Vector<T, VEC>(), 0))>::Type;
-        static constexpr unsigned BYTES = VEC * sizeof(T);
-        static constexpr bool SHARED = MOVES && KEEP > 4;
-        static constexpr bool WIDER = MOVES && !SHARED && THREADS * BLOCKS <= 768 && VECTORS * VEC <= 32 && 4 * VECTORS * VEC * THREADS * BLOCKS < 65536;
+        static constexpr bool WIDER = MOVES && THREADS * BLOCKS <= 768 && VECTORS * VEC <= 32 && 4 * VECTORS * VEC * THREADS * BLOCKS < 65536;
         const T* p;
-        unsigned own;
-        Vector<T, VEC> held[MOVES && !SHARED && !WIDER ? VECTORS : 1], now[VECTORS];
+        Vector<T, VEC> held[MOVES && !WIDER ? VECTORS : 1], now[VECTORS];
         Held wide[WIDER ? VECTORS : 1][VEC];
         int from[VECTORS];
         T edge;  // beside an element outside of whole vectors
 
-        __device__ void open(Rounds& walk) {
+        __device__ void open(const Rounds& walk) {
             if constexpr (MOVES) {
                 if (EDGES && walk.has_loose(0)) edge = p[walk.offset(O, walk.loose(0))];
-            }
-            if constexpr (SHARED) {
-                own = walk.beside + threadIdx.x * BYTES + walk.memory();
-                walk.beside += slots() * VECTORS * BYTES;
-            } else if constexpr (MOVES) {
-                hold(walk);
-            }
-        }
-        __device__ void hold(const Rounds& walk) {
-            #pragma unroll
-            for (int v = 0; v < VECTORS; v++) {
-                const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
-                if (!c.some) continue;
-                const Vector<T, VEC> loaded = walk.template load<O>(p, c);
-                if constexpr (SHARED) {
-                    *Moving<O, T>::slot(STAGES * walk.bytes + own - walk.memory() + v * slots() * BYTES) = loaded;
-                } else if constexpr (WIDER) {
-                    #pragma unroll
-                    for (int k = 0; k < VEC; k++) wide[v][k] = element(loaded, k);
-                } else {
-                    held[v] = loaded;
+                #pragma unroll
+                for (int v = 0; v < VECTORS; v++) {
+                    const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
+                    if (!c.some) continue;
+                    const Vector<T, VEC> loaded = walk.template load<O>(p, c);
+                    if constexpr (WIDER) {
+                        #pragma unroll
+                        for (int k = 0; k < VEC; k++) wide[v][k] = element(loaded, k);
+                    } else {
+                        held[v] = loaded;
+                    }
                 }
             }
         }
         __device__ void send(const Rounds&, Index, bool, unsigned) {}
-        __device__ void arrive(const Rounds& walk) {
-            if constexpr (SHARED) {
-                if (walk.round == 0) hold(walk);
-            }
-        }
+        __device__ void arrive(const Rounds&) {}
         __device__ void fetch(const Under& walk, const Chunk& c, int v) {
             if constexpr (!MOVES) now[v] = walk.template load<O>(p, c);
         }
-        __device__ void take(const Under& walk, int v, int k) {
-            if constexpr (SHARED) now[k] = read_shared<Vector<T, VEC>>(STAGES * static_cast<const Rounds&>(walk).bytes + own + v * slots() * BYTES);
-            else if constexpr (WIDER) from[k] = v;
+        __device__ void take(const Under&, int v, int k) {
+            if constexpr (WIDER) from[k] = v;
             else if constexpr (MOVES) now[k] = held[v];
         }
         __device__ Held one(int v, int k) const {
@@ -321,7 +297,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         }
     };
     template <int O, typename T> __device__ Moving<O, T> moving(const T* p) const { return {p, p, 0, 0, 0, {}, {}, 0}; }
-    template <int O, typename T> __device__ Same<O, T> same(const T* p) const { return {p, 0, {}, {}, {}, {}, {}}; }
+    template <int O, typename T> __device__ Same<O, T> same(const T* p) const { return {p, {}, {}, {}, {}, {}}; }
     template <int O, typename T> __device__ Moving<O, T> keep(const T* p) const { return moving<O>(p); }
     template <int O, typename T> __device__ Moving<O, T> input(const T* p) const { return moving<O>(p); }
     template <int O, typename T> __device__ Ahead<O, T> ahead(const T* p) const { return {p, T(), T()}; }

@@ -59,19 +59,19 @@ template <int INDEX, bool WRAPS, typename Index> struct Move {
 template <int INDEX, bool WRAPS, typename Index> __device__ inline Move<INDEX, WRAPS, Index> move(Index at, u64 by) { return {at, by}; }
 
 // The place (TIMES * index + BY) / OVER along a dim of `size` elements, where a tensor has a `stride`; the index `at` is that along another.
-// WITHIN: it is known to lie inside.
+// WITHIN: it is known to lie inside; SOME: there are elements, of which the first is read where it does not.
 template <i64 TIMES, i64 BY, i64 OVER> __device__ inline i64 window_place(i64 at) {
     constexpr i64 REST = (BY % OVER + OVER) % OVER;
     return OVER == 1 ? TIMES * at + BY : i64(u64(TIMES * at + REST) / u64(OVER)) + (BY - REST) / OVER;
 }
-template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN> struct Window {
+template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME> struct Window {
     i64 at, size, stride;
 
     __device__ i64 place() const { return window_place<TIMES, BY, OVER>(at); }
-    __device__ bool inside(i64 place) const { return WITHIN || (place >= 0 && place < size); }
+    __device__ bool inside(i64 place) const { return WITHIN || u64(place) < u64(size); }
 };
-template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename Index>
-__device__ inline Window<TIMES, BY, OVER, WITHIN> window_at(Index at, i64 size, i64 stride) {
+template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME, typename Index>
+__device__ inline Window<TIMES, BY, OVER, WITHIN, SOME> window_at(Index at, i64 size, i64 stride) {
     return {i64(at), size, stride};
 }
 // Whether the places from that with LOW up to that with HIGH lie inside, of so many ROWS.
@@ -202,22 +202,24 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     if (here) p += (begin - i64(by.at)) * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
 }
-// A window's element, which is read where all of its places lie inside; other shifts come behind windows.
-template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
+// A window's element, which is read where all of its places lie inside, or SOME do; other shifts come behind windows.
+template <typename F, int LANES, u64 SPLAT, int K, bool SOME, typename Layout, typename T, typename... S>
 __device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, S... more) {
+    if constexpr (SOME) return tap_of<F, LANES, SPLAT, K>(layout, p + away, inside, fill, more...);
     Lanes<F, LANES> found;
     #pragma unroll
     for (int k = 0; k < LANES; k++) found.at[k] = fill;
     return inside ? tap_of<F, LANES, SPLAT, K>(layout, p + away, true, fill, more...) : found;
 }
-template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename... S>
-__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN> by, S... more) {
+template <typename F, int LANES, u64 SPLAT, int K, bool SOME, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename... S>
+__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
     const i64 place = by.place();
-    return window_of<F, LANES, SPLAT, K>(layout, p, away + place * by.stride, inside && by.inside(place), fill, more...);
+    const bool here = by.inside(place);
+    return window_of<F, LANES, SPLAT, K, SOME>(layout, p, away + (SOME && !here ? 0 : place) * by.stride, inside && here, fill, more...);
 }
-template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename... S>
-__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN> by, S... more) {
-    return window_of<F, LANES, SPLAT, K>(layout, p, 0, inside, fill, by, more...);
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME, typename... S>
+__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
+    return window_of<F, LANES, SPLAT, K, SOME>(layout, p, 0, inside, fill, by, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
 __device__ inline Lanes<F, LANES> tap(const Layout& layout, const T* p, F fill, S... shifts) {

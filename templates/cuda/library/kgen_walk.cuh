@@ -6,7 +6,8 @@
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
 // is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
 // readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
-// of rows that do not stay, 5 and 6 likewise where what all rows share lies in shared memory. A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through
+// of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment each.
+// Otherwise a team goes through
 // all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
 // The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
 // (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
@@ -22,14 +23,12 @@ struct Walk : Partials {
     static constexpr bool STAYS = KEEP == 2 || KEEP % 2 == 1;  // whether a row is gone through once for each reading, and read from memory once
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
-    static constexpr bool EVERY = KEEP == 2 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
+    static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
-    // Whether a thread takes the vectors of a group from shared memory before it computes with them.
-    static constexpr bool AHEAD = KEEP > 4;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // Whether lanes side by side may go through a piece of a row; how many of its vectors each then takes, and how many lanes.
@@ -300,13 +299,12 @@ struct Walk : Partials {
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
                 if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
-                if (AHEAD && g + k < VECTORS) (in.take(*this, g + k, k), ...);
             }
             #pragma unroll
             for (int k = 0; k < GROUP; k++) {
                 const Chunk c = chunk(base, end, g + k, full);
                 if (!(EVERY || c.some) || g + k >= VECTORS) continue;
-                if constexpr (!AHEAD) (in.take(*this, g + k, k), ...);
+                (in.take(*this, g + k, k), ...);
                 use(c, k);
             }
         }
@@ -326,7 +324,7 @@ struct Walk : Partials {
     }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
@@ -337,7 +335,7 @@ struct Walk : Partials {
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
         }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
@@ -368,7 +366,7 @@ struct Walk : Partials {
     // An online reading, whose sums are about a maximum that is found with them: f gives an element's part without these sums, `about` the sums alone, about the maximum
     // of what this thread has seen.
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : AHEAD ? 4 : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         (mark(in, 0), ...);  // it takes a vector twice
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             #pragma unroll (IN_ONE)
@@ -377,7 +375,6 @@ struct Walk : Partials {
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
-                    if (AHEAD && g + k < VECTORS) (in.take(*this, g + k, k), ...);
                 }
                 Part top = part, few;
                 if constexpr (lies<Part>(0)) if (full && g + GROUP <= VECTORS) {
@@ -389,7 +386,7 @@ struct Walk : Partials {
                 for (int k = 0; k < GROUP; k++) {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (!(EVERY || c.some) || g + k >= VECTORS || (lies<Part>(0) && full && g + GROUP <= VECTORS)) continue;
-                    if constexpr (!AHEAD) (in.take(*this, g + k, k), ...);
+                    (in.take(*this, g + k, k), ...);
                     top.merge_peaks(some(c, peak<Part>(k, f, in...)));
                 }
                 part.rescale(top);
@@ -553,12 +550,12 @@ struct Walk : Partials {
         struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
         __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
         auto& parts = both[KEEP > 2 ? round % 2 : 0];
-        // Parts that are dear to add go through their block first.
-        constexpr bool WHOLE = rescales<Part>(0);
+        // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
+        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
         if constexpr (WHOLE) part = team(part);
         else part = warp<32>(part);
         if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = rescales<Part>(0) ? 1 : threads() / 32;
+        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = WHOLE ? 1 : threads() / 32;
         const unsigned here = barrier(R + 8 * odd), t = threadIdx.x % 32;
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");

@@ -407,6 +407,7 @@ void loss_l_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
@@ -475,8 +476,13 @@ void loss_l_run(
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
+                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                        const T* x_next = asks ? x + rows.offset(7, row + 1) + i : x;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            for (int l = 0; asks && l < GROUP; l += 16) {
+                                if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            }
                             F* max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
                             [[maybe_unused]] F max_V_given[GROUP];
 #pragma omp simd
@@ -526,8 +532,13 @@ void loss_l_run(
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
+                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                        const T* x_next = asks ? x + rows.offset(7, row + 1) + i : x;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            for (int l = 0; asks && l < GROUP; l += 16) {
+                                if (n > NEAR) __builtin_prefetch(x_next + j + l);
+                            }
                             F* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                             [[maybe_unused]] F sum_V_given[GROUP];
 #pragma omp simd
@@ -907,8 +918,13 @@ void loss_sum_D_kept_run(
                     const T* table_tile =
                         table_dense && count == filled ? table_row + i :
                         lanes.load(1, ACROSS ? table + inner.offset(1, i) : table_row, first, count, table_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const T* table_next = asks ? table + rows.offset(1, row + 1) + i : table;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            __builtin_prefetch(table_next + j + l);
+                        }
                         F* sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
                         [[maybe_unused]] F sum_D_given[GROUP];
 #pragma omp simd

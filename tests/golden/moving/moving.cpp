@@ -266,6 +266,7 @@ void moving_run_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
@@ -354,8 +355,13 @@ void moving_run_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const float* x_next = asks ? x + rows.offset(3, row + 1) + i : x;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                        }
                         float* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         [[maybe_unused]] float sum_N_given[GROUP];
 #pragma omp simd
@@ -406,8 +412,13 @@ void moving_run_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const float* x_next = asks ? x + rows.offset(3, row + 1) + i : x;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            if (n > NEAR) __builtin_prefetch(x_next + j + l);
+                        }
                         float* high_now = ACROSS ? high_part.now + j : high_held;
                         [[maybe_unused]] float high_given[GROUP];
 #pragma omp simd
@@ -502,8 +513,13 @@ void moving_moving_kernel_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const float* x_next = asks ? x + rows.offset(1, row + 1) + i : x;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            __builtin_prefetch(x_next + j + l);
+                        }
                         float* moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
                         [[maybe_unused]] float moving_kernel_given[GROUP];
 #pragma omp simd

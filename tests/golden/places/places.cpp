@@ -380,6 +380,7 @@ void places_i_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<17>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
@@ -499,8 +500,19 @@ void places_i_run(
                         flag_dense && count == filled ? flag_row + i :
                         lanes.load(2, ACROSS ? flag + inner.offset(2, i) : flag_row, first, count, flag_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(15, i) : 0;
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const T* x_next = asks ? x + rows.offset(16, row + 1) + i : x;
+                    const int16_t* k_next = asks ? k + rows.offset(0, row + 1) + i : k;
+                    const uint8_t* h_next = asks ? h + rows.offset(1, row + 1) + i : h;
+                    const bool* flag_next = asks ? flag + rows.offset(2, row + 1) + i : flag;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            if (n <= NEAR) __builtin_prefetch(k_next + j + l);
+                            if (n <= NEAR) __builtin_prefetch(h_next + j + l);
+                            if (n <= NEAR) __builtin_prefetch(flag_next + j + l);
+                        }
                         [[maybe_unused]] F i_given[GROUP];
                         [[maybe_unused]] int16_t j_given[GROUP];
                         [[maybe_unused]] int64_t at_given[GROUP];
@@ -723,8 +735,19 @@ void places_i_run(
                     const T* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const T* x_next = asks ? x + rows.offset(16, row + 1) + i : x;
+                    const int16_t* k_next = asks ? k + rows.offset(0, row + 1) + i : k;
+                    const uint8_t* h_next = asks ? h + rows.offset(1, row + 1) + i : h;
+                    const bool* flag_next = asks ? flag + rows.offset(2, row + 1) + i : flag;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            if (n > NEAR) __builtin_prefetch(x_next + j + l);
+                            if (n > NEAR) __builtin_prefetch(k_next + j + l);
+                            if (n > NEAR) __builtin_prefetch(h_next + j + l);
+                            if (n > NEAR) __builtin_prefetch(flag_next + j + l);
+                        }
                         F* spread_now = ACROSS ? spread_part.now + j : spread_held;
                         [[maybe_unused]] F spread_given[GROUP];
 #pragma omp simd

@@ -392,6 +392,7 @@ void softmax_run(
         constexpr bool KEEP = decltype(keep)::value;  // whether a row is short enough to keep values of its elements for the next reading
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         constexpr int64_t SHORT = 4 * TILE;  // elements up to which these values lie on the stack
         const Loop<2>& lanes = ACROSS ? rows : inner;
@@ -469,8 +470,13 @@ void softmax_run(
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
+                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                        const T* x_next = asks ? x + rows.offset(1, row + 1) + i : x;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            for (int l = 0; asks && l < GROUP; l += 16) {
+                                if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            }
                             F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             [[maybe_unused]] F sum_N_given[GROUP];
 #pragma omp simd
@@ -526,7 +532,7 @@ void softmax_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; asks && l < GROUP; l += 16) {
-                                __builtin_prefetch(x_next + j + l);
+                                if (n > NEAR) __builtin_prefetch(x_next + j + l);
                                 __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd

@@ -320,6 +320,7 @@ void steps_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<7>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
@@ -385,8 +386,13 @@ void steps_run(
                     const U* g_tile =
                         g_dense && count == filled ? g_row + i :
                         lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const U* g_next = asks ? g + rows.offset(0, row + 1) + i : g;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            if (n <= NEAR) __builtin_prefetch(g_next + j + l);
+                        }
                         G* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         [[maybe_unused]] G sum_N_given[GROUP];
 #pragma omp simd
@@ -480,7 +486,7 @@ void steps_run(
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; asks && l < GROUP; l += 16) {
                             __builtin_prefetch(p_next + j + l, 1);
-                            __builtin_prefetch(g_next + j + l);
+                            if (n > NEAR) __builtin_prefetch(g_next + j + l);
                         }
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {

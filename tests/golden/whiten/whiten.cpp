@@ -261,6 +261,7 @@ void whiten_y_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
@@ -376,8 +377,13 @@ void whiten_y_run(
                         const float* x_tile =
                             x_dense && count == filled ? x_row + i :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
+                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                        const float* x_next = asks ? x + rows.offset(5, row + 1) + i : x;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            for (int l = 0; asks && l < GROUP; l += 16) {
+                                if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            }
                             float* sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
                             [[maybe_unused]] float sum_B_S__given[GROUP];
 #pragma omp simd
@@ -456,7 +462,7 @@ void whiten_y_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; asks && l < GROUP; l += 16) {
-                                __builtin_prefetch(x_next + j + l);
+                                if (n > NEAR) __builtin_prefetch(x_next + j + l);
                                 __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
@@ -711,8 +717,13 @@ void whiten_sum_S_kept_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const float* x_next = asks ? x + rows.offset(3, row + 1) + i : x;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            __builtin_prefetch(x_next + j + l);
+                        }
                         float* sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
                         [[maybe_unused]] float sum_S_given[GROUP];
 #pragma omp simd
@@ -897,8 +908,13 @@ void whiten_kinds_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
+                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const float* x_next = asks ? x + rows.offset(2, row + 1) + i : x;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        for (int l = 0; asks && l < GROUP; l += 16) {
+                            __builtin_prefetch(x_next + j + l);
+                        }
                         int64_t* kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
                         [[maybe_unused]] int64_t kinds_given[GROUP];
 #pragma omp simd
