@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,13 +39,18 @@ def listed(folder: Path) -> dict[str, frozenset[str]]:
 def identifiers_of(folder: Path) -> frozenset[str]:
     """The names that a target's templates use where the writer's names stand too, and those that they give to modules."""
     functions = [path.name.split(".")[0] for path in (folder / "functions").glob("*")]
-    texts = (path.read_text() for path in sorted(folder.rglob("*.py*")))
-    defined = (name for text in texts for names in _DEFINED.findall(text) for name in names if name)
-    return frozenset().union(*listed(folder).values(), functions, defined)
+    lines = (line for path in sorted(folder.rglob("*.py*")) for line in path.read_text().splitlines())
+    return frozenset().union(*listed(folder).values(), functions, *map(_defined, lines))
 
 
-#: What a Python module defines, where a line begins.
-_DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+) = |^(?:import|from \S+ import) (\w+)", re.M)
+def _defined(line: str) -> list[str]:
+    """The names that a line of a Python module gives to it, where it begins one of its statements."""
+    match line[:1].strip() and line.replace("(", " ").replace(",", " ").split():
+        case ["def" | "class", name, *_] | ["import", name] | [name, "=", *_]:
+            return [name.rstrip(":")]
+        case ["from", _, "import", *names]:
+            return names
+    return []
 
 
 @lru_cache(maxsize=16)

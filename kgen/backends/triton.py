@@ -284,13 +284,11 @@ class Triton(Backend):
         calls = [c for v in views for c in v.calls] + [c for u in units for s in u.scalars for c in s.text.calls]
         known = self.functions(calls)
         words = frozenset(calls).union(*((*f.uses, *f.calls) for f in known.values()))
-        fresh = [r for r in kernel.results if not r.state]
-        states = [f'"{r.state}"' for r in kernel.results if r.state]
+        fresh, states = [r for r in kernel.results if not r.state], [f'"{r.state}"' for r in kernel.results if r.state]
         kept = [o for u in units for o in u.outputs if o.spec_name in render.kept]
         computed = {render.generics.get(o.dtype, "") for o in kept}.union(*(v.generics for v in views))
         variables = {name: v for v, name in render.variables.items()}
-        chosen = render.bindings(tuple(render.variables.values()))
-        sizes = self.sizes_read(render, units)
+        chosen, sizes = render.bindings(tuple(render.variables.values())), self.sizes_read(render, units)
         declared = (*(p.dtype for p in kernel.params), *(r.dtype for r in kernel.results))
         return TritonView(
             encoding=any("coding" in line for line in [*page.doc, *page.signature][:2]),  # Python would read the file in what it names
