@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import kgen  # noqa: E402
 from kgen import check, host, syntax  # noqa: E402
 from kgen.backends import backend  # noqa: E402
+from kgen.backends.launches import map_rows  # noqa: E402
 from kgen.runtime import nvrtc, toolchain  # noqa: E402
 from kgen.types import DTYPES, FLOAT  # noqa: E402
 
@@ -255,12 +256,15 @@ def test_the_launcher_in_the_source_plans_as_python_does(tmp_path) -> None:
         const Operand operands[] = {{(void*)address[0], stride[0], 4}, {(void*)address[1], stride[1], 4}, {(void*)address[2], stride[2], 4}};
         const Plan<3> p(rank, size, operands, 0);
         found[0] = p.count, found[1] = p.vec, found[2] = p.wide, found[3] = i64(p.splat), found[4] = p.rank;
-    }"""
+    }
+    extern "C" int rows_of(int vec) { return map_rows(vec); }"""
     (tmp_path / "plan.cpp").write_text(HOST + plan + entry)
     subprocess.run(
         ["g++", "-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-o", str(tmp_path / "plan.so"), str(tmp_path / "plan.cpp")], check=True
     )
-    call = ctypes.CDLL(str(tmp_path / "plan.so")).plan
+    library = ctypes.CDLL(str(tmp_path / "plan.so"))
+    assert all(library.rows_of(vec) == map_rows(vec) for vec in (1, 2, 4, 8, 16))
+    call = library.plan
     draw = random.Random(0)
     seen = set()
     for _ in range(600):
