@@ -21,7 +21,7 @@ template <typename T> __device__ inline float operator/(float x, const Divisor<T
     const float scaled = x * y.scale, quotient = __fmaf_rn(scaled, y.high, scaled * y.low);
     if (is_brief<T>) return quotient;
     const float nearer = __fmaf_rn(__fmaf_rn(-quotient, y.near, scaled), y.once, quotient);
-    return fabsf(quotient) < infinity() ? nearer : quotient;
+    return fabsf(quotient) < infinity() ? copysignf(nearer, quotient) : quotient;  // a step from -0 is 0
 }
 template <typename T> __device__ inline Divisor<T> divisor(float y) { return Divisor<T>(y); }
 template <typename T> __device__ inline double divisor(double y) { return y; }
