@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kgen import selection
 from kgen.errors import Span
-from kgen.ir import MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
+from kgen.ir import GATHERS, MAX_OPERATIONS, Builder, Let, Op, Program, leaf, live, ref, renumber, too_long, verify
 from kgen.monoids import RIDERS
 from kgen.ops import REDUCTIONS
 from kgen.scanned import is_scan
@@ -164,7 +164,7 @@ class Expander:
 
     def stored(self, let: Let) -> bool:
         """Whether a value is in memory where it is picked: loaded, or kept by a pass before."""
-        return let.expr.name in ("load", "gather") or is_reduction(let) or is_scan(let) or let.name in self.keeps
+        return let.expr.name in ("load", *GATHERS) or is_reduction(let) or is_scan(let) or let.name in self.keeps
 
 
 __all__ = ["Expander", "count", "expand", "is_reduction"]
