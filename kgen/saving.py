@@ -3,7 +3,9 @@
 In: the forward's values and those that the backward reads.  Out: the values to save.  It is a least cut of the graph from
 memory to what is read: cutting at a parameter reads it, cutting at a value writes it in the forward and reads it in the
 backward, and arithmetic is free.  A reduction is never computed anew where it can be saved: that would cost another
-reading of its rows, and what it gives is small.  Of equal cuts the one furthest along is taken, which recomputes least.
+reading of its rows, and what it gives is small.  Nor is a scan of which a greatest or least value is taken: its gradient goes
+where the elements equal that, and a scan of other operands' rows may be joined in another order.  Of equal cuts the one furthest
+along is taken, which recomputes least.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from kgen.ops import REDUCTIONS
+from kgen.ops import REDUCTIONS, SCANS
 from kgen.types import DTYPES, FEW, DType, Float, Number, ValueType, is_literal, literal_size
 from kgen.values import Value, reached
 
@@ -115,6 +117,12 @@ def reduces(value: Value) -> bool:
     return value.op in REDUCTIONS and bool(value.attr) and not few or value.op == "pick"
 
 
+def compared(values: Sequence[Value], tensors: set[int]) -> set[int]:
+    """The scans of which one of `tensors` is the greatest or the least."""
+    of = {values[v].args[0] for v in tensors if values[v].op in ("max", "min") and values[v].attr}
+    return {v for v in above(values, of) if values[v].op in SCANS}
+
+
 def choose(values: Sequence[Value], read: set[int], stored: Mapping[int, str], save: bool = True) -> tuple[set[int], set[int]]:
     """The parameters to read and the values to save so that every value in `read` can be had.
 
@@ -123,13 +131,13 @@ def choose(values: Sequence[Value], read: set[int], stored: Mapping[int, str], s
     tensors = above(values, read)
     if not save:
         return {v for v in tensors if values[v].op == "param"}, set()
-    price = costs(values, tensors, stored)
+    price, whole = costs(values, tensors, stored), compared(values, tensors)
     graph = _Graph()
     source, sink = 2 * len(values), 2 * len(values) + 1
     graph.left[source], graph.left[sink] = {}, {}
     for v in sorted(tensors):
         value = values[v]
-        if value.op == "param" or reduces(value) and price[v] < _NEVER:
+        if value.op == "param" or (reduces(value) or v in whole) and price[v] < _NEVER:
             graph.arc(source, 2 * v, _NEVER)
         graph.arc(2 * v, 2 * v + 1, price[v])
         for a in value.args:

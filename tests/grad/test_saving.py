@@ -83,3 +83,9 @@ def test_saving_changes_no_result() -> None:
         given = arguments(k, torch.bfloat16)
         for a, b in zip(Evaluator(k, given).run(), Evaluator(made.forward, given).run(), strict=False):
             assert torch.equal(a.nan_to_num(), b.nan_to_num()), name
+
+
+def test_a_scan_whose_greatest_value_is_taken_is_saved() -> None:
+    """Its gradient goes where elements equal that, and a scan that is computed anew may be joined in another order."""
+    assert grad.backward(kernel("f(x: f32[..., N]) -> y: f32[...]\ny = max[N](cumsum[N](x))")).saved == ("cumsum_row", "y")
+    assert grad.backward(kernel("f(x: f32[..., N]) -> y: f32[...]\ny = max[N](2 * x)")).saved == ("y",)
