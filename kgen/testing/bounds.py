@@ -418,7 +418,7 @@ class Analysis(Evaluator):
                         within = torch.maximum(shifted[k], torch.minimum(base.double(), floor))
                         shifted[k] = torch.where(far == 1, within, shifted[k])
                 else:
-                    return torch.where(errors[k] != 0, torch.inf, 0.0)
+                    return torch.where(sum(errors[j] != 0 for j in carrying) > 0, torch.inf, 0.0)
             y = self.value(v, shifted)
             same = (y == x) | (torch.isnan(y.double()) & torch.isnan(x.double()))
             worst = torch.maximum(worst, torch.where(same, 0.0, (y.double() - x.double()).abs() / back))
