@@ -404,3 +404,12 @@ z[4 = 3] = -y[4 = 3] if x[4 = 2] > 1 else y[4 = 3] * y[4 = 3] - max[...](y[4 = 3
 """
     found = forms_of(check(parse(text, "x")), (("T", TYPES["bf16"]),), "cuda")
     assert "brief" in {form for (op, _), form in found.items() if op == "erfc"}
+
+
+def test_an_integer_is_unsure_where_either_operand_is() -> None:
+    """Of `x * 3` and `y * 3` the first, the second, neither and both lie within their error of where the conversion to integers jumps."""
+    third, half = 1 / 3, 0.5
+    x, y = f32(third, half, half, third), f32(half, third, half, third)
+    for text in ("i32(x * 3) + 4 * i32(y * 3)", "i32(x * 3) | i32(y * 3) << 2"):
+        found = bound(f"f(x: f32[N], y: f32[N]) -> n: i32[N]\nn = {text}", x=x, y=y)
+        assert [math.isinf(b) for b in found] == [True, True, False, True]
