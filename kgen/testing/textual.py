@@ -144,7 +144,10 @@ def _parts(source: str, target: str) -> list[str]:
 
 def _captured(plain: str, named: str, target: str) -> str:
     """Where two names of a function of a source have become one in the same source under other names; "" where none have."""
-    for one, two in zip(_parts(plain, target), _parts(named, target), strict=False):
+    parts = _parts(plain, target), _parts(named, target)
+    if len(parts[0]) != len(parts[1]):
+        return ""  # a long line became two, so that a function is not called: no part stands beside its like
+    for one, two in zip(*parts, strict=True):
         if not _PLAIN.search(one):
             continue
         ours, theirs = _tokens(one, target), _tokens(two, target)
