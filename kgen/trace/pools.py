@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 from kgen import sized
@@ -65,7 +66,7 @@ class Pools(Ordered):
         text = above if step == 1 else f"({above}) // {step}" if more else f"{dim} // {step}"
         return known or self.new_dim(f"{dim}_out", text, node)
 
-    def pooled(self, op: str, count: int, shown: str, given: dict[str, Any], node: Any) -> Traced:
+    def pooled(self, op: str, count: int, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         """The windows of the last `count` dims, reduced by `op`; what is outside is nothing to it."""
         for name, usual in (("ceil_mode", False), ("return_indices", False), ("divisor_override", None)):
             if name in given and self.constant(given[name], node, f"`{name}`") != usual:
@@ -102,23 +103,12 @@ class Pools(Ordered):
     def plus(self, one: Traced, other: Traced, op: str, node: Any) -> Traced:
         return self.apply(op, [one, other], node, node, "infix")
 
-    def call_max_pool1d(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        return self.pooled("max", 1, shown, given, node)
-
-    def call_max_pool2d(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        return self.pooled("max", 2, shown, given, node)
-
-    def call_max_pool3d(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        return self.pooled("max", 3, shown, given, node)
-
-    def call_avg_pool1d(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        return self.pooled("mean", 1, shown, given, node)
-
-    def call_avg_pool2d(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        return self.pooled("mean", 2, shown, given, node)
-
-    def call_avg_pool3d(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
-        return self.pooled("mean", 3, shown, given, node)
+    call_max_pool1d = partialmethod(pooled, "max", 1)
+    call_max_pool2d = partialmethod(pooled, "max", 2)
+    call_max_pool3d = partialmethod(pooled, "max", 3)
+    call_avg_pool1d = partialmethod(pooled, "mean", 1)
+    call_avg_pool2d = partialmethod(pooled, "mean", 2)
+    call_avg_pool3d = partialmethod(pooled, "mean", 3)
 
 
 __all__ = ["Pools"]
