@@ -310,6 +310,11 @@ def row_plan(
     return (persistent.cached(row_sizes, inner_sizes, *kept) if unit.persists else None) or rows_plan(*asked)
 
 
+def room(function: Any, device_index: int, threads: int, shared: int, cluster: int) -> int:
+    """How many clusters of a launch a device has room for at once; 0 where there is no device to ask."""
+    return function.room(device_index, threads, shared, cluster) if isinstance(function, Function) else 0
+
+
 class CudaLauncher:
     """Makes the launches of one source's units; each variant is compiled when it is first needed.
 
@@ -377,6 +382,10 @@ class CudaLauncher:
             assert isinstance(planned, rows.RowPlan)
             planned = side.shared(planned)
         types = dict(zip(unit.variables, binding, strict=True))
+        if isinstance(planned, rounds.RoundsPlan) and not unit.columns:
+            first, _, *launch = planned.launches[0]
+            there = room(self.function(unit.expression(types, first.text()), arch), device_index, *launch)
+            planned = persistent.fitted(planned, there)
         steps = []
         for walk, *rest in planned.launches:
             if rest[0] > MAX_GRID:

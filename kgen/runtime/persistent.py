@@ -66,6 +66,18 @@ def plan(
     return found
 
 
+def fitted(planned: RoundsPlan, there: int) -> RoundsPlan:
+    """The same on a device that has room for so many of its clusters at once, by its own account: who takes a row decides nothing else.
+    As it was where that is not enough for rows that begin alike."""
+    ((walk, _, threads, shared, cluster),) = planned.launches
+    there -= there % walk.vec if walk.edges else 0
+    if there < 1:
+        return planned
+    groups = min(planned.rows, there)
+    under = replace(planned.under, steps=((walk, groups),))
+    return replace(planned, under=under, launches=((walk, groups * cluster, threads, shared, cluster),), every=groups, groups=groups)
+
+
 def _row(team: Team, vec: int, edges: bool, moving: int) -> int:
     """The shared memory of one row on its way: beside whole vectors those in which a row's first and last elements lie, one for each."""
     return (team.threads * team.vectors + 2 * vec * edges) * vec * moving
@@ -103,4 +115,4 @@ def _static(team: Team, words: int, readings: int) -> int:
 
 cached = lru_cache(4096)(plan)
 
-__all__ = ["cached", "plan"]
+__all__ = ["cached", "fitted", "plan"]
