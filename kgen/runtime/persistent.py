@@ -67,15 +67,14 @@ def plan(
 
 
 def fitted(planned: RoundsPlan, there: int) -> RoundsPlan:
-    """The same on a device that has room for so many of its clusters at once, by its own account: who takes a row decides nothing else.
-    As it was where that is not enough for rows that begin alike."""
+    """The same on a device that has room for no more than so many of its clusters at once, by its own account: the last of more would
+    wait for all before them.  Who takes a row decides nothing else.  As it was where that is too few for rows that begin alike."""
     ((walk, _, threads, shared, cluster),) = planned.launches
     there -= there % walk.vec if walk.edges else 0
-    if there < 1:
+    if not 0 < there < planned.groups:
         return planned
-    groups = min(planned.rows, there)
-    under = replace(planned.under, steps=((walk, groups),))
-    return replace(planned, under=under, launches=((walk, groups * cluster, threads, shared, cluster),), every=groups, groups=groups)
+    under = replace(planned.under, steps=((walk, there),))
+    return replace(planned, under=under, launches=((walk, there * cluster, threads, shared, cluster),), every=there, groups=there)
 
 
 def _row(team: Team, vec: int, edges: bool, moving: int) -> int:

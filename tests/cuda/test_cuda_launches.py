@@ -59,7 +59,7 @@ template <typename F> cudaError_t cudaFuncSetAttribute(F*, int which, int value)
 template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int* found, F, const cudaLaunchConfig_t* c) {
     const int cluster = int(c->attrs->val.clusterDim.x), shared = int(c->dynamicSmemBytes);
     if (shared > (allowed_shared ? allowed_shared : 32 * 1024) || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
-    return *found = 260 / cluster - 3, cudaSuccess;
+    return *found = 100 / cluster, cudaSuccess;
 }
 float __double2float_rz(double);
 float __ll2float_rz(long long);
@@ -247,7 +247,7 @@ Planned = rows.RowPlan | rounds.RoundsPlan
 
 def room(function: Any, device: int, threads: int, shared: int, cluster: int) -> int:
     """What the device says of its room for clusters."""
-    return 260 // cluster - 3
+    return 100 // cluster
 
 
 def fitted(planned: Planned, unit: RowLayout) -> Planned:

@@ -121,12 +121,12 @@ template <int K> struct FollowingPlan : RowDims<K> {
         only.shared = int(found.stages * s.row(t.threads, t.vectors, vec, edges));
     }
     Launch launch(int) const { return only; }
-    // The same on a device that has room for so many clusters at once, by its own account: who takes a row decides nothing else. As it was
-    // where that is not enough for rows that begin alike.
+    // The same on a device that has room for no more than so many clusters at once, by its own account: of others the last would wait for all
+    // before them. Who takes a row decides nothing else. As it was where that is too few for rows that begin alike.
     void fit(i64 there) {
         there -= edges ? there % vec : 0;
-        if (there < 1) return;
-        groups = row.count < there ? row.count : there;
+        if (there < 1 || there >= groups) return;
+        groups = there;
         only.blocks = groups * segments;
     }
     template <typename L> void fill(L& layout, void* memory) const {
