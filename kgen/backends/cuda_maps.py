@@ -11,7 +11,7 @@ from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cuda_layouts import SPLATS, columns, groups, still
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import pieces
+from kgen.backends.launches import pieces, window_rows
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Reach, Tap, Tensor, Unit
@@ -380,7 +380,10 @@ class MapPrinter:
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
-        held = 0 if unit.reaches and self.row else {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
+        held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
+        if unit.reaches:
+            of_rows = window_rows(len(unit.taps), bool(self.row))
+            held = f"windows({of_rows}{f', {self.base.position[self.row]}' if self.row else ''})" if of_rows > 1 else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]
