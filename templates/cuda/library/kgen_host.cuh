@@ -36,6 +36,10 @@ template <int K> struct Dims {
         }
         rank = inner + 1;
     }
+    void exchange(int d, int e) {
+        std::swap(size[d], size[e]);
+        for (int k = 0; k < K; k++) std::swap(stride[k][d], stride[k][e]);
+    }
     void move(int from, int to) {
         size[to] = size[from];
         for (int k = 0; k < K; k++) stride[k][to] = stride[k][from];
