@@ -21,7 +21,7 @@ from kgen.backends import backend
 from kgen.backends.cuda import Layout, RowLayout
 from kgen.grad import backward
 from kgen.resources import resource
-from kgen.runtime import nvrtc, rounds, rows, tuned
+from kgen.runtime import nvrtc, persistent, rounds, rows, tuned
 from kgen.show import show
 from kgen.types import DTYPES, ELLIPSIS
 from tests.cuda.host import HOST_TYPES
@@ -55,6 +55,11 @@ static cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) {
 static cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
 template <typename F> cudaError_t cudaFuncSetAttribute(F*, int which, int value) {
     return (which == cudaFuncAttributeMaxDynamicSharedMemorySize ? allowed_shared : allowed_cluster) = value, cudaSuccess;
+}
+template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int* found, F, const cudaLaunchConfig_t* c) {
+    const int cluster = int(c->attrs->val.clusterDim.x), shared = int(c->dynamicSmemBytes);
+    if (shared > (allowed_shared ? allowed_shared : 32 * 1024) || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
+    return *found = 100 / cluster, cudaSuccess;
 }
 float __double2float_rz(double);
 float __ll2float_rz(long long);
@@ -240,6 +245,17 @@ def names(unit: Layout | RowLayout, dims: tuple[str, ...], count: int) -> list[s
 Planned = rows.RowPlan | rounds.RoundsPlan
 
 
+def room(function: Any, device: int, threads: int, shared: int, cluster: int) -> int:
+    """What the device says of its room for clusters."""
+    return 100 // cluster
+
+
+def fitted(planned: Planned, unit: RowLayout) -> Planned:
+    """A plan on that device."""
+    follows = isinstance(planned, rounds.RoundsPlan) and not unit.columns
+    return persistent.fitted(planned, room(None, 0, *planned.launches[0][2:])) if follows else planned
+
+
 def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan) -> tuple:
     """A launch in the words of both."""
     walk, grid, threads, shared, cluster = step
@@ -350,10 +366,12 @@ def rows_alike(call: Call, file: File) -> str:
     split = len(call.outer)
     operands = [(address, tuple(s[:split]), tuple(s[split:]), size) for address, s, size in call.given]
     real = nvrtc.row_plan
-    with mock.patch.object(launcher, "function", lambda *_: None), mock.patch.object(nvrtc, "row_plan", lambda *a: asked.append(real(*a)) or asked[0]):
-        launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
-    (planned,) = asked
-    assert planned is not None
+    noting = mock.patch.object(nvrtc, "row_plan", lambda *a: asked.append(real(*a)) or asked[0])
+    with mock.patch.object(launcher, "function", lambda *_: None), noting, mock.patch.object(nvrtc, "room", room):
+        made = launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
+    planned = fitted(asked[0], call.unit)
+    assert made is not None and len(asked) == 1
+    assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
@@ -411,6 +429,7 @@ def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch
         given = [(0, tuple(outer), (1,), size) for outer in steps]
         planned = nvrtc.row_plan(unit, many, (n,), given, 0, arch)
         assert planned is not None
+        planned = fitted(planned, unit)
         is_same(noted, planned)
         if isinstance(planned, rounds.RoundsPlan):
             seen[name, arch, dtype, n] += 1
