@@ -263,12 +263,17 @@ def fitted(planned: Planned, unit: RowLayout) -> Planned:
 def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan) -> tuple:
     """A launch in the words of both."""
     walk, grid, threads, shared, cluster = step
-    team = 0 if walk.cluster and walk.stages is None or walk.team == 0 else walk.team  # a cluster's blocks are teams
+    team = 0 if walk.stages is None and (walk.cluster or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
     way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step
     return (
         grid, threads, cluster, shared, walk.stages, () if walk.stages == -1 else way, walk.wide, walk.main,
         plan.rows, plan.n, plan.segments, plan.span, plan.misaligned, plan.slot,
     )  # fmt: skip
+
+
+def is_block(team: int, threads: int) -> bool:
+    """Whether a team is a block of a known size: a written file may learn it at the launch instead."""
+    return team == threads > 32
 
 
 FIELD = re.compile(r"Walk = (?:Rounds<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
@@ -292,6 +297,7 @@ def launched(line: str) -> tuple[tuple, dict[str, list[int]]]:
     assert values["launch"][1] <= number[0], line
     assert wide == 2**64 - 1 or wide & ~values["wide"][0] == 0 and (vec == 1 or wide >> main & 1), line  # what moves in vectors may
     stages = int(found[2]) if found[2] else None
+    team = 0 if stages is None and is_block(team, values["launch"][1]) else team
     way = team, across, vectors, vec, keep, cluster, step
     return (*values["launch"], stages, () if stages == -1 else way, *values["wide"], *values["rows"]), values
 
