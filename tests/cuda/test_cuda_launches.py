@@ -388,7 +388,8 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, unit.taps, unit.below, bool(unit.reaches), unit.row)
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides
+    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     values, given = noted_numbers(line), 2**64 - 1
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)

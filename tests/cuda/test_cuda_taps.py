@@ -208,7 +208,7 @@ def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     turned = (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)
     weights = [(*args, torch.randint(-8, 8, (*w.shape[:-2], (w.shape[-2] + 1) // 2, w.shape[-1] // 3 + 1)).float()) for args in whole for w in args]
     for text, meaning, calls, ways in (
-        (WINDOW, window, [*whole, turned], {"8>"}),
+        (WINDOW, window, [*whole, turned], {"8>", "4>"}),
         (WEIGHED, weighed, weights, {"8>"}),
         (ALONG, along, [*whole, turned, (torch.randint(-8, 8, (3, 8, 5)).float(),)], {"8>", "1>"}),
     ):
