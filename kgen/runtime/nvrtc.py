@@ -149,11 +149,12 @@ def in_turns(
 def _rows_last(
     shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], itemsizes: Sequence[int], rows: int
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:  # fmt: skip
-    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, of which a thread then takes
-    so many; as they were, and 1, where there is none."""
+    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, or half as many, of which a
+    thread then takes so many; as they were, and 1, where there is none."""
     still = [all(own[d] == 0 for size, own in zip(itemsizes, strides, strict=True) if not size) for d in range(len(shape) - 1)]
-    d = next((d for d, own in enumerate(still) if own and shape[d] % rows == 0), None)
-    if d is None:
+    found = ((d, many) for many in (rows, rows // 2) if many > 1 for d, own in enumerate(still) if own and shape[d] % many == 0)
+    d, rows = next(found, (-1, 1))
+    if rows == 1:
         return shape, strides, 1
 
     def moved(one: tuple[int, ...]) -> tuple[int, ...]:

@@ -418,7 +418,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
-    assert all(seen[f"windows of {what}"] for what in ("1 rows", "8 rows", "8 rows below")), seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows", "4 rows", "8 rows", "8 rows below")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 
