@@ -62,16 +62,15 @@ POOLS: list[tuple[nn.Module, tuple[int, ...]]] = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("layer", "shape"), POOLS, ids=[f"{m}" for m, _ in POOLS])
 def test_maxima_of_windows_are_torch_s(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Of more than a million results, whose threads take several rows; with NaNs and infinities, and of rows that begin anywhere."""
+    """Of more than a million results, whose threads take several rows; with NaNs and infinities, and of rows of odd lengths."""
     torch.manual_seed(0)
-    x = torch.randn(*shape[:-1], shape[-1] + 3, device="cuda", dtype=dtype)
+    x = torch.randn(shape, device="cuda", dtype=dtype)
     x[torch.rand_like(x, dtype=torch.float32) < 0.001] = torch.nan
     x[torch.rand_like(x, dtype=torch.float32) < 0.2] = -torch.inf
-    for given in (x[..., :-3].contiguous(), x[..., 1:-2].contiguous()):
-        wanted = layer(given)
-        assert wanted.numel() >= 1 << 20
-        with kgen.patch(layer):
-            torch.testing.assert_close(layer(given), wanted, rtol=0, atol=0, equal_nan=True)
+    wanted = layer(x)
+    assert wanted.numel() >= 1 << 20
+    with kgen.patch(layer):
+        torch.testing.assert_close(layer(x), wanted, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("m", [nn.LayerNorm(64), nn.RMSNorm(64), nn.GroupNorm(2, 64), nn.Softmax(-1), nn.SiLU(), nn.CrossEntropyLoss()], ids=str)
