@@ -308,3 +308,11 @@ def test_a_written_files_host_part_launches_taps(tmp_path: Path) -> None:
         assert entry(x.dim(), (ctypes.c_longlong * x.dim())(*x.shape), *operands, None) == 0
         for name, want in plane(x.double()).items():
             assert torch.equal(results[name], want.float()), (name, x.shape, x.stride())
+
+
+def test_a_scan_of_neighbours(tmp_path: Path) -> None:
+    """Taps and scans in one source: fuzzing found two structs of one name."""
+    x = torch.randn(2, 5, 7)
+    got = Emulated("f(x: T[..., M, N]) -> y: T[..., M, N]\n\ny = cumsum[M](x[M = index[M] - 2 else 0] + x)\n", tmp_path, (x,))(x)["y"]
+    shifted = torch.cat([torch.zeros(2, 2, 7), x[:, :3]], 1)
+    torch.testing.assert_close(got, (shifted + x).cumsum(1))
