@@ -86,7 +86,7 @@ def offsets(d: Drift) -> Any:
 def squares(d: Drift) -> Any:
     """Of sums of squares about a mean, M, of n terms, spread over them.
 
-    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 3).  Its squares are
+    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 6).  Its squares are
     about that c: of one element, or of a tile that is near enough to be gone through again.  To move them from c to b takes
     n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than `depth` times, and the
     sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz, twice, with
@@ -95,7 +95,7 @@ def squares(d: Drift) -> Any:
     reading; squares, counts and products are rounded 8 times more.
     """
     counts = d.depth * (d.number > 2**24)  # roundings of a count, which is kept in the dtype that is computed in
-    gamma = (d.depth + counts + 3) * d.unit / (1 - (d.depth + counts + 3) * d.unit)
+    gamma = (d.depth + counts + 6) * d.unit / (1 - (d.depth + counts + 6) * d.unit)
     whole = d.terms.clamp(min=0).sum(d.dims, keepdim=True)
     size = gamma * (whole + d.number * d.centre**2).sqrt()
     moves = math.sqrt(d.depth) * size

@@ -113,7 +113,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         ),
         "many": (
             Step(64, 128, 32, 2, 8, "registers"),
-            Step(128, 128, 32, 4, 8, "registers"),
+            Step(128, 128, 32, 4, 8, "shared"),
             Step(256, 64, 0, 4, 16, "registers"),
             Step(512, 128, 0, 8, 8, "shared"),
             Step(1024, 128, 0, 8, 8, "registers"),

@@ -66,6 +66,7 @@ float __double2float_rz(double);
 float __ll2float_rz(long long);
 long long __float2ll_rz(float);
 float __fmaf_rn(float, float, float);
+float __fdividef(float, float);
 double __fma_rn(double, double, double);
 unsigned __float_as_uint(float);
 float __uint_as_float(unsigned);
@@ -124,7 +125,7 @@ SPECS = {
     "whole": "whole(x: T[...]) -> s: T[]\ns = sum[...](x * x)",
     "groups": "groups(x: T[B, C, S], w: T[C]) -> y: T[B, C, S]\nm = mean[C, S](x)\ny = (x - m) * w * rsqrt(mean[C, S]((x - m)^2))",
     "wide": "wide(x: T[..., N], h: f32[..., N], k: i8[N]) -> (y: f32[..., N], q: i64[...])\ny = x * h - sum[N](x * k)\nq = argmax[N](h + x)",
-    "places": "places(x: f32[..., N], s: f32[...]) -> (y: f32[..., N], s': f32[...])\ny = x * s * index[N] - max[N](x)\ns' = s + sum[N](x)",
+    "places": "places(x: f32[..., N], s: f32[...]) -> (y: f32[..., N], s': f32[...])\ny = x * s * index[N] - max[N](x) - min[N](x)\ns' = s + sum[N](x)",
     "columns": "columns(x: T[M, N], y: T[M, N]) -> (a: T32[N], b: T32[N])\na = sum[M](x * y)\nb = sum[M](y)",
     "many": "many(x: T[R, N]) -> y: T[R, N]\ny = " + " + ".join(f"x * sum[N](x^{k} - max[N](x * {k}))" for k in range(2, 6)),
     "norm": "norm(x: T[..., N], dy: T[..., N], w: T[N], r: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N])\n"

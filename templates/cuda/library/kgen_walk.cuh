@@ -582,7 +582,8 @@ struct Walk : Partials {
             Words<Part> words;
             #pragma unroll
             for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            whole.add(words);
+            if (rescales<Part>(0) && s == t) whole = words;  // to rescale a part of none takes as long as of any
+            else whole.add(words);
         }
         return warp<32>(whole);
 #else
