@@ -305,6 +305,7 @@ HELD = (
     Rule(ANY, 256, 256, 8, 6, "cluster"),
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
+    Rule(ANY, 512, 512, 4, 2, "segments", registers=FEW, elements=(1, 4), held=1, above=1 << 25),  # segments of many vectors each
     Rule(ANY, 256, 256, 4, 3, "segments"),
     Rule(ANY, 128, 32, 4, 4, "segments"),  # whose threads need no memory to put their parts together
 )
