@@ -227,6 +227,10 @@ SHIFTED = (
     Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
 )
 
+#: Before such a ladder's steps as well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an
+#: element lies takes the registers that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
+SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
+
 KINDS = ("once", "again", "read", "many", "narrow", "narrower", "pieces")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
@@ -303,6 +307,7 @@ HELD = (
     Rule(ANY, 256, 256, 8, 6, "cluster"),
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
+    Rule(ANY, 512, 512, 4, 2, "segments", registers=FEW, elements=(1, 4), held=1, above=1 << 25),  # segments of many vectors each
     Rule(ANY, 256, 256, 4, 3, "segments"),
     Rule(ANY, 128, 32, 4, 4, "segments"),  # whose threads need no memory to put their parts together
 )
