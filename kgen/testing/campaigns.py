@@ -13,8 +13,6 @@ import math
 import multiprocessing
 import os
 import signal
-import subprocess
-import sysconfig
 import tempfile
 import threading
 import time
@@ -28,6 +26,7 @@ from typing import Any
 from kgen.errors import KgenError
 from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at, program_of, shrunk
 from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
+from kgen.testing.quickly import launch_quickly, wait_without_spinning
 
 BLOCK = 8  # programs of a block, which share C++ builds
 SMALL_BLOCK = 2  # where nothing is shared and a program takes seconds: what the end cuts off is not counted
@@ -98,9 +97,10 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     if not plan.compiled and any(t in ("cuda", "triton") for t in plan.targets):
+        wait_without_spinning()
         torch.cuda.set_device(place % torch.cuda.device_count())
     if "triton" in plan.targets:
-        build_quickly()
+        launch_quickly()
     alike: dict[str, int] = {}
     while (task := connection.recv()) is not None:
         block, skipped = task
@@ -146,27 +146,6 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
                     connection.send(("shrunk", said, shrunk(said, min(plan.shrinking, plan.limit / 2))))
         totals["milliseconds"] = round(1000 * (sum(os.times()[:4]) - begun))
         connection.send(("done", block, totals, counts))
-
-
-def build_quickly() -> None:
-    """Have Triton build the C of its launches, a file for each signature (up to Triton 3.6), without optimisation: half of the time."""
-    try:
-        from triton import knobs
-    except ImportError:  # an older Triton's are fixed
-        return
-    knobs.build.impl = _built_quickly
-
-
-def _built_quickly(
-    name: str, source: str, folder: str, library_dirs: list[str], include_dirs: list[str], libraries: list[str], *more: list[str]
-) -> str:
-    """The path of the library that a C file becomes, as `knobs.build.impl` has it.  Raises `CalledProcessError` where it does not."""
-    library = Path(folder) / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    includes = [f"-I{path}" for path in (*include_dirs, folder, sysconfig.get_paths()["include"]) if path is not None]
-    found = [f"-L{path}" for path in library_dirs] + [f"-l:{lib}" if ".so" in lib else f"-l{lib}" for lib in libraries]
-    flags = ["-O0", "-shared", "-fPIC", "-Wno-psabi", *includes, *found, *(flag for flags in more for flag in flags)]
-    subprocess.run([os.environ.get("CC", "gcc"), source, "-o", str(library), *flags], check=True, stdout=subprocess.DEVNULL)
-    return str(library)
 
 
 def _alive() -> bool:
