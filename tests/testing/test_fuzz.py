@@ -171,7 +171,7 @@ def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> N
     plan = campaigns.Plan(5, ("torch",), tmp_path)
     state = campaigns.State.read(plan)
     for block in (1, 0, 3):
-        state.finish(block, {"programs": 8, "refused": 0, "failed": 3}, {"agrees torch": [8, 0, 32, 1000, 3, 0]})
+        state.finish(block, {"programs": 8, "refused": 0, "failed": 3}, {"agrees torch": [8, 0, 32, 1000, 3, 0]}, {"agrees torch": 1500})
     state.write(plan)
     again = campaigns.Campaign(plan)
     assert (again.state.next, again.state.done, again.state.programs) == (2, [3], 24)
