@@ -161,7 +161,8 @@ class Body:
         spell = self.backend.spell(row, form) if form else self.backend.spelled(row, let, self.defs)
         kind = operands[1 if row.rule == "where" else 0].tensor_dtype.kind
         last = operands[-1]
-        types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else ""}
+        types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else "",
+                 "V": self.render.type_of(let)}  # fmt: skip
         given = [self.text[o.name] for o in operands]
         if row.rule == "compare" and kind == "float":
             given = [self.backend.compared(x) for x in given]

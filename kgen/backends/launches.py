@@ -240,8 +240,8 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours. Of rows one below the other,
 #: which share what they read, as they did best on an H200 (sums of many windows that an element lies in again take four).
-WINDOW_ROWS = ((16, 4), (48, 2))
-WINDOW_ROWS_BELOW = ((16, 4), (30, 2), (64, 4))
+WINDOW_ROWS = ((8, 8), (16, 4), (48, 2))
+WINDOW_ROWS_BELOW = ((16, 8), (30, 2), (64, 4))
 
 
 def map_rows(vec: int) -> int:

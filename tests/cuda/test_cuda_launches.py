@@ -20,6 +20,7 @@ from kgen import check, syntax
 from kgen.backends import backend
 from kgen.backends.cuda import Layout, RowLayout
 from kgen.grad import backward
+from kgen.parts import over_parts
 from kgen.resources import resource
 from kgen.runtime import nvrtc, persistent, rounds, rows, tuned
 from kgen.show import show
@@ -132,15 +133,18 @@ SPECS = {
     "s = max[64](abs(t))\ny = t / s",
     "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
     "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
+    "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"
+    "y = sum[I](x[H = 2 * index[P] + index[I] - 1, W = index[Q] else 0])",
+    "beside": "beside(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0])",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
 }  # fmt: skip
 
 
-MAPS = ["gelu_like", "scale", "grid"]
+MAPS = ["gelu_like", "scale", "grid", "under", "beside"]
 
 
 def kernels() -> dict[str, check.Kernel]:
-    made = {name: check.check(syntax.parse(text, f"{name}.k")) for name, text in SPECS.items()}
+    made = {name: over_parts(check.check(syntax.parse(text, f"{name}.k"))) for name, text in SPECS.items()}
     norm = (resource("specs") / "layernorm.k").read_text()
     back = backward(check.check(syntax.parse(norm, "layernorm.k"))).kernel
     return {**made, back.name: back}
@@ -333,8 +337,8 @@ class Call:
         binding = dict(zip(self.kernel.variables, self.entry.removeprefix(prefix).split("_")[1:], strict=False))
         self.binding = tuple(binding[v] for v in unit.variables)
         self.outer, self.inner = drawn(rng, unit)
-        if isinstance(unit, Layout) and unit.held and rng.random() < 0.3:  # enough for several rows a thread
-            self.outer = [rng.choice((3, 4, 64)), 2**18]
+        if isinstance(unit, Layout) and (unit.held or unit.reaches) and rng.random() < 0.3:  # enough for several rows a thread
+            self.outer = [rng.choice((3, 4, 64)), *(rng.choice((5, 8)) for _ in unit.dims[2:]), 2**18]
         sizes = self.outer + self.inner
         parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims, ())
         each = [*names(unit, parts[0], len(self.outer)), *names(unit, parts[1], len(self.inner))]
@@ -383,7 +387,8 @@ def map_alike(call: Call, file: File) -> str:
     """The same of a map."""
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
-    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, call.unit.held)
+    unit = call.unit
+    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, unit.taps, unit.below, bool(unit.reaches), unit.row)
     assert planned is not None
     values, given = noted_numbers(line), 2**64 - 1
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)
@@ -394,6 +399,8 @@ def map_alike(call: Call, file: File) -> str:
     assert "long" in found[3] or not planned.variant.wide
     assert values["size"] == padded(list(want.size), rank, 1)
     assert values["stride"] == [s for own in want.stride for s in padded(list(own), rank, 0)]
+    if unit.reaches:
+        return f"windows of {planned.variant.rows} rows{' below' * planned.under}"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
 
 
@@ -410,6 +417,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows", "8 rows", "8 rows below")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 

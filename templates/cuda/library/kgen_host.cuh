@@ -3,6 +3,8 @@
 #include "kgen_numbers.cuh"
 
 #ifndef __CUDACC_RTC__
+#include <utility>
+
 namespace {
 namespace host {
 
@@ -35,6 +37,10 @@ template <int K> struct Dims {
             move(d, inner);
         }
         rank = inner + 1;
+    }
+    void exchange(int d, int e) {
+        std::swap(size[d], size[e]);
+        for (int k = 0; k < K; k++) std::swap(stride[k][d], stride[k][e]);
     }
     void move(int from, int to) {
         size[to] = size[from];
