@@ -181,7 +181,8 @@ inline F gelu_element(F x) {
     return y;
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
+constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
@@ -192,6 +193,11 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) body(i);
+}
+
+// Asks for what lies a page behind a group: the processor's own guesses end with a page.
+template <bool WRITE, typename T> inline void ask(const T* x) {
+    for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
@@ -286,8 +292,12 @@ void gelu_run(int rank, const int64_t* size, const T* x, const int64_t* x_stride
         T y_buffer[TILE];
         T* y_place = loop.dense(1, y, begin, n);
         T* y_tile = y_place ? y_place : y_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<false>(x_tile + j);
+            ask<true>(y_tile + j);
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) y_tile[i] = gelu_element<T, F>(F(x_tile[i]));
+            for (int64_t i = j; i < j + GROUP; i++) y_tile[i] = gelu_element<T, F>(F(x_tile[i]));
+        }
         if (!y_place) loop.store(1, y, begin, n, y_buffer);
     });
 }

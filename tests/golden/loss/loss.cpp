@@ -169,7 +169,7 @@ template <typename F> inline F finite_or_zero(F x) { return std::fabs(x) < F(INF
 // exp(a - b) for a maximum a that rises to b; 1 also where both are infinite.
 template <typename F> inline F fall(F a, F b) { return a == b ? F(1) : exp_below(a - b); }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
