@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kgen.backends import drawn
+from kgen.backends.factors import factors
 from kgen.backends.names import Names, bare
 from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
@@ -113,6 +115,8 @@ class Body:
             return source("philox({0})", given_with)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
+        if (scaled := self.scaled(let)) is not None:
+            return scaled
         row = ROWS[let.expr.name]
         form, decides = self.render.form(let)
         if form == "fused":
@@ -148,6 +152,21 @@ class Body:
             minus = fill(self.backend.spell(OPS["neg"]), "float", [c if k == 0 else a], {})
             a, c = (a, minus) if k == 0 else (minus, c)
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
+
+    def scaled(self, let: Let) -> Text | None:
+        """A call of a function that takes the factors of its argument and of its result; None where there are none."""
+        found = factors(let, self.backend.scaled, self.defs, lambda x: x.name in self.singles and x.name not in self.named and not x.label)
+        if found is None:
+            return None
+        form, decides = self.render.form(found.call)
+        row = OPS[found.call.expr.name]
+        one = self.backend.literal(Fraction(1), let.tensor_dtype, self.render.type_of(let))
+        scale, times = (self.text[x.name] if x else one for x in (found.scale, found.times))
+        if found.negative:
+            scale = fill(self.backend.spell(OPS["neg"]), "float", [scale], {})
+        given = [self.text[found.x.name], scale, *([times] if found.times else [])]
+        types = {"B": self.render.storage(decides)} if form else {}
+        return fill(self.backend.spell(row, form), "float", [joined([(x.typed or x) for x in given])], types)
 
     def divisor(self, let: Let, y: Let, digits: str) -> Text:
         """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""

@@ -61,6 +61,7 @@ class CppView:
 class Cpp(CFamily):
     name = "cpp"
     own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_tanh", "near_erfc"))
+    scaled = frozenset(("erfc",))
     suffix = ".cpp"
     types = {
         "f16": "f16", "bf16": "bf16", "f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t",

@@ -44,6 +44,26 @@ def test_erfc_is_within_its_bound_down_to_denormals() -> None:
     assert ((y.double() - exact).abs() / unit).max() <= 6
 
 
+#: Factors of erfc's argument and of its value.
+FACTORS = ((-0.7071067811865476, 0.5), (3.7, -0.3), (-0.01, 0.0001), (200.0, 1.0), (0.3, -1.0))
+
+
+def test_erfc_takes_the_factors_of_its_argument_and_its_value() -> None:
+    lines = [f"y{k} = {times} * erfc({scale} * x)" for k, (scale, times) in enumerate(FACTORS)]
+    results = ", ".join(f"y{k}: f32[...]" for k in range(len(lines)))
+    erfc = kgen.loads(f"e(x: f32[...]) -> ({results}, z: f32[...])\n\n" + "\n".join(lines) + "\nz = 2 * erfc(300 * x)\n", "scaled.k")
+    source = erfc.source("cpp")
+    assert source.count("error_complement(x_, ") == len(FACTORS)  # 300 is too large for its constants
+    at = torch.cat([torch.linspace(-11, 11, 40_000), torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0, -0.0])])
+    for k, (scale, times) in enumerate(FACTORS):
+        x = at / abs(scale)
+        exact, y = float(torch.tensor(times)) * torch.erfc(float(torch.tensor(scale)) * x.double()), erfc(x)[k]
+        unit = 2.0 ** (torch.frexp(exact.float()).exponent - 24).clamp(min=-149).double()
+        off = ((y.double() - exact).abs() / unit)[~x.isnan()]
+        assert off.max() <= 6.5 and y[x.isnan()].isnan().all()
+        assert (y[exact == 0] == 0).all()
+
+
 def test_greatest_of_a_row_has_its_nan() -> None:
     most = kgen.loads("m(x: f32[..., N]) -> y: f32[...]\n\ny = max[N](x)\n", "most.k")
     x = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
