@@ -14,7 +14,7 @@ from kgen.ir import Let, literal_of
 
 #: How large the factors of an argument and of a result may be: constants to the fifth power neither overflow nor become denormal, and what
 #: is 0 beyond some argument stays 0.
-SCALES, TIMES = (Fraction(1, 256), Fraction(256)), (Fraction(1, 65536), Fraction(1))
+SCALES, TIMES = (Fraction(1, 64), Fraction(64)), (Fraction(1, 65536), Fraction(1))
 
 
 class Factors(NamedTuple):

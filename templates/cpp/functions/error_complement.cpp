@@ -5,7 +5,7 @@
 [[maybe_unused]] inline float error_complement(float x, float scale = 1.0f, float times = 1.0f) {
     const double c = std::fabs(scale), s = -c * c, step = 0.69314718055994531 / s, d = 0x1p64 / times;
     const float high = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, float(step)) & 0xffffff00), low = float(step - high);
-    const float size = std::fabs(x), most = float(10.1 / c), a = most < size ? most : size;
+    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most);
     const float shifted = std::fma(a * a, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
     const float r = std::fma(k, -low, std::fma(a, a, k * -high));  // s times this is what is left; k times high is exact
     float e = std::fma(r, float(1.38145941e-3 * s * s * s * s * s * s), float(8.36871937e-3 * s * s * s * s * s));
@@ -23,7 +23,7 @@
     q = std::fma(a, q, float(1.32701678 * d * c * c * c));
     q = std::fma(a, q, float(2.40406481 * d * c * c));
     q = std::fma(a, q, float(2.36763259 * d * c));
-    q = std::fma(a, q, float(d));
+    q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
     const float y = e * p / q;
     return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }

@@ -4,7 +4,7 @@
 // u = 10.1 it is 0. NaN goes through. The compiler works out what is double.
 inline float nearer_erfc(float x, float scale = 1.0f, float times = 1.0f) {
     const double c = std::fabs(scale), s = -c * c, d = 0x1p64 / times;
-    const float size = std::fabs(x), most = float(10.1 / c), a = most < size ? most : size, square = a * a;
+    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most), square = a * a;
     const float shifted = std::fma(square, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
     const float r = std::fma(k, float(-0.69314718055994531 / s), square);  // s times this is what is left
     float e = std::fma(r, float(8.2903029e-3 * s * s * s * s * s), float(4.18979935e-2 * s * s * s * s));
@@ -19,7 +19,7 @@ inline float nearer_erfc(float x, float scale = 1.0f, float times = 1.0f) {
     float q = std::fma(a, float(0.172004298 * d * c * c * c * c), float(0.850049272 * d * c * c * c));
     q = std::fma(a, q, float(1.91112584 * d * c * c));
     q = std::fma(a, q, float(2.15434263 * d * c));
-    q = std::fma(a, q, float(d));
+    q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
     const float y = e * p / q;
     return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }
