@@ -83,3 +83,19 @@ def test_argmax_over_two_dims_in_any_layout(shape: tuple[int, int, int]) -> None
         for z in (y, y.transpose(-1, -2), y.flip(-1)):
             i, j = found(z)
             assert torch.equal(i, z.flatten(-2).argmax(-1)) and torch.equal(j, z.flatten(-2).argmin(-1))
+
+
+@pytest.mark.parametrize("n", (1, 2, 63, 513, 65536))
+def test_neighbours_of_16_bits_are_computed_as_each_alone(n: int) -> None:
+    step = kgen.loads("s(a: T[...], b: T[...], c: float) -> y: T[...]\n\ny = a - c * b if c != 0 else b\n", "step.k")
+    bits = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    torch.manual_seed(0)
+    a, b = bits[torch.randperm(65536)[:n]], bits[torch.randperm(65536)[:n]]
+    y, apart = step(a, b, c=0.5), step(torch.stack([a, b], -1)[:, 0], torch.stack([b, a], -1)[:, 0], c=0.5)
+    want = (a.float() - 0.5 * b.float()).bfloat16()
+    assert torch.equal(y.isnan(), want.isnan()) and torch.equal(apart.isnan(), want.isnan())
+    kept = ~want.isnan()
+    assert torch.equal(y[kept].view(torch.int16), want[kept].view(torch.int16))
+    assert torch.equal(apart[kept].view(torch.int16), want[kept].view(torch.int16))
+    step(a, b, c=0.5, out=(there := a.clone()))
+    assert torch.equal(there[kept], want[kept])

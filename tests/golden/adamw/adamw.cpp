@@ -277,16 +277,16 @@ void adamw_run(
             ask<true>(m_next_tile + j);
             ask<true>(v_next_tile + j);
 #pragma omp simd
-            for (int64_t i = j; i < j + GROUP; i++) {
+            for (int64_t i = 0; i < GROUP; i++) {
                 F p_next_i;
                 F m_next_i;
                 F v_next_i;
                 adamw_element<F>(
-                    F(p_tile[i]), F(g_tile[i]), F(m_tile[i]), F(v_tile[i]), F(b1), s0, F(b2), s1, s2, s3, F(eps),
-                    F(wd), F(lr), p_next_i, m_next_i, v_next_i);
-                p_next_tile[i] = p_next_i;
-                m_next_tile[i] = m_next_i;
-                v_next_tile[i] = v_next_i;
+                    F(p_tile[j + i]), F(g_tile[j + i]), F(m_tile[j + i]), F(v_tile[j + i]), F(b1), s0, F(b2), s1,
+                    s2, s3, F(eps), F(wd), F(lr), p_next_i, m_next_i, v_next_i);
+                p_next_tile[j + i] = p_next_i;
+                m_next_tile[j + i] = m_next_i;
+                v_next_tile[j + i] = v_next_i;
             }
         }
         if (!p_next_place) loop.store(1, p, begin, n, p_next_buffer);

@@ -111,6 +111,23 @@ struct bf16 {
     }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {
+    const uint32_t u = to_bits(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
@@ -188,7 +205,7 @@ template <typename T, typename F> inline F near_erfc(F x, F scale = F(1), F time
 }
 
 template <typename T, typename F>
-inline F gelu_element(F x) {
+[[gnu::always_inline]] inline F gelu_element(F x) {
     // y = x * (0.5 * erfc(-x * sqrt(0.5)))
     const F y = x * near_erfc<T>(x, -F(0.7071067811865476), F(0.5));
     return y;
@@ -308,8 +325,16 @@ void gelu_run(int rank, const int64_t* size, const T* x, const int64_t* x_stride
         for (int64_t j = 0; j < n; j += GROUP) {
             ask<false>(x_tile + j);
             ask<true>(y_tile + j);
+            if constexpr (std::is_same_v<T, bf16>) {
 #pragma omp simd
-            for (int64_t i = j; i < j + GROUP; i++) y_tile[i] = gelu_element<T, F>(F(x_tile[i]));
+                for (int64_t i = 0; i < GROUP; i += 2) {
+                    const uint32_t x_pair = pair(x_tile + j + i);
+                    put(y_tile + j + i, gelu_element<T, F>(lower(x_pair)), gelu_element<T, F>(upper(x_pair)));
+                }
+                continue;
+            }
+#pragma omp simd
+            for (int64_t i = 0; i < GROUP; i++) y_tile[j + i] = gelu_element<T, F>(F(x_tile[j + i]));
         }
         if (!y_place) loop.store(1, y, begin, n, y_buffer);
     });

@@ -587,7 +587,7 @@ void moving_place_run(int rank, const int64_t* size, int64_t* place, const int64
         for (int64_t j = 0; j < n; j += GROUP) {
             ask<true>(place_tile + j);
 #pragma omp simd
-            for (int64_t i = j; i < j + GROUP; i++) place_tile[i] = moving_place_element(int64_t(index_A_B_tile[i]));
+            for (int64_t i = 0; i < GROUP; i++) place_tile[j + i] = moving_place_element(int64_t(index_A_B_tile[j + i]));
         }
         if (!place_place) loop.store(1, place, begin, n, place_buffer);
     });

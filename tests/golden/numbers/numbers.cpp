@@ -449,7 +449,7 @@ void numbers_y_run(
             ask<true>(wide_tile + j);
             ask<true>(mask_tile + j);
 #pragma omp simd
-            for (int64_t i = j; i < j + GROUP; i++) {
+            for (int64_t i = 0; i < GROUP; i++) {
                 F y_i;
                 int32_t z_i;
                 int64_t w_i;
@@ -459,18 +459,18 @@ void numbers_y_run(
                 int64_t wide_i;
                 bool mask_i;
                 numbers_y_element<T, F>(
-                    F(x_tile[i]), int32_t(k_tile[i]), int64_t(b_tile[i]), uint8_t(s_tile[i]),
-                    float(x_stride_tile[i]), double(double_tile[i]), int64_t(index_N_tile[i]), c, bound, F(N),
-                    to<T>(a), big, odd, int32_t(n_), int8_t(m), int8_t(N), s5, s6, to<f16>(a), s8, s9, even, y_i,
-                    z_i, w_i, u_i, half_i, d_i, wide_i, mask_i);
-                y_tile[i] = y_i;
-                z_tile[i] = z_i;
-                w_tile[i] = w_i;
-                u_tile[i] = u_i;
-                half_tile[i] = half_i;
-                d_tile[i] = d_i;
-                wide_tile[i] = wide_i;
-                mask_tile[i] = mask_i;
+                    F(x_tile[j + i]), int32_t(k_tile[j + i]), int64_t(b_tile[j + i]), uint8_t(s_tile[j + i]),
+                    float(x_stride_tile[j + i]), double(double_tile[j + i]), int64_t(index_N_tile[j + i]), c, bound,
+                    F(N), to<T>(a), big, odd, int32_t(n_), int8_t(m), int8_t(N), s5, s6, to<f16>(a), s8, s9, even,
+                    y_i, z_i, w_i, u_i, half_i, d_i, wide_i, mask_i);
+                y_tile[j + i] = y_i;
+                z_tile[j + i] = z_i;
+                w_tile[j + i] = w_i;
+                u_tile[j + i] = u_i;
+                half_tile[j + i] = half_i;
+                d_tile[j + i] = d_i;
+                wide_tile[j + i] = wide_i;
+                mask_tile[j + i] = mask_i;
             }
         }
         if (!y_place) loop.store(7, y, begin, n, y_buffer);
@@ -516,16 +516,16 @@ void numbers_v_run(
             ask<true>(brain_tile + j);
             ask<true>(fixed_tile + j);
 #pragma omp simd
-            for (int64_t i = j; i < j + GROUP; i++) {
+            for (int64_t i = 0; i < GROUP; i++) {
                 uint8_t v_i;
                 float brain_i;
                 float fixed_i;
                 numbers_v_element(
-                    uint8_t(s_tile[i]), float(x_stride_tile[i]), double(double_tile[i]), uint8_t(n_), v_i, brain_i,
-                    fixed_i);
-                v_tile[i] = v_i;
-                brain_tile[i] = brain_i;
-                fixed_tile[i] = fixed_i;
+                    uint8_t(s_tile[j + i]), float(x_stride_tile[j + i]), double(double_tile[j + i]), uint8_t(n_),
+                    v_i, brain_i, fixed_i);
+                v_tile[j + i] = v_i;
+                brain_tile[j + i] = brain_i;
+                fixed_tile[j + i] = fixed_i;
             }
         }
         if (!v_place) loop.store(3, v, begin, n, v_buffer);

@@ -111,6 +111,23 @@ struct bf16 {
     }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {
+    const uint32_t u = to_bits(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
@@ -160,7 +177,7 @@ template <typename T, typename F> inline F brief_sigmoid(F x) {
 }
 
 template <typename T, typename F>
-inline F swiglu_element(F g, F u) {
+[[gnu::always_inline]] inline F swiglu_element(F g, F u) {
     // y = silu(g) * u
     const F y = g * brief_sigmoid<T>(g) * u;
     return y;
@@ -285,8 +302,19 @@ void swiglu_run(
             ask<false>(g_tile + j);
             ask<false>(u_tile + j);
             ask<true>(y_tile + j);
+            if constexpr (std::is_same_v<T, bf16>) {
 #pragma omp simd
-            for (int64_t i = j; i < j + GROUP; i++) y_tile[i] = swiglu_element<T, F>(F(g_tile[i]), F(u_tile[i]));
+                for (int64_t i = 0; i < GROUP; i += 2) {
+                    const uint32_t g_pair = pair(g_tile + j + i);
+                    const uint32_t u_pair = pair(u_tile + j + i);
+                    put(
+                        y_tile + j + i, swiglu_element<T, F>(lower(g_pair), lower(u_pair)),
+                        swiglu_element<T, F>(upper(g_pair), upper(u_pair)));
+                }
+                continue;
+            }
+#pragma omp simd
+            for (int64_t i = 0; i < GROUP; i++) y_tile[j + i] = swiglu_element<T, F>(F(g_tile[j + i]), F(u_tile[j + i]));
         }
         if (!y_place) loop.store(2, y, begin, n, y_buffer);
     });
