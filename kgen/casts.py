@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kgen import host
 from kgen.ops import CODES, CONVERTS, MODES, modes
 from kgen.syntax import Apply
-from kgen.types import DTYPES, DType, Number, is_float, is_int, union
-from kgen.values import describe, show_value, stored_type
+from kgen.types import DTYPES, DType, Float, Number, f64, is_float, is_int, is_variable, union
+from kgen.values import Value, describe, show_value, stored_type
 
 if TYPE_CHECKING:
     from kgen.expressions import Expressions
@@ -33,6 +33,8 @@ def cast(e: Expressions, node: Apply, args: list[int | None]) -> int | None:
     x, *bits = (e.values[a] for a in given)
     if how and not is_float(x.type):
         e.error(f"`{node.op}[{', '.join(how)}]` rounds floats, its operand is {describe(x)}", node.args[0].span, help="write `f32(...)`")
+        return None
+    if how and not lossless(e, node, x):
         return None
     if bits and (isinstance(bits[0].type, Number) or not is_int(bits[0].type)):
         e.error("the bits that decide a stochastic rounding are an integer tensor", node.args[1].span, label=show_value(bits[0]),
@@ -76,13 +78,29 @@ def mode(e: Expressions, node: Apply) -> tuple[str, ...] | None:
         return ()
     named = [d.name for d in node.dims]
     wrong = next((d for d in node.dims if d.name not in MODES), None)
-    known = modes(DTYPES[node.op]) if node.op in DTYPES else ()
+    known = modes(DTYPES[node.op]) if node.op in DTYPES and DTYPES[node.op].bits <= 16 else ((), ("stochastic",)) if open_(node.op) else ()
     if known and wrong is None and (found := next((m for m in known if sorted(m) == sorted(named)), None)) is not None:
         return found
     said = ", ".join(f"`{node.op}[{', '.join(m)}]`" for m in known if m)
     help = f"there {'are' if ',' in said else 'is'} {said}" if said else "floats of 16 bits and fewer have such casts, by their own names"
     e.error(f"`{node.op}` has no cast [{', '.join(named)}]", wrong.span if wrong is not None else node.head, help=help)
     return None
+
+
+def open_(name: str) -> bool:
+    """Whether casts by this name round by chance for some dtypes alone: a dtype variable, and what may be chosen for one."""
+    return is_variable(name) or name in ("f32", "f64")
+
+
+def lossless(e: Expressions, node: Apply, x: Value) -> bool:
+    """Whether a cast by chance rounds nothing where its dtype has 32 bits or more, which have no such rounding; False with an error."""
+    own = (node.op, f"{node.op}32", *(d.name for d in DTYPES.values() if d.is_float and d.computed is not f64))
+    if not open_(node.op) or node.op == "f64" or isinstance(x.type, Float) and x.type.of <= {*own}:
+        return True
+    where = f"where {node.op} is f32" if is_variable(node.op) else "here"
+    e.error(f"`{node.op}[stochastic]` rounds by chance to 16 bits alone, and {where} it would round {describe(x)}", node.args[0].span,
+            help=f"write `{node.op}32(...)`" if is_variable(node.op) else "write `f32(...)`")  # fmt: skip
+    return False
 
 
 __all__ = ["cast", "converted"]

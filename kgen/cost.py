@@ -5,13 +5,14 @@ In: a plan.  Out: bytes moved and instructions.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from kgen.dear import OTHER_PER_BYTE, SPECIAL_PER_BYTE
-from kgen.ir import Let, Tensor, held
+from kgen.ir import Let, Op, Tensor, held
 from kgen.monoids import MONOIDS
 from kgen.ops import ROWS
-from kgen.passes import Pass, Plan, Reduce, elements
+from kgen.passes import Pass, Plan, Reduce, Sort, elements
 from kgen.taps import is_tap, taps_of
 
 
@@ -28,11 +29,15 @@ class Cost:
 
 def cost(plan: Plan) -> Cost:
     """The cost of a plan: that of all its passes over the most dims, since each moves its own bytes.  Operators are counted in the forms
-    that they have for the plan's dtypes."""
-    blocks = {b.dim for b in plan.program.blocks}  # passes over these move little
-    whole = [p for p in plan.passes if not blocks & set(p.dims)]
-    most = max(len(p.dims) for p in whole)
-    passes = [p for p in whole if len(p.dims) == most]
+    that they have for the plan's dtypes.  Where elements are sorted by keys, or lie in ranges, these are the elements, and what a key or
+    a range leaves is written once for each of its own."""
+    blocks = {b.dim for b in plan.program.blocks}  # passes over these move little but what their ranges read
+    found = {d for p in plan.passes if ranges(p, True) for d in p.dims}  # each of these looks for its ranges, of which there are fewer
+    keys = {p.dims[1] for p in plan.passes if isinstance(p, Sort)} - found
+    over = [(p, gone_through(p, blocks)) for p in plan.passes]
+    most = max(len(dims) for _, dims in over)
+    largest = [(p, dims) for p, dims in over if len(dims) == most]
+    passes = [p for p, dims in largest if not keys & dims] or [p for p, _ in largest]  # there are fewer keys than what has them
     binding = {name: dtype.name for name, dtype in plan.program.binding}
 
     def work(let: Let) -> tuple[int, int]:
@@ -41,26 +46,53 @@ def cost(plan: Plan) -> Cost:
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in ROWS and let.dims]
     done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]
     done += [(1, 0) for p in passes for let in p.lets if let.expr.name == "ranged"]
+    once = {t.name: t for p in passes for t in in_ranges(p) if len(t.dims) == most}
+    each = [t for p in passes if not blocks & set(p.dims) for t in walked(p)]
+    read = [t for t in each if t.name not in once] + [t for t in once.values() if not blocks & set(t.dims)]
     return Cost(
-        sum(t.dtype.bytes for p in passes for t in walked(p) if not blocks & set(t.dims)),
-        sum(s.dtype.bytes for p in passes for s in p.stores if set(s.dims) == set(p.dims)),
+        sum(t.dtype.bytes for t in read),
+        sum(s.dtype.bytes for p in passes for s in p.stores if len(s.dims) == most and not blocks & set(s.dims)),
         sum(c[0] for c in done),
         sum(c[1] for c in done),
     )
 
 
+def gone_through(p: Pass, blocks: Set[str]) -> set[str]:
+    """The dims whose elements a pass goes through, without those of blocks: its own, or those of what its ranges are of; a sort's are those
+    of its keys."""
+    if isinstance(p, Sort):
+        return {p.dims[0]}
+    return max((set(t.dims) - blocks for t in in_ranges(p)), key=len, default=set(p.dims) - blocks)
+
+
+def ranges(p: Pass, found: bool) -> list[Op]:
+    """A pass's sums over ranges: those whose ends are given, or (`found`) those of all ranges that a position lies in."""
+    return [let.expr for let in p.lets if let.expr.name == "ranged" and (len(held(let.expr)) == 3) is found]
+
+
+def in_ranges(p: Pass) -> list[Tensor]:
+    """What a pass reads range by range, without its order: each of these elements lies in one range, and is read once by all passes
+    together."""
+    defs = {let.name: let for let in p.lets}
+    names = {defs[e.operands[0].name].expr.attrs[0] for e in ranges(p, False)}
+    return [t for t in p.loads if t.name in names]
+
+
 def walked(p: Pass) -> list[Tensor]:
-    """What a pass reads for each of its elements: operands with all of its dims; where there are none, those that a row is reduced from,
-    which each row reads again (a product of operands with different dims).  What ranges are of, and their order, is read once; what windows
-    are over as if each element of the pass read one of its own."""
-    whole = [t for t in p.loads if set(t.dims) == set(p.dims)]
+    """What a pass reads for each of its elements: operands with all of its dims, and what it takes at places that have them; where there
+    are none, those that a row is reduced from, which each row reads again (a product of operands with different dims).  What windows are
+    over is counted as if each element of the pass read one of its own."""
+    defs = {let.name: let for let in p.lets}
+    gathers = [let.expr for let in p.lets if let.expr.name == "gather" and set(let.dims) == set(p.dims)]
+    placed = {defs[e.operands[0].name].expr.attrs[0] for e in (*gathers, *ranges(p, True))}
+    whole = [t for t in p.loads if set(t.dims) == set(p.dims) or t.name in placed]
+    if isinstance(p, Sort):
+        whole = list(p.loads)
     if isinstance(p, Reduce) and p.inner and not whole:
         whole = [t for t in p.loads if set(t.dims) & set(p.inner)]
-    defs = {let.name: let for let in p.lets}
-    ranged = {defs[o.name].expr.attrs[0] for let in p.lets if let.expr.name == "ranged" for o in held(let.expr)}
     taps = [let for let in p.lets if is_tap(let)]
     windows = {defs[let.expr.operands[0].name].expr.attrs[0] for let in taps if any(m.along for m in taps_of(let))}
-    return [t for t in p.loads if t in whole or t.name in ranged | windows]
+    return [t for t in p.loads if t in whole or t.name in windows]
 
 
 def read_again(plan: Plan, long: bool) -> int:

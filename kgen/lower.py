@@ -11,7 +11,7 @@ from dataclasses import replace
 from kgen.check import Kernel, Value
 from kgen.errors import Diagnostic, KgenError
 from kgen.ir import Builder, Let, Op, Program, Store, Tensor, leaf, live, ref, verify
-from kgen.ops import REDUCTIONS, ROWS, SCANS, code_name, value_name
+from kgen.ops import BY_CHANCE, REDUCTIONS, ROWS, SCANS, code_name, value_name
 from kgen.searches import SEARCHES, compared_type, weight_type
 from kgen.types import (
     DTYPES,
@@ -169,15 +169,18 @@ class _Lower:
         """A cast by name rounds to that dtype; a float then goes on in the dtype it is computed in."""
         x, (name, how) = args[0], cast_to(v)
         dtype = resolve(name, self.binding)
-        if dtype.coded or how:
+        if dtype.coded or how and dtype.narrow and name in DTYPES:
             return self.decoded(self.code(x, dtype, how, args[1:], label), dtype, v)
         variable = f"={name}" if name not in DTYPES else ""  # the storage dtype itself, not what it is computed in
         if not dtype.is_float:
             return self.convert(x, dtype, label)
-        if name == "f64" or name == "f32" or is_wide(name):
+        if (name == "f64" or name == "f32" or is_wide(name)) and not (how and x.dims != v.dims):
             return self.convert(x, v.type, label)
-        rounded = self.build.add(Op("cast", ref(x.name)), dtype, x.dims, v.span, "", variable)
-        return self.build.add(Op("cast", ref(rounded.name)), compute_dtype(v.type, self.binding), x.dims, v.span, label, generic(v.type))
+        expr = Op("cast", ref(x.name))
+        if how:  # the dtype's own function knows whether it rounds by chance
+            expr = Op(BY_CHANCE, *(ref(o.name) for o in (self.convert(x, v.type), *(self.convert(b, u32) for b in args[1:]))))
+        made = self.build.add(expr, dtype, v.dims if how else x.dims, v.span, "", variable)
+        return self.build.add(Op("cast", ref(made.name)), compute_dtype(v.type, self.binding), made.dims, v.span, label, generic(v.type))
 
     def convert(self, x: Let, t: ValueType, label: str = "") -> Let:
         dtype = compute_dtype(t, self.binding)

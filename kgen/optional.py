@@ -149,7 +149,10 @@ class Defaults(Expressions):
         """Hold what is drawn from torch's generator to its type."""
         known = p.type.dtype.name == "i64" and p.type.dims == ()
         if not known:
-            self.error(f"`{p.name.name}` cannot be drawn", p.span, help=f"torch's generator gives seeds: `{p.name.name}: i64[] = random`")
+            name, kind = p.name.name, p.type.dtype.name
+            why = f": an {kind} is a number of the call, which a CUDA graph repeats in each replay" if kind == "int" else ""
+            ints = ", which a call may also give as an int" if kind == "int" else ""
+            self.error(f"`{name}` cannot be drawn{why}", p.span, help=f"torch's generator gives seeds: `{name}: i64[] = random`{ints}")
         return known
 
     def check_optional(self, header: Header) -> None:

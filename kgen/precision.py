@@ -40,7 +40,7 @@ from kgen.dear import SPECIAL_PER_BYTE
 from kgen.expand import is_reduction
 from kgen.ir import FEW_DIGITS, Form, Let, Program, literal_of, live, rounded_to
 from kgen.monoids import MONOIDS, RIDERS
-from kgen.ops import OPS, REDUCTIONS, ROWS, Op, Reduction
+from kgen.ops import BY_CHANCE, OPS, REDUCTIONS, ROWS, Op, Reduction
 from kgen.passes import Plan, elements, of_lets, verified
 from kgen.quotients import shared_quotients
 from kgen.types import DTYPES, DType, f64, is_wide
@@ -100,7 +100,7 @@ def _ends(program: Program, declared: Mapping[str, str]) -> dict[str, tuple[str,
     for let in reversed(program.lets):
         ends, way = into.get(let.name, set()), ways.get(let.name, _Way())
         rounds = let.generic.startswith("=") or isinstance(let.dtype, DType) and let.dtype.narrow
-        if let.expr.name == "cast" and rounds and ends:  # a rounding to 16 bits by name is as good as a store
+        if let.expr.name in ("cast", BY_CHANCE) and rounds and ends:  # a rounding to 16 bits by name is as good as a store
             ends, way = {rounded_to(let)}, _Way()
         for k, o in enumerate(let.expr.operands):
             into.setdefault(o.name, set()).update(ends)

@@ -143,6 +143,26 @@ def _times_one(let: Let, defs: Defs, build: Builder) -> Let | None:
     return None
 
 
+def _compare_scaled(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """n * 2^-k < p is n < p * 2^k, n a whole number: neither product rounds, and one that overflows is beyond every n.  Other comparisons
+    likewise.  It is done where p stands still, so that its product is computed once for many n."""
+    if let.expr.name not in ("lt", "le", "gt", "ge"):
+        return None
+    for scaled, other, swapped in ((0, 1, False), (1, 0, True)):
+        x, p = (_operands(let, defs)[k] for k in (scaled, other))
+        if x.expr.name != "mul" or x.dtype != p.dtype or not isinstance(p.dtype, DType) or not set(p.dims) < set(x.dims):
+            continue
+        n, factor = _operands(x, defs)
+        scale = literal_of(factor, defs)
+        whole = n.expr.name == "cast" and _operands(n, defs)[0].dtype.kind == "int" and n.dtype == x.dtype
+        if not whole or scale is None or not (scale < 1 and _power_of_two(scale)):
+            continue
+        limit = build.like(Op("mul", ref(p.name), ref(build.literal(number_text(float(1 / scale)), p).name)), p)
+        names = (ref(limit.name), ref(n.name)) if swapped else (ref(n.name), ref(limit.name))
+        return build.like(Op(let.expr.name, *names), let, let.label)
+    return None
+
+
 def _straight(let: Let, defs: Defs, build: Builder) -> Let | None:
     """y - (x - x if isfinite(x) else 0) is y: what is taken away is +0, which leaves -0 as it is."""
     if let.expr.name != "sub" or not isinstance(let.dtype, DType):
@@ -175,6 +195,7 @@ RULES: tuple[Rule, ...] = (
     Rule("code-of-value", "bits", _code_of_value),
     Rule("divide-by-power-of-two", "bits", _divide),
     Rule("divide-by-scale", "bits", _divide_by_scale),
+    Rule("compare-scaled", "bits", _compare_scaled),
     Rule("small-power", "2.5 ulp", _small_power),
 )
 

@@ -91,7 +91,7 @@ def tapped(program: Program, windows: bool = True) -> Program:
     lets = [found.let(let) for let in program.lets]
     lets = [replace(let, expr=let.expr.renamed({o.name: found.own.get(o.name, o.name) for o in let.expr.operands})) for let in lets]
     stores = tuple(replace(s, ref=found.own.get(s.ref, s.ref)) for s in program.stores)
-    made = live([*found.zeros, *lets], stores)
+    made = live([*found.zeros, *found.alike(lets)], stores)
     return replace(program, lets=made, stores=stores) if 0 < sum(map(is_tap, made)) <= MOST_TAPS else program
 
 
@@ -108,6 +108,7 @@ class _Taps:
         self.own: dict[str, str] = {}  # what is another value: a load at its own place after all, a condition beside one that always holds
         self.free = 1 + max(int(let.name[1:]) for let in program.lets)
         self.zeros: list[Let] = []  # what stands outside of a gather, with its number
+        self.sure = set[str]()  # windows' taps that lie inside, as the checker has proved
 
     def let(self, let: Let) -> Let:
         """The tap that a let is, else the let itself."""
@@ -144,7 +145,20 @@ class _Taps:
         dims = tuple(windows.get(d, d) for d in value.dims)
         if len({*dims}) < len(dims) or windows.keys() & {*dims}:
             return let  # two places run along one dim, or one along what another is along
+        if fill is None and windows:
+            self.sure.add(let.name)
         return replace(let, expr=Op("tap", *attrs, *map(ref, operands)), dims=dims)
+
+    def alike(self, lets: list[Let]) -> list[Let]:
+        """The same lets; what lies inside for sure has the fill of its tensor's other taps, so that what they share is read once."""
+        fills = {let.expr.operands[0].name: let.expr.operands[1] for let in lets if is_tap(let) and let.name not in self.sure}
+        made = []
+        for let in lets:
+            of = let.expr.operands
+            if let.name in self.sure and is_tap(let) and of[0].name in fills:
+                let = replace(let, expr=Op("tap", *let.expr.attrs, of[0], fills[of[0].name], *of[2:]))
+            made.append(let)
+        return made
 
     def move(self, dim: str, at: Let) -> Move | None:
         """How far along a dim a place lies from its element; None where it does not run as the elements do."""

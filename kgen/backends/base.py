@@ -17,10 +17,10 @@ from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, whole
 from kgen.backends.drawn import neighbours, words
-from kgen.backends.names import Names, settled
+from kgen.backends.names import Names, bare, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
-from kgen.backends.text import Text, comment, fill, functions, identifiers, named, source, spelled, tidy
+from kgen.backends.text import Text, broken, comment, fill, functions, identifiers, named, source, spelled, tidy
 from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
 from kgen.check import Kernel
 from kgen.errors import printed
@@ -68,6 +68,7 @@ class Backend:
     name = ""
     suffix = ""
     comment = "//"
+    brackets = False  # whether a value on several lines has to stand in brackets
     types: dict[str, str] = {}
     number_types: dict[str, str] = {}
     keywords: frozenset[str] = frozenset()
@@ -79,8 +80,7 @@ class Backend:
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
     own_forms: frozenset[str] | None = None
-    #: The operators whose functions take a factor of the argument and one of the result as well (`kgen.backends.factors`).
-    scaled: frozenset[str] = frozenset()
+    scaled: frozenset[str] = frozenset()  # the operators whose functions take factors (`kgen.backends.factors`)
     pairs: Mapping[str, str] = {}  # the functions that make the codes of two values at a time, by operator
     makes = False  # whether what a row is made into takes its place on the chip (`kgen.backends.remade`)
     shares = False  # whether quotients of which codes are made go by what follows from their divisor (`kgen.quotients`)
@@ -168,7 +168,8 @@ class Backend:
             if s.note:
                 lines.append(f"{self.comment} {s.note}")
             if s.value:
-                lines.append(self.assign(s))
+                room = len(bare(self.assign(replace(s, value=Text()))))
+                lines += self.assign(replace(s, value=broken(s.value, room, self.brackets and s.names != ()))).split("\n")
         return lines
 
     def compared(self, x: Text) -> Text:

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kgen.backends import drawn
-from kgen.backends.factors import factors
-from kgen.backends.names import Names, bare
+from kgen.backends.factors import Factors, factors
+from kgen.backends.names import Names, width
 from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
 from kgen.backends.units import (
@@ -70,25 +70,61 @@ class Body:
         self.singles = {let.name for let in lets if uses[let.name] == 1 and let.name not in text}
         self.told: set[str] = set()
         self.named: dict[str, str] = {}  # the lets that have a line of their own, with their names
-        ahead = [let.label for let in lets]
+        self.declared, self.labels = declared, [let.label for let in lets]
+        self.absorbed = {name for let in lets if (found := self.factors(let)) for name in found.inside}
+        products = self.products(lets)
         for k, let in enumerate(lets):
             if let.name in text:
                 continue
             made = self.expression(let)
-            short = uses[let.name] < 2 and len(bare(made)) <= MAX_INLINE or let.expr.name == "cast" and made.is_plain
-            if short and not let.label and let.name not in self.forced:
+            if let.name in products:  # what takes it takes its factors, whatever they look like
+                self.shorten(let, made, k)
+                text[let.name] = self.expression(let)
+                continue
+            short = uses[let.name] < 2 and width(made) <= MAX_INLINE or let.expr.name == "cast" and made.is_plain
+            if (short or let.name in self.absorbed) and not let.label and let.name not in self.forced:
                 text[let.name] = made
                 continue
-            label = next((a for a in ahead[k:] if a), "")
-            note = self.equations[label] if label and label not in self.told else ""
-            self.told.add(label)
-            name = self.name(let)
-            is_declared = declared.get(name) == let.name
-            if name in declared and not is_declared:  # the result is this value converted, to a wider integer say
-                name = self.names.fresh(f"{name}_value")
-            self.lines.append(self.backend.statement(name, render.type_of(let), made, is_declared, note))
-            self.named[let.name] = name
-            text[let.name] = named(name)
+            self.line(let, made, k)
+
+    def line(self, let: Let, made: Text, k: int) -> None:
+        """Give a let's text a line, in front of what is made of the lets from number `k` on."""
+        label = next((a for a in self.labels[k:] if a), "")
+        note = self.equations[label] if label and label not in self.told else ""
+        self.told.add(label)
+        name = self.name(let)
+        is_declared = self.declared.get(name) == let.name
+        if name in self.declared and not is_declared:  # the result is this value converted, to a wider integer say
+            name = self.names.fresh(f"{name}_value")
+        self.lines.append(self.backend.statement(name, self.render.type_of(let), made, is_declared, note))
+        self.named[let.name] = name
+        self.text[let.name] = named(name)
+
+    def products(self, lets: tuple[Let, ...]) -> set[str]:
+        """The products that get no line since each is rounded together with the sum that takes it: by nodes alone, so that no value
+        follows from how long a line is."""
+        found: set[str] = set()
+        for let in lets:
+            if self.render.form(let)[0] == "fused":
+                found.update(o.name for o in let.expr.operands[self.factor(let) :][:1])
+        return found
+
+    def factor(self, let: Let) -> int:
+        """Which operand of a fused sum is the product that is rounded with it; behind the last where that has a line of its own."""
+        for k, o in enumerate(let.expr.operands):
+            if self.multiplies(self.defs[o.name]):
+                return k
+        return len(let.expr.operands)
+
+    def multiplies(self, x: Let) -> bool:
+        """Whether a let is a product without a line, which one sum alone takes."""
+        return x.expr.name == "mul" and not x.label and x.name in self.singles and x.name not in self.forced
+
+    def shorten(self, product: Let, made: Text, k: int) -> None:
+        """Give the longest factor of a long product a line, which no other text has in it yet."""
+        longest = max((self.defs[o.name] for o in product.expr.operands), key=lambda x: width(self.text[x.name]))
+        if width(made) > MAX_INLINE and longest.name in self.singles - self.absorbed:
+            self.line(longest, self.text[longest.name], k)
 
     def name(self, let: Let) -> str:
         """A name for a value's line."""
@@ -130,7 +166,8 @@ class Body:
         spell = self.backend.spell(row, form) if form else self.backend.spelled(row, let, self.defs)
         kind = operands[1 if row.rule == "where" else 0].tensor_dtype.kind
         last = operands[-1]
-        types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else ""}
+        types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else "",
+                 "V": self.render.type_of(let)}  # fmt: skip
         given = [self.text[o.name] for o in operands]
         if row.rule == "compare" and kind == "float":
             given = [self.backend.compared(x) for x in given]
@@ -143,8 +180,8 @@ class Body:
 
     def fused(self, let: Let, operands: list[Let], decides: str) -> Text | None:
         """A sum with a product in it, rounded once where a dtype has 16 bits; None where the product has a line of its own."""
-        k = next((k for k, x in enumerate(operands) if x.expr.name == "mul" and not x.label and x.name not in self.named), None)
-        if k is None or operands[k].name not in self.singles:
+        k = self.factor(let)
+        if k == len(operands):
             return None
         a, b = (self.text[o.name] for o in operands[k].expr.operands)
         c = self.text[operands[1 - k].name]
@@ -153,9 +190,16 @@ class Body:
             a, c = (a, minus) if k == 0 else (minus, c)
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
 
+    def factors(self, let: Let) -> Factors | None:
+        """The factors that a function of the target takes beside its argument: by nodes alone."""
+        def inline(x: Let) -> bool:
+            return x.name in self.singles and x.name not in self.forced and not x.label
+
+        return factors(let, self.backend.scaled, self.defs, inline) if self.backend.scaled else None
+
     def scaled(self, let: Let) -> Text | None:
         """A call of a function that takes the factors of its argument and of its result; None where there are none."""
-        found = factors(let, self.backend.scaled, self.defs, lambda x: x.name in self.singles and x.name not in self.named and not x.label)
+        found = self.factors(let)
         if found is None:
             return None
         form, decides = self.render.form(found.call)
@@ -271,7 +315,7 @@ class RowNames:
         lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
         once = self.once(phase, lets, text)
         lets, words = self.drawing(phase, lets, ends, text)
-        body = _RowBody(self, lets, text, ends)
+        body = _RowBody(self, lets, text, ends, (*phase.reductions, *phase.columns))
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
         keeps = tuple(g for n, g in costly.items() if n not in self.kept and search is None)
@@ -427,7 +471,7 @@ class RowNames:
             fresh(f"{name}_bit"),
         )  # fmt: skip
 
-    def accumulator(self, let: Let, text: dict[str, Text], body: Body) -> Accumulator:
+    def accumulator(self, let: Let, text: dict[str, Text], body: _RowBody) -> Accumulator:
         """A reduction, of values that have texts in a phase's body; from here on it is one of the row's values."""
         if let.expr.name in SEARCHES:  # what a step adds up
             share, name = self.defs[let.expr.operands[0].name], self.rows[let.expr.operands[1].name].name.removesuffix("_probe")
@@ -441,9 +485,7 @@ class RowNames:
         peak = self.rows[let.expr.operands[1].name].name if row.about else ""
         at = text[rest[0].name] if row.placed else NOTHING
         weights = tuple(text[w.name] for w in rest) if row.about or is_scan(let) else ()
-        product = row.name == "sum" and value.expr.name == "mul" and value.name in body.singles and value.name not in body.named
-        product = product and let.tensor_dtype.is_float
-        factors = tuple(text[o.name].fit(CALL) for o in value.expr.operands) if product else ()
+        factors = tuple(text[o.name].fit(CALL) for o in value.expr.operands) if value.name in body.summed else ()
         return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors,
                            EXCLUSIVE in let.expr.attrs[1:], row.name == "max" and self.is_magnitude(value), self.when(let))  # fmt: skip
 
@@ -463,7 +505,9 @@ class RowNames:
 
 
 class _RowBody(Body):
-    def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str]):
+    def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], reductions: tuple[Let, ...] = ()):
+        """`reductions` are those that take these lets; `summed` will have the products that sums take as two factors."""
+        self.reductions, self.summed = reductions, frozenset[str]()
         self.owner, self.gathers, self.neighbours = owner, owner.gathers, owner.neighbours
         self.forced = owner.costly | owner.render.backend.selected(lets, owner.rows, owner.render.program.by_name)
         self.divides: list[Given] = []
@@ -476,6 +520,13 @@ class _RowBody(Body):
             fresh = f"t{self.owner.temporaries - 1}"
             self.owner.lines[let.name] = self.names.user(let.label) if let.label else self.names.fresh(fresh)
         return self.owner.lines[let.name]
+
+    def products(self, lets: tuple[Let, ...]) -> set[str]:
+        """Those that a sum over a row takes too."""
+        sums = [let for let in self.reductions if MONOIDS.get(let.expr.name) is MONOIDS["sum"] and let.tensor_dtype.is_float]
+        values = (self.defs[elements(let.expr)[0].name] for let in sums)
+        self.summed = frozenset(value.name for value in values if self.multiplies(value))
+        return super().products(lets) | self.summed
 
     def divisor(self, let: Let, y: Let, digits: str) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""

@@ -42,8 +42,8 @@ namespace host {
 """
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
 // so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip;
-// `every`: threads compute also from vectors that are not there.
-struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; };
+// `every`: threads compute also from vectors that are not there; `least`: of passes with so many bytes of an element that move.
+struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; int least; };
 struct RoundRules { const Round* at; int count; };
 """
 TAIL = """

@@ -11,7 +11,7 @@ from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cuda_layouts import SPLATS, columns, groups, still
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import pieces
+from kgen.backends.launches import pieces, window_rows
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Reach, Tap, Tensor, Unit
@@ -111,6 +111,7 @@ class MapPrinter:
         self.by = "under" if self.row or self.pieces and reaches_rows(unit) else "beyond" if self.pieces else "below"
         self.held = 0 if self.by == "under" else still(unit.dims, dims) if self.pieces else columns(unit.dims, dims)
         self.rows = bool(unit.taps) or bool(self.held)
+        self.lines = self.shared_lines() if self.row and unit.reaches else {}
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
         found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
@@ -126,7 +127,7 @@ class MapPrinter:
         """What the element function is given, of the k-th elements of vectors."""
         within, indexed = self.unit.within, (x.name for x in self.unit.indexed if x.name not in self.unit.within)
         values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read if t.name not in within]
-        values += [f"{self.lanes[t.name]}{'[r]' * self.rows}.at[k]" for t in self.unit.taps]
+        values += [f"{self.neighbour(t)}.at[k]" for t in self.unit.taps]
         values += [f"counted<LANES, SPLAT, {self.base.position[x]}>(layout, {self.place(x)}, k)" for x in indexed]
         values += [f"{self.lanes[w.name]}.at[k]" for w in self.unit.words]
         return values + [self.number(n) for n in self.numbers if n.argument.name not in within]
@@ -203,35 +204,78 @@ class MapPrinter:
             made.append(f"{self.lanes[o.name]}.at[k] = {value if o.compute == o.type else f'{o.type}({value})'};")
         return [line for text in made for line in text.split("\n")]
 
+    def shared_lines(self) -> dict[Tap, tuple[str, Move]]:
+        """The taps whose windows go along the dim of a thread's rows in whole steps: the name of the vectors of all lines that these rows
+        read there, which taps share that lie apart along that dim alone, and the move along it."""
+        names, made = dict[tuple[Tensor, tuple[Move, ...], Move, str], str](), dict[Tap, tuple[str, Move]]()
+        for t in self.unit.taps:
+            m = next((m for m in t.by if m.along and self.index_name(m.along) == self.row and m.over == 1), None)
+            if m is not None:
+                rest = tuple(x for x in t.by if x is not m)
+                key = (t.tensor, rest, m._replace(by=0), str(t.fill))
+                if key not in names:
+                    names[key] = self.names.fresh(f"{t.tensor.name}{''.join(f'_{x.dim}_{x.way}' for x in rest)}_lines")
+                made[t] = names[key], m
+        return made
+
+    def index_name(self, dim: str) -> str:
+        """The name of the index along a dim."""
+        return next(x.name for x in self.unit.indices if x.spec_name == dim)
+
+    def neighbour(self, tap: Tap) -> str:
+        """The vector of a tap, of row r where there are several."""
+        if tap not in self.lines:
+            return self.lanes[tap.name] + "[r]" * self.rows
+        name, m = self.lines[tap]
+        by = f" {'-' if m.by < 0 else '+'} {abs(m.by)}" if m.by else ""
+        return f"{name}[{f'{m.times} * ' if m.times > 1 else ''}r{by}]"
+
     def taps(self) -> list[tuple[str, str]]:
         """The neighbours that a thread reads: the name of their vector, and its call; windows' places before those that lie there."""
-        made, index = [], {x.spec_name: x.name for x in self.unit.indices}
+        made, index = dict[str, str](), {x.spec_name: x.name for x in self.unit.indices}
         windows: dict[tuple[Tensor, Move], str] = {}
         for t in self.unit.taps:
-            at = self.base.position[t.tensor.name]
-            for m in t.by:
+            lines, along = self.lines.get(t, ("", None))
+            if lines in made:
+                continue
+            by = [m._replace(by=0) if m is along else m for m in t.by]  # of lines that of any of them
+            for m, own in zip(by, t.by, strict=True):
                 if m.along and (t.tensor, m) not in windows:
-                    name, move = self.names.fresh(f"{t.tensor.name}_{m.dim}_{m.way}"), self.move(m, index[m.counts], t)
-                    below = index[m.counts] == self.row
-                    windows[t.tensor, m] = f"{name}(r)" if below else name
-                    made.append((name, f"[&](int r) {{ return {move}; }}" if below else move))
-            own = [m for m in t.by if not self.row or m.along or index[m.counts] != self.row]
-            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in sorted(own, key=lambda m: not m.along)]
+                    name = self.names.fresh(f"{t.tensor.name}_{m.dim}" + ("" if own is along else f"_{m.way}"))
+                    given = "" if index[m.along] != self.row else "h" if own is along else "r"
+                    windows[t.tensor, m] = f"{name}({given})" if given else name
+                    move = self.line(m, t) if own is along else self.move(m, index[m.along], t)
+                    made[name] = f"[&](int {given}) {{ return {move}; }}" if given else move
+            away = [m for m in by if not self.row or m.along or index[m.counts] != self.row]
+            away.sort(key=lambda m: not m.along)
+            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in away]
             if self.row and not self.unit.reaches:
-                by = sum(m.by for m in t.by if m not in own)
-                moves.append(f"below<{self.base.position[self.row]}, {by}, ROWS, WITHIN>({self.at[self.row]}, r)")
+                under = sum(m.by for m in by if m not in away)
+                moves.append(f"below<{self.base.position[self.row]}, {under}, ROWS, WITHIN>({self.at[self.row]}, r)")
             begin = self.at[t.tensor.name] if self.row else self.place(t.tensor.name)
             operands = ", ".join(["layout", f"{t.tensor.name} + {begin}", t.fill, *moves])
-            call = f"tap<{t.compute}, LANES, SPLAT, {at}>({operands})"
-            made.append((self.lanes[t.name], f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call))
-        return made
+            call = f"tap<{t.compute}, LANES, SPLAT, {self.base.position[t.tensor.name]}>({operands})"
+            if along is not None:
+                which = [m.by for name, m in self.lines.values() if name == lines]
+                last = f"{max(which)} + {f'{along.times} * ' if along.times > 1 else ''}(ROWS - 1)"
+                made[lines] = f"lines<{min(which)}, {last}>([&](int h) {{ return {call}; }})"
+            else:
+                made[self.lanes[t.name]] = f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call
+        return [*made.items()]
+
+    def line(self, m: Move, tap: Tap) -> str:
+        """The place of a line that is `h` further on than that of a thread's first row, by a window's move along the dim of its rows."""
+        reach = self.unit.reach(tap.tensor, m.dim)
+        first = moved(f"i64({self.at[self.row]})", m)
+        return f"window_at<1, 0, 1, WITHIN, false>({f'{m.times} * ' if m.times > 1 else ''}{first} + h, {reach.size}, {reach.stride})"
 
     def move(self, m: Move, index: str, tap: Tap) -> str:
         """A tap's move along a dim, whose index has this name."""
         at, position = self.place(index), self.base.position[index]
         if m.along:
             reach = self.unit.reach(tap.tensor, m.dim)
-            stride, known = (f"WITHIN ? 1 : {reach.stride}", "false, WITHIN") if is_last(reach) else (reach.stride, "WITHIN, WITHIN")
+            some = "WITHIN" if m.over > 1 else "false"
+            stride, known = (f"WITHIN ? 1 : {reach.stride}", f"false, {some}") if is_last(reach) else (reach.stride, f"WITHIN, {some}")
             return f"window_at<{m.times}, {m.by}, {m.over}, {known}>({moved(at, m)}, {reach.size}, {stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
@@ -336,7 +380,10 @@ class MapPrinter:
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
-        held = 0 if unit.reaches and self.row else {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
+        held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
+        if unit.reaches:
+            of_rows = window_rows(len(unit.taps), bool(self.row))
+            held = f"windows({of_rows}{f', {self.base.position[self.row]}' if self.row else ''})" if of_rows > 1 else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]

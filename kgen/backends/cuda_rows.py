@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Made, Piece, RowUnit, ScanUnit, Tensor
+from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Tensor
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -283,7 +283,8 @@ class RowPrinter:
                 later |= {c.search.total.name} if c.search else set()
                 reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
                 reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
-                reads = [*(f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in c.divisors), *reads]
+                last = k + 1 == len(codes) and not pieces and not c.accumulators
+                reads = dividing(c.divisors, reads, last)
                 done = [f"{m.name}_row.done = true;" for m in c.drawn if any(m in x.drawn for x in codes[k + 1 :])]
                 reads = [*self.draws(c, declared), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
@@ -481,6 +482,16 @@ class RowPrinter:
         if w.record.name == ELLIPSIS:
             return name, True, "outer" if w.record.element else "0", f"{end} - {len(named)}"
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
+
+
+def dividing(divisors: tuple[Given, ...], lines: list[str], last: bool) -> list[str]:
+    """The lines of a reading within those that make its divisors; of one that is the `last`, and has one divisor of numbers of few digits,
+    once more for the few rows whose divisors are very large or small."""
+    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double"):
+        return [*(f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in divisors), *lines]
+    own = divisors[0]
+    head = f"dividing<{own.type}>({own.text}, [&](const decltype(divisor<{own.type}>({own.text}))& {own.name}) {{"
+    return [head, *(f"    {line}" for line in lines), "});"]
 
 
 def output(o: Tensor, position: int, pointer: str) -> str:

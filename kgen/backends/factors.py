@@ -18,27 +18,31 @@ SCALES, TIMES = (Fraction(1, 64), Fraction(64)), (Fraction(1, 65536), Fraction(1
 
 
 class Factors(NamedTuple):
-    """`times * call(scale * x)`: the let of the operator, that of what is scaled, whether it is negated, and the literals (None: 1)."""
+    """`times * call(scale * x)`: the let of the operator, that of what is scaled, whether it is negated, the literals (None: 1), and the
+    lets in between, which have no text of their own."""
 
     call: Let
     x: Let
     negative: bool
     scale: Let | None
     times: Let | None
+    inside: tuple[str, ...]
 
 
 def factors(let: Let, takes: Container[str], defs: Mapping[str, Let], inline: Callable[[Let], bool]) -> Factors | None:
     """The factors of an operator among `takes` that a let is, or is a multiple of; None where there are none.  `inline` says of a let
-    whether it is printed where it is used, and nowhere else."""
+    whether nothing else reads it, nor has it a line in any case."""
     call, times = (let, None) if let.expr.name in takes else _product(let, defs, TIMES)
     if call is None or call.expr.name not in takes or times is not None and not inline(call):
         return None
     argument = defs[call.expr.operands[0].name]
     x, scale = _product(argument, defs, SCALES) if inline(argument) else (None, None)
+    inside = (call.name,) if times is not None else ()
     if x is None:
-        return Factors(call, argument, False, None, times) if times is not None else None
-    negative = x.expr.name == "neg" and inline(x)
-    return Factors(call, defs[x.expr.operands[0].name] if negative else x, negative, scale, times)
+        return Factors(call, argument, False, None, times, inside) if times is not None else None
+    if x.expr.name == "neg" and inline(x):
+        return Factors(call, defs[x.expr.operands[0].name], True, scale, times, (*inside, argument.name, x.name))
+    return Factors(call, x, False, scale, times, (*inside, argument.name))
 
 
 def _product(let: Let, defs: Mapping[str, Let], sizes: tuple[Fraction, Fraction]) -> tuple[Let | None, Let | None]:

@@ -240,8 +240,8 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours. Of rows one below the other,
 #: which share what they read, as they did best on an H200 (sums of many windows that an element lies in again take four).
-WINDOW_ROWS = ((16, 4), (48, 2))
-WINDOW_ROWS_BELOW = ((16, 4), (30, 2), (64, 4))
+WINDOW_ROWS = ((8, 8), (16, 4), (48, 2))
+WINDOW_ROWS_BELOW = ((16, 8), (30, 2), (64, 4))
 
 
 def map_rows(vec: int) -> int:
@@ -413,7 +413,8 @@ class Round(NamedTuple):
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
-    blocks wait for one another after each.  `every`: threads compute also from vectors that are not there, where many lack one.
+    blocks wait for one another after each.  `every`: threads compute also from vectors that are not there, where many lack one.  `least`:
+    the bytes of an element that move along with rows, of passes that it takes.
     """
 
     threads: int
@@ -426,6 +427,7 @@ class Round(NamedTuple):
     maps: bool = False
     once: bool = False
     every: bool = False
+    least: int = 0
 
 
 #: Partials of columns that a thread has at most, in registers.
@@ -446,6 +448,7 @@ ROUNDS = {
         Round(128, 32, 32, 3, 4, "lanes"),
         Round(512, 0, 16, 1, 2, "block", 256),
         _MAPS,
+        Round(512, 0, 8, 1, 3, "block", 512, least=8),
         Round(512, 0, 16, 1, 2, "block"),
         Round(1024, 0, 16, 1, 3, "block", 2047),
         Round(512, 512, 16, 1, 4, "cluster", 2048),

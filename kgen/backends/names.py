@@ -11,12 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kgen.types import ELLIPSIS, is_literal, literal_size
 from kgen.write import unused
 
+if TYPE_CHECKING:
+    from kgen.backends.text import Text
+
 #: Letters, so that a marked name is one word; specs are ASCII outside of comments.
 OPEN, CLOSE = "\u01c0", "\u01c1"
+#: How many letters a name counts as where a line is broken.
+NAME = 5
 _MARKS = str.maketrans("", "", OPEN + CLOSE)
 _MARKED = re.compile(rf"\w*{OPEN}\w*")
 #: A word, but for comments and strings, in which names are text, and members, which are found in what they belong to.
@@ -29,6 +35,12 @@ _WORD = {
 def bare(text: str) -> str:
     """A text without marks, as long as it will be."""
     return text.translate(_MARKS)
+
+
+def width(text: Text) -> int:
+    """How long a piece of source is taken to be where it is asked whether it gets a line of its own: a marked name counts as NAME letters,
+    whatever it is, so that names decide nothing."""
+    return sum(NAME if OPEN in token else len(token) for token in text.tokens)
 
 
 @dataclass
@@ -93,4 +105,4 @@ def settled(source: str, comment: str, reserved: Iterable[str], macros: re.Patte
     return _MARKED.sub(lambda m: chosen[m[0]], source)
 
 
-__all__ = ["Names", "bare", "settled"]
+__all__ = ["Names", "bare", "settled", "width"]

@@ -252,6 +252,32 @@ def wrapped(head: str, items: list[str], tail: str, width: int = 120) -> str:
     return "\n".join(line.rstrip() for line in lines) + f"){tail}"
 
 
+def broken(text: Text, room: int, brackets: bool, width: int = 140) -> Text:
+    """A text on as many lines as it takes behind `room` letters on its first; what fits stays as it is.  With `brackets`, as a language
+    asks for them where a line goes on, it is broken within its own, or gets some."""
+    if room + len(bare(text)) <= width:
+        return text
+    made = _broken(text, room, width, int(brackets))
+    if brackets and room + len(bare(made).split("\n")[0]) > width:
+        return source("(\n    {0}\n)", _broken(text, 4, width, 0))
+    return made
+
+
+def _broken(text: Text, room: int, width: int, within: int) -> Text:
+    """A text broken at spaces within at least so many brackets."""
+    made: list[str] = []
+    depth = 0
+    for k, token in enumerate(text.tokens):
+        ahead = len(bare("".join(text.tokens[k : k + 2])))
+        head, space, rest = token.partition(" ")
+        if space and '"' not in token and room + ahead > width and depth + head.count("(") - head.count(")") >= within:
+            token, room = f"{head}\n    {rest}", 0
+        depth += token.count("(") + token.count("[") - token.count(")") - token.count("]")
+        room += len(bare(token))
+        made.append(token)
+    return Text(made, text.level, text.typed, text.to)
+
+
 def spelled(spells: Iterable[Spell]) -> frozenset[str]:
     """Every identifier in some spellings."""
     return _spelled(tuple(text for s in spells for text in (s.float, s.int, s.bool)))

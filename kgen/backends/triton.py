@@ -84,6 +84,7 @@ class Triton(Backend):
     name = "triton"
     suffix = ".py"
     comment = "#"
+    brackets = True
     end = ""
     neighbours = "EVEN[1]"
     types = {

@@ -187,10 +187,11 @@ def predicted(kernel: Kernel, dtype: str) -> dict[str, Any]:
     """What the program says of an element, by count: bytes read and written, special-function and other instructions, and what bounds
     it (`kgen.cost.predicted_bound`), its dtype variables all being `dtype`."""
     from kgen import pipeline
-    from kgen.cost import cost, predicted_bound
+    from kgen.cost import predicted_bound
+    from kgen.parts import over_parts
     from kgen.types import DTYPES
 
-    found = cost(pipeline.plan(kernel, dict.fromkeys(kernel.variables, DTYPES[dtype])))
+    found = pipeline.cost(over_parts(kernel), dict.fromkeys(kernel.variables, DTYPES[dtype]))
     instructions = {"special": found.special, "other": found.instructions}
     return {"read": found.read, "written": found.written, **instructions, "bound": predicted_bound(found)}
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 
-from kgen.ops.formats import CODES, CONVERTS, MODES, PAIRS, code_name, modes, value_name
+from kgen.ops.formats import BY_CHANCE, CODES, CONVERTS, INNER, MODES, PAIRS, code_name, modes, value_name
 from kgen.ops.intervals import Move
 from kgen.ops.row import CALL, LOOSE, PRODUCT, SUM, UNARY, Brief, Eager, Errors, Notation, Op, Reduction, Sign, Spell
 from kgen.ops.scans import SCANS
@@ -37,7 +37,7 @@ from kgen.ops.table import OPS, REDUCTIONS
 
 CONSTANTS = ("pi", "inf", "nan")
 #: The operators of programs: those of the table, and those that read and write floats of few bits.
-ROWS = ChainMap(OPS, CODES)
+ROWS = ChainMap(OPS, CODES, INNER)
 
 
 def tree_depth(n: int) -> int:
@@ -82,5 +82,5 @@ def unregister(name: str) -> None:
 __all__ = [
     "CALL", "CODES", "CONSTANTS", "CONVERTS", "LOOSE", "MODES", "OPS", "PRODUCT", "REDUCTIONS", "REGISTERED", "ROWS", "SCANS", "SUM",
     "UNARY", "Brief", "Eager", "Errors", "Move", "Notation", "Op", "Reduction", "Sign", "Spell", "PAIRS", "code_name", "modes", "register",
-    "tree_depth", "unregister", "value_name",
+    "BY_CHANCE", "tree_depth", "unregister", "value_name",
 ]  # fmt: skip

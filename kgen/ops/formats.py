@@ -175,6 +175,44 @@ def _rows() -> dict[str, Op]:
     return {row.name: row for row in made}
 
 
+def _by_chance(language: str) -> Spell:
+    """A function that rounds to a dtype that is known where it is compiled, by chance where that has 16 bits."""
+    f16, bf16 = (f"{_constants(DTYPES[name])}, {{}}" for name in ("f16", "bf16"))
+    about = "rounded to T away from 0 with the probability that is left of a unit, by 32 random bits; to 32 bits and more to nearest"
+    if language == "triton":
+        text = f'''@triton.jit
+def by_chance(x, random, T: tl.constexpr):
+    """x {about}."""
+    if T == tl.float16:
+        return stochastic_code(narrowed(x), random, {f16.format(0)}).to(tl.uint16).to(T, bitcast=True)
+    elif T == tl.bfloat16:
+        return stochastic_code(narrowed(x), random, {bf16.format(0)}).to(tl.uint16).to(T, bitcast=True)
+    else:
+        return tl.where(random == random, x, x).to(T)
+'''
+        return Spell("by_chance({0}, {1}, {V})", source=text)
+    device, word = ("__device__ ", "u16") if language == "cuda" else ("", "uint16_t")
+    wide, told = "float(rounded) == 1", "        rounded.bits = 0x3f80;  // 1 in bf16\n"
+    if language == "cuda":
+        wide, told = "is_bf16<T>", ""
+    text = f"""// x {about}.
+template <typename T, typename F> {device}inline T by_chance(F x, unsigned random) {{
+    if constexpr (sizeof(T) > 2) return T(x);
+    else {{
+        T rounded;
+{told}        rounded.bits = {word}({wide} ? stochastic_code<{bf16.format(0)}>(narrowed(x), random)
+            : stochastic_code<{f16.format(0)}>(narrowed(x), random));
+        return rounded;
+    }}
+}}
+"""
+    return Spell("by_chance<{V}>({0}, {1})", source=text)
+
+
+#: A cast to a dtype variable by chance: its result has that dtype.
+BY_CHANCE = "by_chance"
+
+
 def _row(name: str, args: tuple[str, ...], cost: tuple[int, int], spells: tuple[Spell, Spell, Spell]) -> Op:
     """One of them."""
     return Op(name, args, "code", "", (None,) * len(args), "", cost, *spells, host=lambda *xs: xs[0], errors=Errors(exact=True))
@@ -185,7 +223,9 @@ CONVERTS = {code_name(d, how): (d, how) for d in DTYPES.values() for how in mode
     value_name(d): (d, None) for d in DTYPES.values() if d.coding is not None
 }
 CODES = _rows()
+#: What programs have and the language has not: of a dtype variable.
+INNER = {BY_CHANCE: _row(BY_CHANCE, ("x", "bits"), (8, 0), (_by_chance("cpp"), _by_chance("cuda"), _by_chance("triton")))}
 #: The functions of CUDA that make the codes of two values, by operator.
 PAIRS = {code_name(DTYPES[name], how): _pair(DTYPES[name], how) for name in _HARDWARE for how in (("saturate",),)}
 
-__all__ = ["CODES", "CONVERTS", "MODES", "PAIRS", "code_name", "modes", "value_name"]
+__all__ = ["BY_CHANCE", "CODES", "CONVERTS", "INNER", "MODES", "PAIRS", "code_name", "modes", "value_name"]

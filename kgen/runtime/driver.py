@@ -11,6 +11,8 @@ import glob
 import importlib.util
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -49,6 +51,7 @@ _DRIVER: dict[str, tuple[Any, ...]] = {
     "cuKernelSetAttribute": (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int),
     "cuLaunchKernel": (ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3),
     "cuLaunchKernelEx": (ctypes.c_void_p,) * 4,
+    "cuOccupancyMaxActiveClusters": (ctypes.c_void_p,) * 3,
 }
 _NVRTC: dict[str, tuple[Any, ...]] = {
     "nvrtcVersion": (ctypes.c_void_p,) * 2,
@@ -256,6 +259,27 @@ def context(device: int) -> int:
     return found.value or 0
 
 
+@contextmanager
+def _current(device: int) -> Iterator[None]:
+    """A device is the current one within, and behind it the one before is."""
+    driver, own, current = _driver(), context(device), ctypes.c_void_p()
+    _cu(driver.cuCtxGetCurrent(ctypes.byref(current)))
+    moved = current.value != own
+    if moved:
+        _cu(driver.cuCtxPushCurrent_v2(own))
+    try:
+        yield
+    finally:
+        if moved:
+            _cu(driver.cuCtxPopCurrent_v2(ctypes.byref(current)))
+
+
+def _clustered(grid: int, threads: int, shared: int, cluster: int, stream: int) -> _Config:
+    """What a launch in clusters asks for."""
+    attribute = _Attribute(_CLUSTER, 0, (cluster, 1, 1))
+    return _Config((grid, 1, 1), (threads, 1, 1), shared, stream, ctypes.pointer(attribute), 1)
+
+
 class Function:
     """A loaded kernel.  A library is independent of contexts: one load serves every device of its architecture."""
 
@@ -266,6 +290,7 @@ class Function:
         self.library, self.kernel = library, handle.value or 0
         self.entry: str | None = None  # of the cache, where its code is kept
         self.allowed: dict[int, list[int]] = {}
+        self.rooms: dict[tuple[int, int, int, int], int] = {}
 
     def __call__(
         self, grid: int, device: int, stream: int, values: list[Any], threads: int = THREADS, shared: int = 0, cluster: int = 1
@@ -273,22 +298,24 @@ class Function:
         """Launch on a stream (0: the device's default one); the device is made current for it and then as it was."""
         driver = _driver()
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        own, current = context(device), ctypes.c_void_p()
-        _cu(driver.cuCtxGetCurrent(ctypes.byref(current)))
-        moved = current.value != own
-        if moved:
-            _cu(driver.cuCtxPushCurrent_v2(own))
-        try:
+        with _current(device):
             self.allow(device, shared, cluster)
             if cluster > 1:
-                attribute = _Attribute(_CLUSTER, 0, (cluster, 1, 1))
-                config = _Config((grid, 1, 1), (threads, 1, 1), shared, stream, ctypes.pointer(attribute), 1)
+                config = _clustered(grid, threads, shared, cluster, stream)
                 _cu(driver.cuLaunchKernelEx(ctypes.byref(config), self.kernel, places, None))
             else:
                 _cu(driver.cuLaunchKernel(self.kernel, grid, 1, 1, threads, 1, 1, shared, stream, places, None))
-        finally:
-            if moved:
-                _cu(driver.cuCtxPopCurrent_v2(ctypes.byref(current)))
+
+    def room(self, device: int, threads: int, shared: int, cluster: int) -> int:
+        """How many clusters of such a launch a device has room for at once, by its driver: chips of one architecture differ in that."""
+        key = device, threads, shared, cluster
+        if key not in self.rooms:
+            found, config = ctypes.c_int(), _clustered(cluster, threads, shared, cluster, 0)
+            with _current(device):
+                self.allow(device, shared, cluster)
+                _cu(_driver().cuOccupancyMaxActiveClusters(ctypes.byref(found), self.kernel, ctypes.byref(config)))
+            self.rooms[key] = found.value
+        return self.rooms[key]
 
     def allow(self, device: int, shared: int, cluster: int) -> None:
         """Let the kernel use more shared memory and larger clusters than any device has."""

@@ -185,7 +185,7 @@ class Evaluator:
             if self.dtype(name).is_floating_point:
                 x = unsigned.number(x, self.kernel.values[v.args[0]].type)
             row = resolve(name, self.binding)
-            if how or row.coded:
+            if how and row.narrow or row.coded:
                 x, *bits = torch.broadcast_tensors(x, *args[1:])
                 return coded.differentiable(row, how, x, self.lift(coded.nearest(row, how, x.detach(), *bits)))
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(name)))

@@ -553,7 +553,8 @@ def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
     derive = launcher.derive(tuple(derived), sizes) if derived else None
     owner = [function for made in call.launched if made is not None for function, *_ in made.steps]
     entries = [function.entry for function in owner]
-    return Lesson(tuple(launches), derive=derive, makes=tuple(makes), owner=owner, binaries=lambda: None if None in entries else entries)
+    alone = None in entries or any(made is not None and made.fitted for made in call.launched)  # for no other process, nor its device
+    return Lesson(tuple(launches), derive=derive, makes=tuple(makes), owner=owner, binaries=lambda: None if alone else entries)
 
 
 def _pad(blob: bytearray, size: int) -> None:

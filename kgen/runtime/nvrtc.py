@@ -239,12 +239,13 @@ class Started(NamedTuple):
 
 class Launch(NamedTuple):
     """The launches of one pass, all but addresses: functions with their grids, the layout, the numbers, and the `work` bytes that
-    the launches share."""
+    the launches share; `fitted` where a grid follows the device itself, not only its architecture."""
 
     steps: tuple[Started, ...]
     layout: ctypes.Structure
     numbers: tuple[Any, ...]
     work: int = 0
+    fitted: bool = False
 
     def start(self, pointers: Sequence[int], device_index: int, stream: int, allocate: Callable[[int], Any]) -> None:
         """Launch on the operands' memory, in their order; `allocate(bytes)` gives a tensor to work in.  `stream` is a raw CUstream."""
@@ -308,6 +309,11 @@ def row_plan(
         return rounds_plan(*asked)
     kept = places(unit, operands), gathers, unit.reductions, unit.words, arch
     return (persistent.cached(row_sizes, inner_sizes, *kept) if unit.persists else None) or rows_plan(*asked)
+
+
+def room(function: Any, device_index: int, threads: int, shared: int, cluster: int) -> int:
+    """How many clusters of a launch a device has room for at once; 0 where there is no device to ask."""
+    return function.room(device_index, threads, shared, cluster) if isinstance(function, Function) else 0
 
 
 class CudaLauncher:
@@ -377,13 +383,17 @@ class CudaLauncher:
             assert isinstance(planned, rows.RowPlan)
             planned = side.shared(planned)
         types = dict(zip(unit.variables, binding, strict=True))
+        if fitted := isinstance(planned, rounds.RoundsPlan) and not unit.columns:
+            first, _, *launch = planned.launches[0]
+            there = room(self.function(unit.expression(types, first.text()), arch), device_index, *launch)
+            planned = persistent.fitted(planned, there)
         steps = []
         for walk, *rest in planned.launches:
             if rest[0] > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             text = side.text(walk.text()) if side is not None else walk.text()
             steps.append(Started(self.function(unit.expression(types, text), arch), *rest))
-        return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work)
+        return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 
     def function(self, expression: str, arch: str) -> Function:
         """The loaded kernel of a name expression for an architecture."""

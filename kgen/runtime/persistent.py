@@ -66,6 +66,17 @@ def plan(
     return found
 
 
+def fitted(planned: RoundsPlan, there: int) -> RoundsPlan:
+    """The same on a device that has room for no more than so many of its clusters at once, by its own account: the last of more would
+    wait for all before them.  Who takes a row decides nothing else.  As it was where that is too few for rows that begin alike."""
+    ((walk, _, threads, shared, cluster),) = planned.launches
+    there -= there % walk.vec if walk.edges else 0
+    if not 0 < there < planned.groups:
+        return planned
+    under = replace(planned.under, steps=((walk, there),))
+    return replace(planned, under=under, launches=((walk, there * cluster, threads, shared, cluster),), every=there, groups=there)
+
+
 def _row(team: Team, vec: int, edges: bool, moving: int) -> int:
     """The shared memory of one row on its way: beside whole vectors those in which a row's first and last elements lie, one for each."""
     return (team.threads * team.vectors + 2 * vec * edges) * vec * moving
@@ -103,4 +114,4 @@ def _static(team: Team, words: int, readings: int) -> int:
 
 cached = lru_cache(4096)(plan)
 
-__all__ = ["cached", "plan"]
+__all__ = ["cached", "fitted", "plan"]

@@ -194,7 +194,8 @@ def _team(
     None where none has room."""
     most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
     for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
-        made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), limits) if maps or not rule.maps else None
+        takes = (maps or not rule.maps) and rule.least * vec <= size
+        made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), limits) if takes else None
         if made is None:
             continue
         row = max(1, (made.most or made.threads) * made.vectors * size)  # as many blocks, then as many rows, as there is memory for

@@ -196,8 +196,10 @@ def plan(
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
     index64 = far or rows * segments > FAR
+    # Where a block has as many threads as it is compiled for, the places of its rows in shared memory are constants to the kernel.
+    constant = team.keep == 2 and team.threads == team.most and team.threads & (team.threads - 1) == 0
     walk = Walk(
-        team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, edges, wide, main,
+        team.most or team.threads, team.blocks, team.threads if constant else team.team, team.across, team.vectors, vec, edges, wide, main,
         bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
         len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from kgen.runtime.placed import picked
 from kgen.scanned import over
 from kgen.sized import names, value
 from kgen.syntax import Clause
-from kgen.types import DTYPES, ELLIPSIS, resolve_named
+from kgen.types import DTYPES, ELLIPSIS, PACKED, PACKING, resolve_named
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
 MAX_ELEMENTS = 20_000
@@ -115,6 +115,7 @@ class Seeded(random.Random):
         return self.torch.randint(low, high, list(shape), generator=self.generator, dtype=dtype)
 
 
+GROWN = 64  # how many times as many elements as the limit a tensor may have of which a case takes some
 MOST_TRIES = 64  # of sizes from which others follow
 
 
@@ -253,43 +254,41 @@ class Draw:
             self.counts = dict.fromkeys(self.counts, 1) if k == MOST_TRIES // 2 else self.counts
 
     def follows(self) -> bool:
-        """Whether the header's `where` gives sizes for those drawn."""
+        """Whether the header's `where` gives sizes for those drawn, none of them 0 where none of these is."""
         try:
-            return bool(self.sizes) or True
+            return all(self.sizes.values()) or not all(self.named.values())
         except KgenError:
             return False
 
     def shrink(self) -> None:
-        """Halve sizes, of those that are not limited, until there are few enough elements."""
+        """Halve sizes, of those that are not limited, until the largest value has few enough elements: of what is not reduced first.  A dim
+        without whose size others would have none keeps it."""
         limited = {d: [self.limits.fitted(d, n) for n in self.limits.size(d)] for d in self.named if self.limits.size(d)}
         least = {d: (self.limits.multiples or {}).get(d, 1) for d in self.named}
-        while math.prod(self.batch) * math.prod(self.sizes.values()) > self.limits.max_elements:
-            if limited or self.limits.multiples or ELLIPSIS in (self.limits.sizes or ()):
-                free = [d for d, n in self.named.items() if d not in limited and n > least[d]]
-                if ELLIPSIS not in (self.limits.sizes or ()) and any(n > 1 for n in self.batch):
-                    self.batch[self.batch.index(max(self.batch))] //= 2
-                elif free:
-                    widest = max(free, key=lambda d: self.named[d])
-                    self.named[widest] = self.limits.fitted(widest, self.named[widest] // 2)
-                elif smaller := [d for d, sizes in limited.items() if min(sizes) < self.named[d]]:
-                    self.named[smaller[0]] = min(limited[smaller[0]])
-                else:
-                    break  # they are what was asked for
-                if not self.follows():
-                    return self.fix()
+        told = bool(limited or self.limits.multiples or ELLIPSIS in (self.limits.sizes or ()))
+        kept: set[str] = set()
+        while self.largest() > self.limits.max_elements:
+            batch = [] if ELLIPSIS in (self.limits.sizes or ()) else [n for n in self.batch if n > 1]
+            free = {d: n for d, n in self.named.items() if d not in limited and d not in kept and n > least[d]}
+            rows = {d: n for d, n in free.items() if d not in self.reduced}
+            named = rows if self.reduced and (rows or batch and ELLIPSIS not in self.reduced) else free
+            smaller = [d for d, sizes in limited.items() if min(sizes) < self.named[d] and d not in kept]
+            if batch and (told or max(batch) >= max(named.values(), default=0)):
+                self.batch[self.batch.index(max(batch))] //= 2
                 continue
-            if not self.named and not any(n > 1 for n in self.batch):
-                break  # literals alone
-            kept = {d: n for d, n in self.named.items() if not (self.reduced and d in self.reduced) and n > 1}
-            rows = ELLIPSIS not in self.reduced and any(n > 1 for n in self.batch) or kept  # what is not reduced gives way first
-            named = kept if self.reduced and rows else self.named
-            if self.batch and max(self.batch) >= max(named.values(), default=0):
-                self.batch[self.batch.index(max(self.batch))] //= 2
-            else:
-                widest = max(named, key=lambda d: self.named[d])
-                self.named[widest] //= 2
-            if not self.follows():
-                return self.fix()
+            if not named and not smaller:
+                break  # they are what was asked for, or what literals make them
+            dim = max(named, key=lambda d: self.named[d]) if named else smaller[0]
+            before, after = self.named[dim], self.limits.fitted(dim, self.named[dim] // 2) if named else min(limited[dim])
+            self.named[dim] = after
+            if after >= before or not self.follows():
+                self.named[dim] = before
+                kept.add(dim)
+
+    def largest(self) -> int:
+        """How many elements the largest value has; dims of no size count as one, for what has none of them is there all the same."""
+        sizes = {ELLIPSIS: math.prod(max(1, n) for n in self.batch), **{d: max(1, n) for d, n in self.sizes.items()}}
+        return max(math.prod(sizes[d] for d in v.dims) for v in self.kernel.values)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -351,6 +350,8 @@ class Draw:
             return self.fill([shape[d] for d in order], p.dtype).permute([order.index(d) for d in range(len(shape))])
         if way == "sliced":
             grown = [n * rnd.choice((1, 1, 2, 3)) + rnd.choice((0, 0, 1, 5)) for n in shape]
+            for d, n in enumerate(shape):  # many dims would multiply to more than there is memory
+                grown[d] = n if math.prod(grown) > GROWN * self.limits.max_elements else grown[d]
             x = self.fill(grown, p.dtype)
             for d, n in enumerate(shape):
                 step = rnd.randint(1, grown[d] // n) if n else 1
@@ -378,8 +379,8 @@ class Draw:
             return
         named = [d for d in p.dims or () if d != ELLIPSIS]
         along = [ELLIPSIS in self.reduced] * lead + [d in self.reduced for d in named]
-        if not x.dtype.is_floating_point or not any(along) or not self.special:
-            return
+        if not x.dtype.is_floating_point or p.dtype in (*PACKED, *PACKING) or not any(along) or not self.special:
+            return  # of two elements a byte torch writes none
         heads = [1 if reduced else n for reduced, n in zip(along, x.shape, strict=True)]
         chosen = rnd.some(heads, 0.3)
         everywhere = rnd.uniforms(x.shape)

@@ -111,18 +111,17 @@ def structure(kernel: Kernel, names: dict[str, str] | None = None) -> list:
 
 
 def renames(kernel: Kernel, seed: int = 0) -> Report:
-    """Under other names, awkward ones among them, the values are the same; under names that are as long as one another (a source breaks
-    its lines where they are long) the source for one of the targets is the same too, token by token, but for names.  Under names that
-    this source has itself no two names become one within a function."""
+    """Under other names, awkward ones among them, the values are the same; under names of any length the source for one of the targets is
+    the same too, token by token, but for names.  Under names that this source has itself no two names become one within a function."""
     from kgen.backends import backend
 
     other, names = renamed(kernel, random.Random(f"names {seed}"), (AWKWARD, AWKWARD_DIMS))
     hold(structure(other, {new: old for old, new in names.items()}) == structure(kernel),
          f"renaming changes the values, with {names}:\n{other.file.source.text}")  # fmt: skip
-    one, two = (renamed(kernel, letters)[0] for letters in ("vN", "uM"))
+    one, two = renamed(kernel, "vN")[0], renamed(kernel, "uM", length=LONG)[0]
     for target in random.Random(f"target {seed}").sample(list(TARGETS), 1):
         source = backend(target).render(one)
-        difference = _renamed_tokens(*(_tokens(text, target) for text in (source, backend(target).render(two))))
+        difference = renamed_tokens(*(tokens(text, target) for text in (source, backend(target).render(two))))
         hold(not difference, f"renaming changes the {target} source: {difference}\n{one.file.source.text}")
         words = sorted({*_words(source, target)} - {*DTYPES, *CONSTANTS, *KEYWORDS, "int", "float"})
         third, names = renamed(kernel, random.Random(f"words {seed}"), (words, [w for w in words if w[0].isupper()]))
@@ -133,7 +132,7 @@ def renames(kernel: Kernel, seed: int = 0) -> Report:
 
 def _words(source: str, target: str) -> list[str]:
     """The identifiers of a source's functions that have names of `renamed` (plain ones), but for those and single capitals."""
-    own = [_tokens(part, target) for part in _parts(source, target) if _PLAIN.search(part)]
+    own = [tokens(part, target) for part in _parts(source, target) if _PLAIN.search(part)]
     return [w for part in own for w in part if _is_word(w) and len(w) > 1 and not _PLAIN.search(w)]
 
 
@@ -150,7 +149,7 @@ def _captured(plain: str, named: str, target: str) -> str:
     for one, two in zip(*parts, strict=True):
         if not _PLAIN.search(one):
             continue
-        ours, theirs = _tokens(one, target), _tokens(two, target)
+        ours, theirs = tokens(one, target), tokens(two, target)
         pairs = list(zip(ours, theirs, strict=False))
         if len(ours) != len(theirs) or any(a != b and not (_is_word(a) and _is_word(b)) for a, b in pairs):
             continue  # broken into lines in another way
@@ -165,10 +164,10 @@ def _captured(plain: str, named: str, target: str) -> str:
 
 
 def renamed(
-    kernel: Kernel, how: random.Random | str, pools: tuple[Sequence[str], Sequence[str]] = ((), ())
-) -> tuple[Kernel, dict[str, str]]:
+    kernel: Kernel, how: random.Random | str, pools: tuple[Sequence[str], Sequence[str]] = ((), ()), length: int = 4
+) -> tuple[Kernel, dict[str, str]]:  # fmt: skip
     """The kernel under other names of its parameters, dims, results and equations, and which name became which: `how` is a source of
-    choices among `pools` of names (of dims the second), or two letters with which plain ones begin."""
+    choices among `pools` of names (of dims the second), or two letters with which plain ones of a length begin."""
     header = next(s for s in kernel.file.statements if isinstance(s, Header))
     plain = [*(p.name.name for p in header.params), *(s.name.name for s in kernel.file.statements if isinstance(s, Equation))]
     dims = dict.fromkeys(d.name for p in header.params for d in p.type.dims or () if d.name != ELLIPSIS and not is_literal(d.name))
@@ -177,7 +176,7 @@ def renamed(
     names: dict[str, str] = {}
     for k, wanted in enumerate(([n for n in dict.fromkeys(plain) if not n.endswith("'")], list(dims))):
         if isinstance(how, str):
-            chosen = [f"{how[k]}{'qz'[k]}{j:02}" for j in range(len(wanted))]
+            chosen = [f"{how[k]}{'qz'[k]}{j:02}".ljust(length, "w") for j in range(len(wanted))]
         else:
             chosen = how.sample([n for n in (*pools[k], *(f"{'vN'[k]}_{j}" for j in range(len(wanted)))) if n not in taken], len(wanted))
         names |= zip(wanted, chosen, strict=True)
@@ -215,6 +214,8 @@ def renamed(
     return checker.check(syntax.parse(text, kernel.file.source.name)), names
 
 
+#: How long the long names are under which a source stays as it is.
+LONG = 40
 #: Plain names that `renamed` gives.
 _PLAIN = re.compile(r"[vuNM][qz]\d\d")
 _TOKEN = re.compile(
@@ -223,10 +224,12 @@ _TOKEN = re.compile(
 )
 
 
-def _tokens(source: str, target: str) -> list[str]:
-    """The words and signs of a source, comments and texts (which carry the spec's own words) left out."""
+def tokens(source: str, target: str) -> list[str]:
+    """The words and signs of a source, comments and texts (which carry the spec's own words) left out; of Python also the brackets
+    in which a value stands on lines of its own."""
     if target == "triton":
-        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", source)
+        source = source.replace("//", "/ /")
+        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", re.sub(r"= \(\n([\s\S]*?)\n *\)(?=\n)", r"= \1", source))
     found = []
     for match in _TOKEN.finditer(source):
         if match["comment"] and target != "triton" or match["hash"] and target == "triton" or match["string"]:
@@ -235,7 +238,7 @@ def _tokens(source: str, target: str) -> list[str]:
     return found
 
 
-def _renamed_tokens(ours: list[str], theirs: list[str]) -> str:
+def renamed_tokens(ours: list[str], theirs: list[str]) -> str:
     """Where two token streams differ by more than the spelling of names; "" where they do not."""
     for k, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a != b and not (_is_word(a) and _is_word(b)):

@@ -65,6 +65,7 @@ class NumPy(Backend):
     name = "numpy"
     suffix = "_numpy.py"
     comment = "#"
+    brackets = True
     keywords = frozenset(keyword.kwlist) | {"numpy", "math"}
     types = {"f32": "numpy.float32", "f64": "numpy.float64", "bool": "numpy.bool_"} | {
         d.name: f"numpy.{d.torch}" for d in DTYPES.values() if d.is_int

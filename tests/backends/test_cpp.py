@@ -62,6 +62,9 @@ def test_erfc_takes_the_factors_of_its_argument_and_its_value() -> None:
         off = ((y.double() - exact).abs() / unit)[~x.isnan()]
         assert off.max() <= 6.5 and y[x.isnan()].isnan().all()
         assert (y[exact == 0] == 0).all()
+    long = " + ".join(f"x^{k} * 0.{k}" for k in range(3, 12))
+    source = kgen.loads(f"e(x: f32[...]) -> y: f32[...]\n\ny = 1 - 0.5 * erfc(-({long}) * 3)\n", "long.k").source("cpp")
+    assert ", -3.0f, 0.5f)" in source  # a value follows from no line's length
 
 
 def test_greatest_of_a_row_has_its_nan() -> None:

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 import kgen
-from kgen.backends import backend
+from kgen.backends import TARGETS, backend
 from kgen.backends.names import CLOSE, OPEN
 from kgen.check import Kernel
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.runtime import arguments, driver, nvrtc
+from kgen.testing import textual
 from kgen.types import DTYPES
 from tests.conftest import ROOT
 
@@ -179,6 +180,35 @@ def test_a_kernel_has_another_name_than_what_its_module_defines(name: str) -> No
     defined += [(n.asname or n.name).partition(".")[0] for i in module.body if isinstance(i, (ast.Import, ast.ImportFrom)) for n in i.names]
     defined = [n for n in defined if n != "triton"]  # which is imported twice
     assert len(defined) == len({*defined}) and f"{name}_" in defined
+
+
+SPECS = sorted((ROOT / "specs").rglob("*.k"))
+
+
+def alike(specs: list[Path]) -> None:
+    """Hold every target's source of specs to be the same under names of 4 letters and of 40."""
+    for path in specs:
+        kernel = kgen.load(path).kernel
+        short, long = textual.renamed(kernel, "vN")[0], textual.renamed(kernel, "uM", length=textual.LONG)[0]
+        for target in TARGETS:
+            said = textual.renamed_tokens(*(textual.tokens(backend(target).render(k), target) for k in (short, long)))
+            assert not said, f"{path} {target}: {said}"
+
+
+def test_names_of_any_length_leave_a_source_as_it_is() -> None:
+    alike(SPECS[::53])
+
+
+@pytest.mark.slow
+def test_names_of_any_length_leave_every_source_as_it_is() -> None:
+    alike(SPECS)
+
+
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+@pytest.mark.parametrize("factor", ["b", "(tanh(b * a + 1.5) / (b + 0.98765)) * (tanh(a * a - 2.5) / (b * b + 0.12345))"])
+def test_a_product_is_rounded_with_its_sum_however_long_it_is(target: str, factor: str) -> None:
+    source = backend(target).render(kgen.loads(f"f(a: T[...], b: T[...], c: T[...]) -> y: T[...]\n\ny = a * ({factor}) + c\n").kernel)
+    assert re.search(r"fused(<T>)?\(.*, c(, T)?\)", source), source
 
 
 @pytest.mark.slow

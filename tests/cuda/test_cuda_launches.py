@@ -20,8 +20,9 @@ from kgen import check, syntax
 from kgen.backends import backend
 from kgen.backends.cuda import Layout, RowLayout
 from kgen.grad import backward
+from kgen.parts import over_parts
 from kgen.resources import resource
-from kgen.runtime import nvrtc, rounds, rows, tuned
+from kgen.runtime import nvrtc, persistent, rounds, rows, tuned
 from kgen.show import show
 from kgen.types import DTYPES, ELLIPSIS
 from tests.cuda.host import HOST_TYPES
@@ -55,6 +56,11 @@ static cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) {
 static cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
 template <typename F> cudaError_t cudaFuncSetAttribute(F*, int which, int value) {
     return (which == cudaFuncAttributeMaxDynamicSharedMemorySize ? allowed_shared : allowed_cluster) = value, cudaSuccess;
+}
+template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int* found, F, const cudaLaunchConfig_t* c) {
+    const int cluster = int(c->attrs->val.clusterDim.x), shared = int(c->dynamicSmemBytes);
+    if (shared > (allowed_shared ? allowed_shared : 32 * 1024) || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
+    return *found = 100 / cluster, cudaSuccess;
 }
 float __double2float_rz(double);
 float __ll2float_rz(long long);
@@ -127,15 +133,18 @@ SPECS = {
     "s = max[64](abs(t))\ny = t / s",
     "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
     "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
+    "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"
+    "y = sum[I](x[H = 2 * index[P] + index[I] - 1, W = index[Q] else 0])",
+    "beside": "beside(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0])",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
 }  # fmt: skip
 
 
-MAPS = ["gelu_like", "scale", "grid"]
+MAPS = ["gelu_like", "scale", "grid", "under", "beside"]
 
 
 def kernels() -> dict[str, check.Kernel]:
-    made = {name: check.check(syntax.parse(text, f"{name}.k")) for name, text in SPECS.items()}
+    made = {name: over_parts(check.check(syntax.parse(text, f"{name}.k"))) for name, text in SPECS.items()}
     norm = (resource("specs") / "layernorm.k").read_text()
     back = backward(check.check(syntax.parse(norm, "layernorm.k"))).kernel
     return {**made, back.name: back}
@@ -240,15 +249,31 @@ def names(unit: Layout | RowLayout, dims: tuple[str, ...], count: int) -> list[s
 Planned = rows.RowPlan | rounds.RoundsPlan
 
 
+def room(function: Any, device: int, threads: int, shared: int, cluster: int) -> int:
+    """What the device says of its room for clusters."""
+    return 100 // cluster
+
+
+def fitted(planned: Planned, unit: RowLayout) -> Planned:
+    """A plan on that device."""
+    follows = isinstance(planned, rounds.RoundsPlan) and not unit.columns
+    return persistent.fitted(planned, room(None, 0, *planned.launches[0][2:])) if follows else planned
+
+
 def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan) -> tuple:
     """A launch in the words of both."""
     walk, grid, threads, shared, cluster = step
-    team = 0 if walk.cluster and walk.stages is None or walk.team == 0 else walk.team  # a cluster's blocks are teams
+    team = 0 if walk.stages is None and (walk.cluster or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
     way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step
     return (
         grid, threads, cluster, shared, walk.stages, () if walk.stages == -1 else way, walk.wide, walk.main,
         plan.rows, plan.n, plan.segments, plan.span, plan.misaligned, plan.slot,
     )  # fmt: skip
+
+
+def is_block(team: int, threads: int) -> bool:
+    """Whether a team is a block of a known size: a written file may learn it at the launch instead."""
+    return team == threads > 32
 
 
 FIELD = re.compile(r"Walk = (?:Rounds<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
@@ -272,6 +297,7 @@ def launched(line: str) -> tuple[tuple, dict[str, list[int]]]:
     assert values["launch"][1] <= number[0], line
     assert wide == 2**64 - 1 or wide & ~values["wide"][0] == 0 and (vec == 1 or wide >> main & 1), line  # what moves in vectors may
     stages = int(found[2]) if found[2] else None
+    team = 0 if stages is None and is_block(team, values["launch"][1]) else team
     way = team, across, vectors, vec, keep, cluster, step
     return (*values["launch"], stages, () if stages == -1 else way, *values["wide"], *values["rows"]), values
 
@@ -311,8 +337,8 @@ class Call:
         binding = dict(zip(self.kernel.variables, self.entry.removeprefix(prefix).split("_")[1:], strict=False))
         self.binding = tuple(binding[v] for v in unit.variables)
         self.outer, self.inner = drawn(rng, unit)
-        if isinstance(unit, Layout) and unit.held and rng.random() < 0.3:  # enough for several rows a thread
-            self.outer = [rng.choice((3, 4, 64)), 2**18]
+        if isinstance(unit, Layout) and (unit.held or unit.reaches) and rng.random() < 0.3:  # enough for several rows a thread
+            self.outer = [rng.choice((3, 4, 64)), *(rng.choice((5, 8)) for _ in unit.dims[2:]), 2**18]
         sizes = self.outer + self.inner
         parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims, ())
         each = [*names(unit, parts[0], len(self.outer)), *names(unit, parts[1], len(self.inner))]
@@ -344,10 +370,12 @@ def rows_alike(call: Call, file: File) -> str:
     split = len(call.outer)
     operands = [(address, tuple(s[:split]), tuple(s[split:]), size) for address, s, size in call.given]
     real = nvrtc.row_plan
-    with mock.patch.object(launcher, "function", lambda *_: None), mock.patch.object(nvrtc, "row_plan", lambda *a: asked.append(real(*a)) or asked[0]):
-        launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
-    (planned,) = asked
-    assert planned is not None
+    noting = mock.patch.object(nvrtc, "row_plan", lambda *a: asked.append(real(*a)) or asked[0])
+    with mock.patch.object(launcher, "function", lambda *_: None), noting, mock.patch.object(nvrtc, "room", room):
+        made = launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
+    planned = fitted(asked[0], call.unit)
+    assert made is not None and len(asked) == 1
+    assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
@@ -359,7 +387,8 @@ def map_alike(call: Call, file: File) -> str:
     """The same of a map."""
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
-    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, call.unit.held)
+    unit = call.unit
+    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, unit.taps, unit.below, bool(unit.reaches), unit.row)
     assert planned is not None
     values, given = noted_numbers(line), 2**64 - 1
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)
@@ -370,6 +399,8 @@ def map_alike(call: Call, file: File) -> str:
     assert "long" in found[3] or not planned.variant.wide
     assert values["size"] == padded(list(want.size), rank, 1)
     assert values["stride"] == [s for own in want.stride for s in padded(list(own), rank, 0)]
+    if unit.reaches:
+        return f"windows of {planned.variant.rows} rows{' below' * planned.under}"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
 
 
@@ -386,6 +417,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows", "8 rows", "8 rows below")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 
@@ -405,6 +437,7 @@ def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch
         given = [(0, tuple(outer), (1,), size) for outer in steps]
         planned = nvrtc.row_plan(unit, many, (n,), given, 0, arch)
         assert planned is not None
+        planned = fitted(planned, unit)
         is_same(noted, planned)
         if isinstance(planned, rounds.RoundsPlan):
             seen[name, arch, dtype, n] += 1

@@ -7,6 +7,7 @@ import random
 import shutil
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from kgen.backends import backend, launches  # noqa: E402
 from kgen.backends.launches import Round  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.runtime import nvrtc, persistent  # noqa: E402
+from kgen.runtime.arguments import bind  # noqa: E402
+from kgen.runtime.fast import cuda_lesson  # noqa: E402
 from kgen.runtime.rounds import RoundsPlan  # noqa: E402
 from kgen.runtime.rows import RowOperandPlace  # noqa: E402
 from kgen.runtime.verified import verify_rounds  # noqa: E402
@@ -81,6 +84,30 @@ def test_no_row_of_its_own_way_follows() -> None:
         "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * sum[N](x * w) * w\n",  # reads the shared twice
     ):
         assert not isinstance(planned(text, 65_536, 4, 1000, "sm_90"), RoundsPlan), text
+
+
+class Noted:
+    """A loaded kernel that launches nothing."""
+
+    kernel, entry = 1, "entry"
+
+    def __call__(self, *launch: Any) -> None:
+        pass
+
+
+def test_no_other_process_repeats_a_launch_of_this_device(monkeypatch) -> None:
+    """How many clusters there are follows from the chip, which another process's need not be; of 1,000 elements no row follows another."""
+    kernel = kgen.loads(LAYERNORM).kernel
+    for n, repeats in ((65_536, False), (1000, True)):
+        launcher = nvrtc.Launcher(kernel)
+        launcher.run.arch = "sm_90"
+        monkeypatch.setattr(launcher.run, "function", lambda *_: Noted())
+        call = bind(kernel, [torch.zeros(2, n).bfloat16(), torch.zeros(n).bfloat16(), torch.zeros(n).bfloat16()], {}, None)
+        launcher.launch(call, 0, 0)
+        plan = SimpleNamespace(index={"x": 0, "w": 1, "b": 2, "y": 3}, tensors=3, makes=(None,), sizes=call.sizes, batch=call.batch)
+        taught = cuda_lesson(launcher, plan, call)
+        assert taught is not None and taught.binaries is not None
+        assert taught.binaries() == (["entry"] if repeats else None)
 
 
 def one_block(*asked: Any, stays: bool = False) -> Any:

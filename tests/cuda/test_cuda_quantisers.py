@@ -66,8 +66,10 @@ static float of(unsigned u) { return __uint_as_float(u); }
 template <typename T> static long wrong(unsigned step, int last, int reach) {
     long count = 0;
     for (int m = 1; m <= last; m += 2) for (unsigned u = 0; u < 1u << 23; u += step) for (int by = -reach; by <= reach; by++) {
-        const float half = m * 0.5f, x = of(0x3f800000 | u), y = of(__float_as_uint(x / half) + by), q = x / divisor<T>(y), want = x / y;
-        count += (q > half) - (q < half) != (want > half) - (want < half);
+        const float half = m * 0.5f, x = of(0x3f800000 | u), y = of(__float_as_uint(x / half) + by), want = x / y;
+        const auto differs = [&](float q) { return (q > half) - (q < half) != (want > half) - (want < half); };
+        count += differs(x / divisor<T>(y));
+        dividing<T>(y, [&](const auto& by_y) { count += differs(x / by_y); });
     }
     return count;
 }
@@ -81,7 +83,7 @@ extern "C" long wrong_codes(int error, bool wide) {
 @needs_compiler
 def test_a_divisor_s_quotients_lie_where_the_exact_ones_do(tmp_path) -> None:
     """Beside each number half way between codes, whatever the last place of the hardware's inverse: all x of 16 bits, some of 32."""
-    known = dict(backend("cuda").functions(["divisor"]))
+    known = dict(backend("cuda").functions(["dividing"]))
     known["inverse"] = "static int off;\nstatic float inverse(float x) { return __uint_as_float(__float_as_uint(1 / x) + off); }\n"
     numbers = (resource("templates") / "cuda" / "library" / "kgen_numbers.cuh").read_text().replace("#pragma once", "")
     library = kernels(tmp_path / "quotients.cpp", "\n".join([numbers, *map(str, known.values()), QUOTIENTS]), [])
@@ -92,9 +94,10 @@ def test_a_divisor_s_quotients_lie_where_the_exact_ones_do(tmp_path) -> None:
 @needs_compiler
 def test_divisors_at_the_edges(tmp_path) -> None:
     """Of zeros, infinities, NaN, denormals and what overflows the quotient is the division's."""
-    x = torch.tensor([0.0, -0.0, 1.0, -3.0, 2.0**-149, 3.0e38, torch.inf, -torch.inf, torch.nan])
+    far = [s * 2.0**k for s in (0.99, -1.01) for k in (-126, -96, 96, 119)]  # beyond which x are brought nearer first
+    x = torch.tensor([0.0, -0.0, 1.0, -3.0, 2.0**-149, 3.0e38, torch.inf, -torch.inf, torch.nan, *far])
     for dtype in (torch.float32, torch.bfloat16):
-        rows = x.to(dtype).repeat(9, 1)
+        rows = x.to(dtype).repeat(len(x), 1)
         given = (rows, x.clone())
         (tmp_path / str(dtype.itemsize)).mkdir()
         kernel = Emulated("edges(x: T[M, N], s: f32[M]) -> q: f8e4m3[M, N]\n\nq = f8e4m3[saturate](x / s)\n", tmp_path / str(dtype.itemsize), given)

@@ -201,16 +201,16 @@ def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.
 
 def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements: of rows one below the other, of which the last may be fewer, or, where windows go along a row
-    alone, of rows that are a multiple of 2 or 4, wherever these lie."""
+    alone, of rows that are a multiple of 8, wherever these lie."""
     monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
     nvrtc.cached_plan.cache_clear()
     whole = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
     turned = (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)
     weights = [(*args, torch.randint(-8, 8, (*w.shape[:-2], (w.shape[-2] + 1) // 2, w.shape[-1] // 3 + 1)).float()) for args in whole for w in args]
     for text, meaning, calls, ways in (
-        (WINDOW, window, [*whole, turned], {"4>"}),
-        (WEIGHED, weighed, weights, {"4>"}),
-        (ALONG, along, [*whole, turned], {"4>", "1>"}),
+        (WINDOW, window, [*whole, turned], {"8>"}),
+        (WEIGHED, weighed, weights, {"8>"}),
+        (ALONG, along, [*whole, turned, (torch.randint(-8, 8, (3, 8, 5)).float(),)], {"8>", "1>"}),
     ):
         (folder := tmp_path / meaning.__name__).mkdir()
         assert {e.split(", ")[-1] for e in Emulated(text, folder, *calls).expressions} == ways

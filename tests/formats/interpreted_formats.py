@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from tests.formats.kernels import check_casts, check_values, samples
+from tests.formats.kernels import check_casts, check_chance, check_values, samples
 from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
@@ -29,3 +29,4 @@ codes, y = load("read")(x)  # fuzzing on a GPU: a result behind a code's store r
 assert torch.equal(codes.float(), x.amax(1) + 1) and torch.equal(y, 2 * x.amax(1) + 2), (codes, y)
 x, bits = samples(300)
 check_casts(load("casts_f32"), x, bits, 2.0**-126)  # its bf16 have no denormals
+check_chance(load("chance"), x, bits, 2.0**-126)

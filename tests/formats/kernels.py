@@ -27,6 +27,19 @@ def casts(source: str) -> str:
     return f"casts_{source}(x: {source}[N], bits: u32[N]) -> ({', '.join(results)})\n\n" + "\n".join(lines) + "\n"
 
 
+#: A cast by chance to a dtype that the call chooses.
+CHANCE = "chance(x: f32[N], like: T[N], bits: u32[N]) -> y: T[N]\n\ny = T[stochastic](x, bits)\n"
+
+
+def check_chance(run: Any, x: torch.Tensor, bits: torch.Tensor, least: float = 0.0) -> None:
+    """Hold what CHANCE gives for each dtype to the definition of that, or to x where it has all of its bits."""
+    for d in (DTYPES[name] for name in ("f16", "bf16", "f32", "f64")):
+        dtype = getattr(torch, d.torch)
+        got, want = run(x, x.to(dtype), bits.to(torch.uint32)), coded.rounded(d, ("stochastic",), x, bits) if d.narrow else x.to(dtype)
+        bad = (~same(got, want) if d.narrow else ~((got == want) | x.isnan())) & ~((want.abs() < least) & (d.name == "bf16"))
+        assert got.dtype == dtype and not bad.any(), (d, x[bad][:4], got[bad][:4], want[bad][:4], bits[bad][:4])
+
+
 def values() -> str:
     """A spec with the values of codes of every dtype, and one that stays what it is."""
     params = ", ".join([*(f"{d}_: {d}[N]" for d in CODED), "four: u8[N]"])

@@ -17,7 +17,7 @@ from kgen.runtime import coded, toolchain
 from kgen.types import DTYPES
 from tests import warm
 from tests.cuda.emulated import Emulated
-from tests.formats.kernels import CASTS, CODED, F4, all_codes, casts, check_casts, check_values, same, samples, values
+from tests.formats.kernels import CASTS, CHANCE, CODED, F4, all_codes, casts, check_casts, check_chance, check_values, same, samples, values
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 ROOT = Path(__file__).parents[2]
@@ -84,6 +84,15 @@ def test_casts_in_cpp(dtype):
     check_casts(kgen.loads(casts(dtype)), x, bits)
 
 
+def test_a_cast_by_chance_to_a_dtype_of_the_call():
+    x, bits = samples(2_000)
+    check_chance(kgen.loads(CHANCE), x, bits)
+    with pytest.raises(kgen.KgenError, match="where T is f32 it would round f64"):
+        kgen.loads("f(x: f64[N], like: T[N], bits: u32[N]) -> y: T[N]\n\ny = T[stochastic](x, bits)\n")
+    with pytest.raises(kgen.KgenError, match=r"`T` has no cast \[saturate\]"):
+        kgen.loads("f(x: T[N]) -> y: T[N]\n\ny = T[saturate](x)\n")
+
+
 def test_values_in_cpp():
     check_values(kgen.loads(values()))
 
@@ -91,6 +100,9 @@ def test_values_in_cpp():
 def test_casts_and_values_in_cuda(tmp_path):
     """The integer operations that GPUs before sm_89 take, by the emulation; for sm_90 it compiles to the hardware's conversion."""
     x, bits = samples(2_000)
+    (tmp_path / "chance").mkdir()
+    chance = Emulated(CHANCE, tmp_path / "chance", *((x, x.to(d), bits.to(torch.uint32)) for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64)))
+    check_chance(lambda *given: chance(*given)["y"], x, bits)
     made = Emulated(casts("f32"), tmp_path, (x, bits.to(torch.uint32)))
     check_casts(lambda *given: made(*given).values(), x, bits)
     emulated = Emulated(values(), tmp_path, tuple(all_codes()))
@@ -111,7 +123,7 @@ y = codes * 2"""
 def test_triton(tmp_path):
     """By Triton's interpreter, in one process."""
     pytest.importorskip("triton")
-    for text in (casts("f32"), values(), READ):
+    for text in (casts("f32"), values(), READ, CHANCE):
         name = text.partition("(")[0]
         (tmp_path / f"{name}.py").write_text(backend("triton").render(check.check(syntax.parse(text, f"{name}.k"))))
     script = ROOT / "tests" / "formats" / "interpreted_formats.py"

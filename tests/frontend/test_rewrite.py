@@ -126,6 +126,17 @@ def test_dividing_by_a_power_of_two_keeps_every_bit(x, k, negative, dtype):
     assert bits(run(after, {"x": x})["y"]) == bits(run(p, {"x": x})["y"])
 
 
+@settings(max_examples=150, deadline=None)
+@given(floats, st.integers(-(2**31), 2**31 - 1), st.sampled_from(["<", "<=", ">", ">="]), st.booleans())
+def test_comparing_a_scaled_integer_keeps_every_bit(p, n, compare, swapped):
+    sides = ["f32(n) / 2.0^24", "p"]
+    before = program(f"f(n: i32[N], p: f32[]) -> y: bool[N]\n\ny = {f' {compare} '.join(sides[::-1] if swapped else sides)}\n")
+    after = rewrite(before)
+    assert [let.dims for let in after.lets if let.expr.name == "mul"] == [()]  # of p, which stands still
+    given = {"n": n, "p": host.to_dtype(p, f32)}
+    assert run(after, given)["y"] == run(before, given)["y"]
+
+
 @pytest.mark.parametrize("divisor", ["3", "0.1", "1e30", "inf", "x"])
 def test_other_divisions_stay(divisor):
     after = rewrite(program(f"f(x: T[N]) -> y: T[N]\n\ny = x / {divisor}\n", T=bf16))

@@ -82,6 +82,21 @@ def test_rows_of_several_dims_and_with_gaps_have_their_bits() -> None:
         assert torch.equal(kernel(gaps[:, :n], w, target="cuda"), dense.flatten(0, 1))
 
 
+@pytest.mark.parametrize("n", [65_536, 262_144, 50_257])
+def test_no_more_clusters_take_rows_than_the_device_has_room_for(n: int) -> None:
+    """Chips of one architecture differ in that; clusters of rows that begin anywhere take those that begin alike, of eight."""
+    kernel = kgen.loads(SPECS["norm"]).kernel
+    launcher = nvrtc.Launcher(kernel)
+    for count in (2, 300):
+        call = arguments.bind(kernel, given("norm", count, n, torch.bfloat16), {}, None)
+        launcher(call)
+        (step,) = call.launched[0].steps
+        there = step.function.room(0, step.threads, step.shared, step.cluster)
+        there -= there % 8 if n % 8 else 0
+        assert step.cluster > 1 and 0 < there * step.cluster * step.threads <= 2048 * torch.cuda.get_device_properties(0).multi_processor_count
+        assert step.grid <= step.cluster * min(count, there)
+
+
 def test_rows_follow_one_another_above() -> None:
     """Each of the clusters that are measured is taken by some call above."""
     found = set()

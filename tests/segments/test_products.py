@@ -51,4 +51,20 @@ def test_bytes_of_an_element_are_those_it_reads() -> None:
         return cost.read, cost.written
 
     assert bytes_of(PRODUCT) == (8, 0)
-    assert bytes_of("k(x: T[S, D], ids: i64[S], w: T[V]) -> y: T[V, D]\n\ny = w * sum[S](x if ids == index[V] else 0)\n") == (12, 4)
+    assert bytes_of("k(x: T[S, D], ids: i64[S], w: T[V]) -> y: T[V, D]\n\ny = w * sum[S](x if ids == index[V] else 0)\n") == (4, 4)
+    assert bytes_of("k(w: T[V, D], ids: i64[S]) -> y: T[S, D]\n\ny = w[V = ids]\n") == (4, 4)
+    assert bytes_of("k(x: T[M, N]) -> y: T[M, N]\n\ny = x + x[N = index[N] - 1 else 0] + x[N = 0]\n") == (4, 4)
+    counted = bytes_of("k(x: T[S], before: i64[V]) -> n: i64[V]\n\nn = before + sum[S](i64(x) == index[V])\n")
+    assert counted[0] >= 4 + 8 and counted[1] >= 8  # x and its keys, which are written in between
+
+
+def test_what_ranges_are_of_is_read_once_and_what_a_position_finds_for_each_element() -> None:
+    def bytes_of(text: str) -> tuple[int, int]:
+        kernel = kgen.loads(f"k({text}").kernel
+        cost = pipeline.cost(kernel, pipeline.usual(kernel))
+        return cost.read, cost.written
+
+    ends = "begin = offsets[B + 1 = index[B]]\nend = offsets[B + 1 = index[B] + 1]\nown = begin <= index[S] and index[S] < end\n"
+    parameters = "x: T[{0}, D], offsets: i64[B + 1], like: i8[{1}]) -> y: T[{1}, D]\n\n" + ends
+    assert bytes_of(parameters.format("S", "B") + "y = sum[S](x if own else 0) + 0 * like\n") == (4, 4)
+    assert bytes_of(parameters.format("B", "S") + "y = sum[B](x if own else 0) + 0 * like\n") == (4, 4)

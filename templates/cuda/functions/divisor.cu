@@ -3,6 +3,7 @@
 // has up to nine digits and x those of T, 16 bits; for other x by one more step, which makes it so of all normal numbers.
 template <typename T> struct Divisor {
     float scale, near, high, low, once;
+    bool plain = false;
 
     __device__ explicit Divisor(float y) {
         const int exponent = __float_as_uint(y) >> 23 & 0xff;
@@ -10,14 +11,15 @@ template <typename T> struct Divisor {
         const float divisor = y * scale, about = inverse(divisor);
         const float below = __uint_as_float(__float_as_uint(about) - 2), above = __uint_as_float(__float_as_uint(about) + 1);
         const float rest = __fmaf_rn(-divisor, below, 1.0f) * above, nearer = __fmaf_rn(__fmaf_rn(-divisor, about, 1.0f), about, about);
-        const bool plain = (__float_as_uint(about) & 0x7fffffff) - 1 < 0x7f7fffff;  // neither 0, infinite, nor NaN
-        near = plain ? divisor : 0.0f;
-        high = plain ? below : about;
-        low = plain ? rest : about;
-        once = plain ? nearer : about;
+        const bool normal = (__float_as_uint(about) & 0x7fffffff) - 1 < 0x7f7fffff;  // neither 0, infinite, nor NaN
+        near = normal ? divisor : 0.0f;
+        high = normal ? below : about;
+        low = normal ? rest : about;
+        once = normal ? nearer : about;
     }
 };
 template <typename T> __device__ inline float operator/(float x, const Divisor<T>& y) {
+    if (is_brief<T> && y.plain) return __fmaf_rn(x, y.high, x * y.low);
     const float scaled = x * y.scale, quotient = __fmaf_rn(scaled, y.high, scaled * y.low);
     if (is_brief<T>) return quotient;
     const float nearer = __fmaf_rn(__fmaf_rn(-quotient, y.near, scaled), y.once, quotient);

@@ -3,6 +3,8 @@
 #include "kgen_numbers.cuh"
 
 #ifndef __CUDACC_RTC__
+#include <utility>
+
 namespace {
 namespace host {
 
@@ -36,6 +38,10 @@ template <int K> struct Dims {
         }
         rank = inner + 1;
     }
+    void exchange(int d, int e) {
+        std::swap(size[d], size[e]);
+        for (int k = 0; k < K; k++) std::swap(stride[k][d], stride[k][e]);
+    }
     void move(int from, int to) {
         size[to] = size[from];
         for (int k = 0; k < K; k++) stride[k][to] = stride[k][from];
@@ -55,28 +61,34 @@ template <int K> struct Dims {
     }
 };
 
-// Launch a kernel on its layout and what else it takes; `cluster` blocks (1: none) are a cluster.
+// What a launch asks for, which the kernel is then allowed; `cluster` blocks (1: none) are a cluster.
+struct Start {
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attribute = {};
+    cudaError_t error = cudaSuccess;
+
+    template <typename F> Start(F kernel, i64 blocks, int threads, int cluster, int shared, cudaStream_t stream) {
+        config.gridDim = dim3(unsigned(blocks));
+        config.blockDim = dim3(unsigned(threads));
+        config.dynamicSmemBytes = size_t(shared);
+        config.stream = stream;
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = unsigned(cluster);
+        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+        if (cluster > 1) config.attrs = &attribute, config.numAttrs = 1;
+        if (shared > 32 * 1024) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+        if (cluster > 8 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    }
+    Start(const Start&) = delete;
+};
+
+// Launch a kernel on its layout and what else it takes.
 template <typename Layout, typename... P, typename... A>
 cudaError_t start(void (*kernel)(Layout, P...), const Layout& layout, i64 blocks, int threads, int cluster, int shared, cudaStream_t stream,
                   A... arguments) {
     if (blocks > INT_MAX) return cudaErrorInvalidValue;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(unsigned(blocks));
-    config.blockDim = dim3(unsigned(threads));
-    config.dynamicSmemBytes = size_t(shared);
-    config.stream = stream;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = unsigned(cluster);
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    cudaError_t error = cudaSuccess;
-    if (shared > 32 * 1024) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    if (cluster > 8 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (cluster > 1) {
-        config.attrs = &attribute;
-        config.numAttrs = 1;
-    }
-    return error == cudaSuccess ? cudaLaunchKernelEx(&config, kernel, layout, P(arguments)...) : error;
+    const Start asked(kernel, blocks, threads, cluster, shared, stream);
+    return asked.error == cudaSuccess ? cudaLaunchKernelEx(&asked.config, kernel, layout, P(arguments)...) : asked.error;
 }
 
 }  // namespace host

@@ -92,9 +92,12 @@ constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 // may be the index.
 [[maybe_unused]] constexpr u64 pieces(int many) { return ~u64(many); }
 [[maybe_unused]] constexpr u64 rows_below(int many, int index = -1) { return ~u64(many + 16 + 32 * (index + 1)); }
+// Of windows: a thread may take so many rows, any of them, or rows one below the other, of which this operand is the index.
+[[maybe_unused]] constexpr u64 windows(int many, int index = -1) { return ~u64(4096 + many + 32 * (index + 1)); }
+constexpr int windows_of(u64 held) { return ~held / 4096 == 1 ? int(~held % 16) : 0; }
 constexpr int pieces_of(u64 held) { return ~held < 32 * 65 ? int(~held % 16) : 0; }
 constexpr bool are_below(u64 held) { return ~held / 16 % 2 == 1; }
-constexpr int index_of(u64 held) { return int(~held / 32) - 1; }
+constexpr int index_of(u64 held) { return ~held < 8192 ? int(~held % 4096 / 32) - 1 : -1; }
 
 // No bytes: an index, which has no memory.
 struct Operand { const void* pointer; const i64* stride; int bytes; bool written = false; };
@@ -102,11 +105,11 @@ struct Operand { const void* pointer; const i64* stride; int bytes; bool written
 // All elements of K operands (the last is written) in one order, and how they are walked. Rank at most 64.
 template <int K> struct Plan : Dims<K> {
     int vec = 1, rows = 1;
-    bool wide = false, pieces = false;
+    bool wide = false, pieces = false, under = false;
     u64 splat = 0;
 
     // In vectors of up to 16 bytes of the widest operand that moves along the innermost dim; of `map_rows` a thread, where those of `held`
-    // stand still from row to row, or of pieces of a row; `single`: no vectors.
+    // stand still from row to row, or of pieces of a row; `single`: no vectors, and of windows several rows.
     Plan(int dims, const i64* sizes, const Operand (&operands)[K], u64 held, bool single = false) {
         this->merge(dims, sizes, K - 1, 1, [&](int k) { return operands[k].stride; });
         int widest = 1;
@@ -118,6 +121,10 @@ template <int K> struct Plan : Dims<K> {
         const int most = vec = single ? 1 : 16 / widest;
         while (vec > 1 && !fits(operands)) vec /= 2;
         if (vec == 1) splat = 0;
+        const bool known = index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
+        int windows = windows_of(held) > 1 && known && this->count >= 1 << 20 ? windows_of(held) : 1;
+        under = windows > 1 && index_of(held) >= 0;
+        if (windows > 1 && !under && !rows_last(operands, windows)) windows = 1;
         wide = this->count > UINT_MAX - 128 * vec;
         bool several = held != 0 && this->rank == 2 && 1 < vec && vec == most && this->size[0] % map_rows(vec) == 0 && this->count >= 1 << 20;
         for (int k = 0; k < K; k++) {
@@ -126,10 +133,25 @@ template <int K> struct Plan : Dims<K> {
         }
         const int many = pieces_of(held);
         const bool below = many > 0 && are_below(held);
-        const bool known = !below || index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
         const i64 shared = below ? (this->rank > 1 ? this->size[this->rank - 2] : 1) : this->size[this->rank - 1];
-        pieces = many > 1 && known && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
-        rows = pieces ? many : many == 0 && several && !wide ? map_rows(vec) : 1;
+        pieces = many > 1 && (known || !below) && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
+        rows = pieces ? many : wide ? 1 : windows > 1 ? windows : many == 0 && several ? map_rows(vec) : 1;
+    }
+    // How many elements there are where so many rows of a thread count as one.
+    i64 apiece(int rows) const {
+        const i64 below = this->size[this->rank - 1 - (this->rank > 1)];
+        return under ? this->count / below * ((below - 1) / rows + 1) : this->count / rows;
+    }
+    // Moves a dim of a multiple of so many rows, along which no index runs, next to the last; whether there is one.
+    bool rows_last(const Operand (&operands)[K], int many) {
+        for (int d = 0; d < this->rank - 1; d++) {
+            bool still = this->size[d] % many == 0;
+            for (int k = 0; k < K; k++) still = still && (operands[k].bytes > 0 || this->stride[k][d] == 0);
+            if (!still) continue;
+            for (; d < this->rank - 2; d++) this->exchange(d, d + 1);
+            return true;
+        }
+        return false;
     }
     i64 step(int k) const { return this->stride[k][this->rank - 1]; }
     // Vectors need rows of whole vectors, and each operand that moves along the row in unit steps and aligned.
@@ -151,12 +173,13 @@ template <int RANK, int K, typename Index, typename... P, typename... A>
 cudaError_t launch(void (*kernel)(Layout<RANK, K, Index>, P...), const Plan<K>& plan, int vec, cudaStream_t stream, A... arguments) {
     Layout<RANK, K, Index> layout;
     const int rows = RANK > 1 ? plan.rows : 1, each = 128 * vec;
-    layout.n = Index(plan.count / rows);
+    layout.n = Index(plan.apiece(rows));
     plan.put(layout.size, layout.stride);
-    if (plan.pieces) return start(kernel, layout, (plan.count / rows + each - 1) / each, 128, 1, 0, stream, arguments...);
-    layout.size[RANK > 1 ? RANK - 2 : 0] /= rows;
-    for (int k = 0; k < K; k++) layout.stride[k][RANK > 1 ? RANK - 2 : 0] *= rows;
-    return start(kernel, layout, (plan.count / rows + each - 1) / each, 128, 1, 0, stream, arguments...);
+    if (!plan.pieces && !plan.under) {
+        layout.size[RANK > 1 ? RANK - 2 : 0] /= rows;
+        for (int k = 0; k < K; k++) layout.stride[k][RANK > 1 ? RANK - 2 : 0] *= rows;
+    }
+    return start(kernel, layout, (i64(layout.n) + each - 1) / each, 128, 1, 0, stream, arguments...);
 }
 
 template <int RANK_, int VEC_, typename Index_, u64 SPLAT_, int ROWS_ = 1> struct Variant {
@@ -206,6 +229,10 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
         return run(Variant<4, VEC, unsigned, SPLAT>(), VEC);
     }
     if (plan.wide) return run(Variant<8, 1, u64, 0>(), 1);
+    if constexpr (windows_of(HELD) > 1) {
+        if (plan.rows > 1 && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, windows_of(HELD)>(), 1);
+        if (plan.rows > 1) return run(Variant<8, 1, unsigned, 0, windows_of(HELD)>(), 1);
+    }
     if (plan.rank <= 2) return run(Variant<2, 1, unsigned, 0>(), 1);
     return run(Variant<8, 1, unsigned, 0>(), 1);
 }

@@ -20,6 +20,19 @@ template <int R, typename Index> __device__ inline Index place_of(const Index (&
     if constexpr (R <= 3) return divided(size, stride, i);
     else return i < size[R - 1] ? i * stride[R - 1] : called(size, stride, i);
 }
+// Where element i lies in each of K operands: its index along a dim is worked out once for all.
+template <int R, int K, typename Index>
+__device__ inline void places_of(const Index (&size)[R], const Index (&stride)[K][R], Index i, Index (&at)[K]) {
+    #pragma unroll
+    for (int k = 0; k < K; k++) at[k] = 0;
+    #pragma unroll
+    for (int d = R - 1; d >= 0; d--) {
+        const Index outer = d > 0 ? i / size[d] : 0, own = i - outer * size[d];
+        #pragma unroll
+        for (int k = 0; k < K; k++) at[k] += own * stride[k][d];
+        i = outer;
+    }
+}
 
 // The 32-bit words of a value, as they go from thread to thread.
 template <typename P> struct Words {

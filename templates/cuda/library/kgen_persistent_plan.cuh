@@ -3,6 +3,8 @@
 #include "kgen_resident.cuh"
 
 #ifndef __CUDACC_RTC__
+#include <atomic>
+
 namespace {
 namespace host {
 
@@ -119,6 +121,14 @@ template <int K> struct FollowingPlan : RowDims<K> {
         only.shared = int(found.stages * s.row(t.threads, t.vectors, vec, edges));
     }
     Launch launch(int) const { return only; }
+    // The same on a device that has room for no more than so many clusters at once, by its own account: of others the last would wait for all
+    // before them. Who takes a row decides nothing else. As it was where that is too few for rows that begin alike.
+    void fit(i64 there) {
+        there -= edges ? there % vec : 0;
+        if (there < 1 || there >= groups) return;
+        groups = there;
+        only.blocks = groups * segments;
+    }
     template <typename L> void fill(L& layout, void* memory) const {
         Base::fill(layout.rows, memory);
         layout.columns = 0;
@@ -139,6 +149,23 @@ template <u64 MOVING, typename Rows> struct PersistentPass {
     using Plan = FollowingPlan<OPERANDS>;
     template <typename W, int STAGES> using Walking = Rounds<W, STAGES>;
 };
+// How many clusters of a launch the device has room for at once, which differs from chip to chip: asked once of each of some devices. 0
+// where it does not say.
+template <typename P, bool GENERAL, typename Kernel> i64 room(const Launch& l, Kernel kernel) {
+    constexpr int DEVICES = 16, CLUSTERS = 17;
+    static std::atomic<int> known[DEVICES][P::KERNELS.count][CLUSTERS];
+    int device = 0, found = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return 0;
+    const bool keeps = device < DEVICES && l.cluster < CLUSTERS;
+    if (keeps) found = known[device][l.kernel][l.cluster].load(std::memory_order_relaxed);
+    if (found > 0) return found;
+    using F = decltype(kernel(Way<typename Walked<P, first_kernel<P, GENERAL>()>::Type>()));
+    const F one = find_kernel<P, GENERAL, F>(l.kernel, kernel, std::make_integer_sequence<int, P::KERNELS.count>());
+    const Start asked(one, l.cluster, l.threads, l.cluster, l.shared, nullptr);
+    if (asked.error != cudaSuccess || cudaOccupancyMaxActiveClusters(&found, one, &asked.config) != cudaSuccess) return 0;
+    if (keeps) known[device][l.kernel][l.cluster].store(found, std::memory_order_relaxed);
+    return found;
+}
 // Launch such a pass: rows one after the other where they are long enough for it and whole vectors side by side.
 template <u64 MOVING, typename Rows, typename Kernel, typename... A>
 cudaError_t run_rows(PersistentPass<MOVING, Rows>, int rank, int outer, const i64* size, const RowOperand (&operands)[Rows::OPERANDS],
@@ -149,8 +176,9 @@ cudaError_t run_rows(PersistentPass<MOVING, Rows>, int rank, int outer, const i6
         int arch = 0;
         const cudaError_t error = device_arch(arch);
         if (error != cudaSuccess) return error;
-        const typename P::Plan plan(P(), rank, outer, size, operands, arch);
+        typename P::Plan plan(P(), rank, outer, size, operands, arch);
         if (plan.served && plan.row.rank <= 8) {
+            plan.fit(plan.general ? room<P, true>(plan.only, kernel) : room<P, false>(plan.only, kernel));
             if (plan.general) return launch_rows<P, true>(plan, stream, kernel, arguments...);
             return launch_rows<P, false>(plan, stream, kernel, arguments...);
         }

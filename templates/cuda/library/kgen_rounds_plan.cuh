@@ -67,7 +67,7 @@ struct Sums {
             const Round& r = all.at[i];
             const int vectors = wider(1, r.elements / vec);
             Taken found = of(r, chunks, vectors < most ? vectors : most, cluster);
-            if (found.blocks == 0) continue;
+            if (found.blocks == 0 || r.least * vec > moved) continue;
             const Team& t = found.team;
             const i64 row = i64(wider(t.most, t.threads)) * t.vectors * moved, bytes = row > 1 ? row : 1;
             const i64 room = (MAX_SHARED < device.shared ? MAX_SHARED : device.shared) - declared(t);

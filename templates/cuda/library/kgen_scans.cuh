@@ -51,8 +51,7 @@ struct Along {
         row = block * TEAMS + (ASIDE ? threadIdx.x % TEAMS : threadIdx.x / TEAM);
         inside = row < rows.rows;
         if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
-        #pragma unroll
-        for (int k = 0; k < K; k++) at_row[k] = place_of(rows.row_size, rows.row_stride[k], row);
+        places_of(rows.row_size, rows.row_stride, row, at_row);
         first = segment * rows.span * TILE;
         last = STEP < 0 || rows.n - first < rows.span * TILE ? rows.n : first + rows.span * TILE;
     }

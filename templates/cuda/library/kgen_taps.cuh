@@ -81,6 +81,19 @@ template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER, int ROWS = 1> __device__ inlin
 // The index of the r-th of ROWS rows one below the other: that of the first is a multiple of ROWS, and the compiler knows its last bits.
 template <int ROWS, typename Index> __device__ inline i64 row_at(Index first, int r) { return i64(first / ROWS * ROWS) + r; }
 
+// The lines FIRST to LAST of what rows one below the other read, by how far each lies behind that of the first of these rows: what several
+// of the rows read is read once.
+template <typename V, int FIRST, int COUNT> struct Lines {
+    V line[COUNT];
+    __device__ const V& operator[](int h) const { return line[h - FIRST]; }
+};
+template <int FIRST, int LAST, typename Make> __device__ inline auto lines(Make make) {
+    Lines<decltype(make(0)), FIRST, LAST - FIRST + 1> v;
+    #pragma unroll
+    for (int h = FIRST; h <= LAST; h++) v.line[h - FIRST] = make(h);
+    return v;
+}
+
 // What taps give, in the type that they are computed in.
 template <typename F, int LANES> struct Lanes { F at[LANES]; };
 

@@ -64,8 +64,7 @@ struct Walk : Partials {
         row = to;
         inside = row < rows.rows;
         if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
-        #pragma unroll
-        for (int k = 0; k < K; k++) at_row[k] = place_of(rows.row_size, rows.row_stride[k], row);
+        places_of(rows.row_size, rows.row_stride, row, at_row);
         const Index n = inside ? rows.n : 0;
         if constexpr (EDGES) {
             Index start = rows.misaligned;

@@ -5,6 +5,11 @@ def stochastic_code(x, random, DIGITS: tl.constexpr, LEAST: tl.constexpr, TOP: t
     ones."""
     u = x.to(tl.int32, bitcast=True)
     a = u & 0x7FFFFFFF
+    if LEAST == -126 and OVER << (23 - DIGITS) == 0x7F800000 and NONE > OVER and not SATURATE:  # a float's first bits, and a carry
+        bits = random.to(tl.uint32)
+        below = (a << (9 + DIGITS)).to(tl.uint32, bitcast=True) + bits
+        m = (a >> (23 - DIGITS)) + (below < bits).to(tl.int32)
+        return tl.where(a > 0x7F800000, NONE, m) | ((u >> (23 - DIGITS)) & SIGN)
     exponent = tl.maximum(a >> 23, 1)
     significand = ((a & 0x7FFFFF) | tl.where(a < 0x800000, 0, 0x800000)).to(tl.uint64)
     lost = 23 - DIGITS + tl.maximum(127 + LEAST - exponent, 0)  # of its bits

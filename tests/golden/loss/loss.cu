@@ -189,7 +189,8 @@ loss_e_kernel(
     const i64 t = i64(*walk.template at<0>(t_ptr));
 
     // e = pick[V](table, t) * 0.5
-    const F e = (((t >= i64(0)) && (t < V)) ? table_at(t) : F(not_a_number())) * F(0.5);
+    const F t0 = ((t >= i64(0)) && (t < V)) ? table_at(t) : F(not_a_number());
+    const F e = t0 * F(0.5);
     if (walk.leader()) *walk.template at<2>(e_ptr) = bf16(e);
 }
 

@@ -242,7 +242,8 @@ def loss_l_row(
     t = tl.load(t_row, present)
     # picked = pick[V](x, t) * pick[V](weight, t)
     t0 = (t >= 0) & (t < V)
-    picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr, weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
+    picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr,
+        weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
     # of = pick[V](class, t)
     of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
@@ -251,8 +252,7 @@ def loss_l_row(
     max_V = tl.reduce(tl.where(inside, x, float("-inf")), 1, greatest, keep_dims=True)
     expsum_V = tl.reduce(tl.where(inside, exp_below(x - finite_or_zero(max_V)), 0.0), 1, plus, keep_dims=True)
     # l = logsumexp[V](x) - picked if t != ignore else 0
-    t1 = libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked
-    l = tl.where(ne_row, t1, 0.0)
+    l = tl.where(ne_row, libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked, 0.0)
     tl.store(l_row, l, present)
     tl.store(l_kept_row, l, present)
 
@@ -317,7 +317,8 @@ def loss_l_loop(
     t = tl.load(t_row, present)
     # picked = pick[V](x, t) * pick[V](weight, t)
     t0 = (t >= 0) & (t < V)
-    picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr, weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
+    picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr,
+        weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
     # of = pick[V](class, t)
     of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
@@ -330,8 +331,7 @@ def loss_l_loop(
         max_V, expsum_V = loss_l_join_max_V(max_V, expsum_V, max_V_part, expsum_V_part)
     tl.store(of_row, of, present)
     # l = logsumexp[V](x) - picked if t != ignore else 0
-    t1 = libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked
-    l = tl.where(ne_row, t1, 0.0)
+    l = tl.where(ne_row, libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked, 0.0)
     tl.store(l_row, l, present)
     tl.store(l_kept_row, l, present)
 
@@ -371,7 +371,8 @@ def loss_l_split(
     t = tl.load(t_row, present)
     # picked = pick[V](x, t) * pick[V](weight, t)
     t0 = (t >= 0) & (t < V)
-    picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr, weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
+    picked = tl.where(t0, gather(x_row, x_V_size, x_V_stride, present, F, t), float("nan")) * widened(tl.where(t0, gather(weight_ptr,
+        weight_V_size, weight_V_stride, present, tl.float32, t), float("nan")), F)
     # of = pick[V](class, t)
     of = gather(class_ptr, class_V_size, class_V_stride, present, tl.int32, t)
     ne_row = t != ignore
@@ -393,8 +394,7 @@ def loss_l_split(
         expsum_V_all *= fall(max_V_all, max_V)
         expsum_V = tl.reduce(expsum_V_all, 1, plus, keep_dims=True)
         # l = logsumexp[V](x) - picked if t != ignore else 0
-        t1 = libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked
-        l = tl.where(ne_row, t1, 0.0)
+        l = tl.where(ne_row, libdevice.log(expsum_V) + tl.where(is_finite(max_V), max_V, 0.0) - picked, 0.0)
         tl.store(l_row, l, present)
         tl.store(l_kept_row, l, present)
 
@@ -423,7 +423,8 @@ def loss_scaled_row(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best),
+        float("nan")))
     weight = tl.load(weight_ptr + walk(column, (), weight_steps, 1, KINDS[0] == "along", VECTORS[0]), column < length)
     sum_V = tl.reduce(tl.where(inside, weight * weight, 0.0), 1, plus, keep_dims=True)
     add_row = 1.0 + sum_V
@@ -496,7 +497,8 @@ def loss_scaled_loop(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best),
+        float("nan")))
     sum_V = tl.full([ROWS, 1], 0.0, tl.float32)
     for segment in range(0, segments):
         sum_V_part = loss_scaled_reading_1(
@@ -536,7 +538,8 @@ def loss_scaled_split(
     scaled_steps = (scaled_n0,)
     beside_steps = (beside_n0,)
     best = tl.load(best_ptr)
-    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best), float("nan")))
+    t0 = hyperbolic_tangent(tl.where((best >= 0) & (best < V), gather(weight_ptr, weight_V_size_, weight_V_stride_, present, tl.float32, best),
+        float("nan")))
     if READING == 1:
         sum_V = loss_scaled_reading_1(weight_ptr, segment, present, length, weight_steps, KINDS, VECTORS, ROWS, BLOCK, SEGMENT, INDEX)
         tl.store(sum_V_parts + row * segments + segment, sum_V, present)
@@ -787,7 +790,9 @@ def loss_e_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     present = row < rows // EVEN[0] * EVEN[0]
     t_row = t_ptr + walk(row, (r4, r3, r2, r1), (t_r4, t_r3, t_r2, t_r1, t_r0), ROW_RANK, KINDS[0] == "across", VECTORS[0])
-    table_row = table_ptr + walk(row, (r4, r3, r2, r1), (table_r4, table_r3, table_r2, table_r1, table_r0), ROW_RANK, KINDS[1] == "across", VECTORS[1])
+    table_row = (
+        table_ptr + walk(row, (r4, r3, r2, r1), (table_r4, table_r3, table_r2, table_r1, table_r0), ROW_RANK, KINDS[1] == "across", VECTORS[1])
+    )
     e_row = e_ptr + walk(row, (r4, r3, r2, r1), (e_r4, e_r3, e_r2, e_r1, e_r0), ROW_RANK, KINDS[2] == "across", VECTORS[2])
     t = tl.load(t_row, present)
     # e = pick[V](table, t) * 0.5
@@ -843,7 +848,8 @@ def loss_share_kernel(
     other_ = tl.load(other_row, present)
     sum_D_kept = tl.load(sum_D_kept_row, present)
     # share = table / sum[D](table^2) * pick[V](table, other)
-    share = brief_div(table, sum_D_kept, T) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V_size_, table_V_stride_, present, F, other_), float("nan"))
+    share = brief_div(table, sum_D_kept, T) * tl.where((other_ >= 0) & (other_ < V), gather(table_V_row, table_V_size_, table_V_stride_, present,
+        F, other_), float("nan"))
     tl.store(share_row, share, present)
 
 

@@ -231,9 +231,9 @@ inline void numbers_y_element(
     bool even, F& y, int32_t& z, int64_t& w, bool& u, F& half, double& d, int64_t& wide, bool& mask) {
     // y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
     const F t0 = x_ * c;
-    const F t1 = (t0 + bound) * (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448)) + F(sizeof(F) == 4 ? F(INFINITY) : 1e+39);
+    const F t1 = (t0 + bound) * (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448));
     const F t2 = F((sizeof(T) == 4 ? to<T>(1.0000001f) : to<T>(1.0000000596046448))) * F(a);
-    y = t1 - N + t2;
+    y = t1 + F(sizeof(F) == 4 ? F(INFINITY) : 1e+39) - N + t2;
     // z = ((k + big) // odd % 7) | max(k, -2147483648) & min(k, -62)
     z = floor_mod(floor_divide(k + big, odd), 7) | (maximum(k, (-2147483647 - 1)) & minimum(k, -62));
     // w = b * 3000000000 - 9223372036854775807 + (k << n) - N * i8(m) + i64(a * 2)

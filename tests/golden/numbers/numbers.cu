@@ -35,20 +35,21 @@ __device__ inline void numbers_y_element(
     F& half, double& d, i64& wide, bool& mask) {
     // y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
     const F t0 = x_ * c;
-    const F t1 = fused<T>(t0 + bound, (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448)), F(sizeof(F) == 4 ? F(infinity()) : 1e+39));
-    const F t2 = F((sizeof(T) == 4 ? to<T>(1.0000001f) : to<T>(1.0000000596046448))) * F(a);
-    y = t1 - N + t2;
+    const F t1 = (sizeof(F) == 4 ? F(1.0000001f) : F(1.0000000596046448));
+    const F t2 = fused<T>(t0 + bound, t1, F(sizeof(F) == 4 ? F(infinity()) : 1e+39));
+    const F t3 = F((sizeof(T) == 4 ? to<T>(1.0000001f) : to<T>(1.0000000596046448)));
+    y = fused<T>(t3, F(a), t2 - N);
     // z = ((k + big) // odd % 7) | max(k, -2147483648) & min(k, -62)
     z = i32(floor_mod(floor_divide(i32(u32(k_) + u32(big)), odd), 7) | i32(maximum(k_, (-2147483647 - 1)) & minimum(k_, -62)));
     // w = b * 3000000000 - 9223372036854775807 + (k << n) - N * i8(m) + i64(a * 2)
-    const i64 t5 = i64(u64(i64(u64(b) * u64(i64(3000000000)))) - u64(i64(9223372036854775807)));
-    const i64 t6 = i64(u64(i64(u64(t5) + u64(i64(shift_left(k_, n))))) - u64(i64(i8(u32(N_i8) * u32(m)))));
-    w = i64(u64(t6) + u64(s5));
+    const i64 t6 = i64(u64(i64(u64(b) * u64(i64(3000000000)))) - u64(i64(9223372036854775807)));
+    const i64 t7 = i64(u64(i64(u64(t6) + u64(i64(shift_left(k_, n))))) - u64(i64(i8(u32(N_i8) * u32(m)))));
+    w = i64(u64(t7) + u64(s5));
     // u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k_ > n) || ((x_ != 0) && (!(s == u8(2))))) && s6;
     // half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    const F t9 = F(float(a_f16)) * x_ + F(index_N) + F(float(to<f16>(0.1)) * float(to<f16>(i64(k_))));
-    half = t9 - F(float(to<f16>(b)));
+    const F t10 = F(float(a_f16)) * x_ + F(index_N) + F(float(to<f16>(0.1)) * float(to<f16>(i64(k_))));
+    half = t10 - F(float(to<f16>(b)));
     // d = x * c + 0.1 + mix / N + double * sign(n)
     d = double(t0 + F(0.1) + s8) + double_ * s9;
     // wide = k * 2

@@ -59,6 +59,15 @@ TENSORS = {
 
 
 @triton.jit
+def fused(a, b, c, T: tl.constexpr):
+    """a * b + c; for results T of 16 bits rounded once."""
+    if T.primitive_bitwidth == 16:
+        return tl.fma(a, b, c)
+    else:
+        return a * b + c
+
+
+@triton.jit
 def round_bf16(x):
     """f64 to bf16, rounded once: to f32 by rounding to odd, then to nearest even."""
     y = x.to(tl.float32)
@@ -79,15 +88,6 @@ def round_to(x, D: tl.constexpr):
         return (x if x.dtype.is_floating() else x.to(tl.float32)).to(D)
     else:
         return x.to(D)
-
-
-@triton.jit
-def fused(a, b, c, T: tl.constexpr):
-    """a * b + c; for results T of 16 bits rounded once."""
-    if T.primitive_bitwidth == 16:
-        return tl.fma(a, b, c)
-    else:
-        return a * b + c
 
 
 @triton.jit
@@ -240,21 +240,24 @@ def numbers_y_element(
 ):
     # y = (x * c + bound) * 1.000000059604644775390626 + 1e39 - N + T(1.000000059604644775390626) * T(a)
     t0 = x * c
-    t1 = (t0 + bound) * (1.0000001192092896 if F == tl.float32 else 1.0000000596046448)
-    t2 = round_to(tl.full([], (1.0000001192092896 if T == tl.float32 else 1.0000000596046448), tl.float64), T)
-    y = fused(widened(t2, F), widened(a, F), t1 + (float("inf") if F == tl.float32 else 1e+39) - N, T)
+    t1 = tl.full([], (1.0000001192092896 if F == tl.float32 else 1.0000000596046448), F)
+    t2 = fused(t0 + bound, t1, tl.full([], (float("inf") if F == tl.float32 else 1e+39), F), T)
+    t3 = round_to(tl.full([], (1.0000001192092896 if T == tl.float32 else 1.0000000596046448), tl.float64), T)
+    y = fused(widened(t3, F), widened(a, F), t2 - N, T)
     # z = ((k + big) // odd % 7) | max(k, -2147483648) & min(k, -62)
-    t4 = tl.maximum(k, tl.full([], -2147483648, tl.int32)) & tl.minimum(k, tl.full([], -62, tl.int32))
-    z = floor_mod_int(floor_divide_int(k + big, odd), tl.full([], 7, tl.int32)) | t4
+    t5 = floor_mod_int(floor_divide_int(k + big, odd), tl.full([], 7, tl.int32))
+    t6 = tl.maximum(k, tl.full([], -2147483648, tl.int32)) & tl.minimum(k, tl.full([], -62, tl.int32))
+    z = t5 | t6
     # w = b * 3000000000 - 9223372036854775807 + (k << n) - N * i8(m) + i64(a * 2)
-    t6 = b * tl.full([], 3000000000, tl.int64) - tl.full([], 9223372036854775807, tl.int64)
-    w = t6 + shift_left(k, n).to(tl.int64) - (N_i8 * m).to(tl.int64) + s5
+    t8 = b * tl.full([], 3000000000, tl.int64) - tl.full([], 9223372036854775807, tl.int64)
+    t9 = t8 + shift_left(k, n).to(tl.int64) - (N_i8 * m).to(tl.int64)
+    w = t9 + s5
     # u = (k > n or bool(x) and not (s == 2)) and bool(n if a > 0 else m)
     u = ((k > n) | ((x != 0) & (~(s == 2)))) & s6
     # half = f16(a) * x + index[N] + f16(0.1) * f16(k) - f16(b)
-    t9 = widened(round_to(tl.full([], 0.1, tl.float64), tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
-    t10 = widened(widened(a_f16, tl.float32), F) * x + index_N.to(F) + widened(t9, F)
-    half = t10 - widened(widened(round_to(b, tl.float16), tl.float32), F)
+    t12 = widened(round_to(tl.full([], 0.1, tl.float64), tl.float16), tl.float32) * widened(round_to(k, tl.float16), tl.float32)
+    t13 = widened(widened(a_f16, tl.float32), F) * x + index_N.to(F) + widened(t12, F)
+    half = t13 - widened(widened(round_to(b, tl.float16), tl.float32), F)
     # d = x * c + 0.1 + mix / N + double * sign(n)
     d = widened(t0 + 0.1 + s8, tl.float64) + double * s9
     # wide = k * 2

@@ -181,8 +181,12 @@ def places_i_row(
     some_row = some_ptr + walk(row, (r3, r2, r1), (some_r3, some_r2, some_r1, some_r0), ROW_RANK, KINDS[12] == "across", VECTORS[12])
     total_row = total_ptr + walk(row, (r3, r2, r1), (total_r3, total_r2, total_r1, total_r0), ROW_RANK, KINDS[13] == "across", VECTORS[13])
     times_row = times_ptr + walk(row, (r3, r2, r1), (times_r3, times_r2, times_r1, times_r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
-    product_row = product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
-    spread_row = spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
+    product_row = (
+        product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
+    )
+    spread_row = (
+        spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
+    )
     x = tl.load(x_row + walk(column, (), x_steps, 1, KINDS[0] == "along", VECTORS[0]), inside).to(F)
     k = tl.load(k_row + walk(column, (), k_steps, 1, KINDS[1] == "along", VECTORS[1]), inside)
     h = tl.load(h_row + walk(column, (), h_steps, 1, KINDS[2] == "along", VECTORS[2]), inside)
@@ -275,9 +279,14 @@ def places_i_reading_1(
         # total = sum[N](k)
         # times = prod[N](i32(h))
         # product = prod[N](f32(x))
-        i_best_tile, i_tile = first_greatest(i_best_tile, i_tile, tl.where(inside, x, float("-inf")), tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
-        j_best_tile, j_tile = first_least(j_best_tile, j_tile, tl.where(inside, k, tl.full([], 32767, tl.int16)), tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
-        at_best_tile, at_tile = first_greatest(at_best_tile, at_tile, tl.where(inside, t0 * t0, tl.full([], -9223372036854775808, tl.int64)), tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
+        i_best_tile, i_tile = first_greatest(i_best_tile, i_tile, tl.where(inside, x, float("-inf")), tl.where(inside, index_N, tl.full([],
+            9223372036854775807, tl.int64)))
+        j_best_tile, j_tile = (
+            first_least(j_best_tile, j_tile, tl.where(inside, k, tl.full([], 32767, tl.int16)), tl.where(inside, index_N, tl.full([],
+            9223372036854775807, tl.int64)))
+        )
+        at_best_tile, at_tile = first_greatest(at_best_tile, at_tile, tl.where(inside, t0 * t0, tl.full([], -9223372036854775808, tl.int64)),
+            tl.where(inside, index_N, tl.full([], 9223372036854775807, tl.int64)))
         least_tile = least(least_tile, tl.where(inside, k, tl.full([], 32767, tl.int16)))
         most_tile = greatest(most_tile, tl.where(inside, h, tl.full([], 0, tl.uint8)))
         deep_tile = greatest(deep_tile, tl.where(inside, h.to(tl.int64) - t0, tl.full([], -9223372036854775808, tl.int64)))
@@ -371,8 +380,12 @@ def places_i_loop(
     some_row = some_ptr + walk(row, (r3, r2, r1), (some_r3, some_r2, some_r1, some_r0), ROW_RANK, KINDS[12] == "across", VECTORS[12])
     total_row = total_ptr + walk(row, (r3, r2, r1), (total_r3, total_r2, total_r1, total_r0), ROW_RANK, KINDS[13] == "across", VECTORS[13])
     times_row = times_ptr + walk(row, (r3, r2, r1), (times_r3, times_r2, times_r1, times_r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
-    product_row = product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
-    spread_row = spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
+    product_row = (
+        product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
+    )
+    spread_row = (
+        spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
+    )
     i_best = tl.full([ROWS, 1], float("-inf"), F)
     i = tl.full([ROWS, 1], 9223372036854775807, tl.int64)
     j_best = tl.full([ROWS, 1], 32767, tl.int16)
@@ -478,8 +491,12 @@ def places_i_split(
     some_row = some_ptr + walk(row, (r3, r2, r1), (some_r3, some_r2, some_r1, some_r0), ROW_RANK, KINDS[12] == "across", VECTORS[12])
     total_row = total_ptr + walk(row, (r3, r2, r1), (total_r3, total_r2, total_r1, total_r0), ROW_RANK, KINDS[13] == "across", VECTORS[13])
     times_row = times_ptr + walk(row, (r3, r2, r1), (times_r3, times_r2, times_r1, times_r0), ROW_RANK, KINDS[14] == "across", VECTORS[14])
-    product_row = product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
-    spread_row = spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
+    product_row = (
+        product_ptr + walk(row, (r3, r2, r1), (product_r3, product_r2, product_r1, product_r0), ROW_RANK, KINDS[15] == "across", VECTORS[15])
+    )
+    spread_row = (
+        spread_ptr + walk(row, (r3, r2, r1), (spread_r3, spread_r2, spread_r1, spread_r0), ROW_RANK, KINDS[16] == "across", VECTORS[16])
+    )
     if READING == 1:
         i_best, i, j_best, j, at_best, at, least_, most, deep, every, some, total, times_, product, max_N = places_i_reading_1(
             x_row, k_row, h_row, flag_row, segment, present, length, x_steps, k_steps, h_steps, flag_steps, index_N_steps, KINDS,
@@ -518,12 +535,19 @@ def places_i_split(
         max_N_all = tl.full([ROWS, PARTS], float("-inf"), F)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            i_best_all, i_all = first_greatest(i_best_all, i_all, tl.load(i_best_parts + row * segments + lane, present & (lane < segments), float("-inf")), tl.load(i_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
-            j_best_all, j_all = first_least(j_best_all, j_all, tl.load(j_best_parts + row * segments + lane, present & (lane < segments), tl.full([], 32767, tl.int16)), tl.load(j_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
-            at_best_all, at_all = first_greatest(at_best_all, at_all, tl.load(at_best_parts + row * segments + lane, present & (lane < segments), tl.full([], -9223372036854775808, tl.int64)), tl.load(at_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
+            i_best_all, i_all = (
+                first_greatest(i_best_all, i_all, tl.load(i_best_parts + row * segments + lane, present & (lane < segments), float("-inf")), tl.load(i_parts
+                + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
+            )
+            j_best_all, j_all = first_least(j_best_all, j_all, tl.load(j_best_parts + row * segments + lane, present & (lane < segments), tl.full([],
+                32767, tl.int16)), tl.load(j_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
+            at_best_all, at_all = first_greatest(at_best_all, at_all, tl.load(at_best_parts + row * segments + lane, present & (lane < segments),
+                tl.full([], -9223372036854775808, tl.int64)), tl.load(at_parts + row * segments + lane, present & (lane < segments), tl.full([],
+                9223372036854775807, tl.int64)))
             least_all = least(least_all, tl.load(least_parts + row * segments + lane, present & (lane < segments), tl.full([], 32767, tl.int16)))
             most_all = greatest(most_all, tl.load(most_parts + row * segments + lane, present & (lane < segments), tl.full([], 0, tl.uint8)))
-            deep_all = greatest(deep_all, tl.load(deep_parts + row * segments + lane, present & (lane < segments), tl.full([], -9223372036854775808, tl.int64)))
+            deep_all = greatest(deep_all, tl.load(deep_parts + row * segments + lane, present & (lane < segments), tl.full([], -9223372036854775808,
+                tl.int64)))
             every_all = both(every_all, tl.load(every_parts + row * segments + lane, present & (lane < segments), tl.full([], True, tl.int1)))
             some_all = either(some_all, tl.load(some_parts + row * segments + lane, present & (lane < segments), tl.full([], False, tl.int1)))
             total_all += tl.load(total_parts + row * segments + lane, present & (lane < segments), 0)
@@ -594,7 +618,8 @@ def places_first_row(
     index_all = walk(column, sizes, index_all_steps, RANK, KINDS[2] == "along", VECTORS[2]).to(tl.int64)
     # first = argmin[..., N](x)
     first_best = tl.reduce(tl.where(inside, x, float("inf")), 1, least, keep_dims=True)
-    first_ = tl.reduce(tl.where(inside & alike(x, first_best), index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)), 1, least, keep_dims=True)
+    first_ = tl.reduce(tl.where(inside & alike(x, first_best), index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)), 1, least,
+        keep_dims=True)
     tl.store(first_ptr + row, first_, present)
 
 
@@ -615,7 +640,8 @@ def places_first_reading_1(
         index_N_ = walk(column, sizes, index_N__steps, RANK, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
         index_all = walk(column, sizes, index_all_steps, RANK, KINDS[2] == "along", VECTORS[2]).to(tl.int64)
         # first = argmin[..., N](x)
-        first_best_tile, first_tile = first_least(first_best_tile, first_tile, tl.where(inside, x, float("inf")), tl.where(inside, index_all * N + index_N_, tl.full([], 9223372036854775807, tl.int64)))
+        first_best_tile, first_tile = first_least(first_best_tile, first_tile, tl.where(inside, x, float("inf")), tl.where(inside, index_all * N
+            + index_N_, tl.full([], 9223372036854775807, tl.int64)))
     first_best, first_ = tl.reduce((first_best_tile, first_tile), 1, first_least, keep_dims=True)
     return first_best, first_
 
@@ -692,7 +718,9 @@ def places_first_split(
         first_all = tl.full([ROWS, PARTS], 9223372036854775807, tl.int64)
         for start in tl.static_range(0, 16 * PARTS, PARTS):
             lane = start + tl.arange(0, PARTS)[None, :]
-            first_best_all, first_all = first_least(first_best_all, first_all, tl.load(first_best_parts + row * segments + lane, present & (lane < segments), float("inf")), tl.load(first_parts + row * segments + lane, present & (lane < segments), tl.full([], 9223372036854775807, tl.int64)))
+            first_best_all, first_all = first_least(first_best_all, first_all, tl.load(first_best_parts + row * segments + lane, present & (lane
+                < segments), float("inf")), tl.load(first_parts + row * segments + lane, present & (lane < segments), tl.full([],
+                9223372036854775807, tl.int64)))
         first_best, first_ = tl.reduce((first_best_all, first_all), 1, first_least, keep_dims=True)
         tl.store(first_ptr + row, first_, present)
 

@@ -51,11 +51,9 @@ __device__ inline void scale_shift_chain_vector(
     for (int r = 0; r < ROWS; r++) {
         Vector<T, LANES> ys;
         #pragma unroll
-        for (int k = 0; k < LANES; k++) {
-            ys.at[k] = T(scale_shift_chain_element<T, F>(
-                F(element(xs[r], k)), F(element(s1s, k)), F(element(b1s, k)), F(element(s2s, k)),
-                F(element(b2s, k))));
-        }
+        for (int k = 0; k < LANES; k++) ys.at[k] = T(scale_shift_chain_element<T, F>(
+            F(element(xs[r], k)), F(element(s1s, k)), F(element(b1s, k)), F(element(s2s, k)),
+            F(element(b2s, k))));
         store(y + at[5] + r * layout.below(5, ROWS), ys);
     }
 }

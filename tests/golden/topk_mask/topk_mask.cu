@@ -63,8 +63,7 @@ topk_mask_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_
             __device__ void add(const Third& more) { reach_N_total = i32(u32(reach_N_total) + u32(more.reach_N_total)); }
         };
         const Third third = walk.template reduce<2, Third>([&](F x, i64 index_N) {
-            const i32 t1 = (index_N <= reach_N_probe) ? i32((x == cutoff_N) || (isnan(x) && t0)) : 0;
-            return Third{t1};
+            return Third{(index_N <= reach_N_probe) ? i32((x == cutoff_N) || (isnan(x) && t0)) : 0};
         }, x_row, index_N_row);
         if (walk.stops(4)) return;
         const i32 reach_N_total = third.reach_N_total;
@@ -76,9 +75,9 @@ topk_mask_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_
     auto y_out_row = walk.template output<2>(y_ptr);
     walk.each([&](T& y_element, F x, i64 index_N) {
         // y = x if topk_mask[N](x, k) else -inf
-        const bool t2 = isnan(x);
-        const bool t3 = ((x > cutoff_N) || (t2 && not_row)) || (((x == cutoff_N) || (t2 && t0)) && (index_N <= reach_N));
-        const F y = t3 ? x : F(-infinity());
+        const bool t1 = isnan(x);
+        const bool t2 = ((x > cutoff_N) || (t1 && not_row)) || (((x == cutoff_N) || (t1 && t0)) && (index_N <= reach_N));
+        const F y = t2 ? x : F(-infinity());
         y_element = T(y);
     }, y_out_row, x_row, index_N_row);
 }
