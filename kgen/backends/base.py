@@ -65,8 +65,7 @@ NEARER = ("rough", "brief", "near")
 class Backend:
     """A target: a table of types, a table of keywords, how literals and casts are written, and its templates."""
 
-    name = ""
-    suffix = ""
+    name = suffix = ""
     comment = "//"
     brackets = False  # whether a value on several lines has to stand in brackets
     types: dict[str, str] = {}
@@ -169,8 +168,8 @@ class Backend:
             if s.note:
                 lines.append(f"{self.comment} {s.note}")
             if s.value:
-                room = len(bare(self.assign(replace(s, value=Text()))))
-                lines += self.assign(replace(s, value=broken(s.value, room, self.brackets and s.names != ()))).split("\n")
+                value = broken(s.value, len(bare(self.assign(replace(s, value=Text())))), self.brackets and s.names != ())
+                lines += self.assign(replace(s, value=value)).split("\n")
         return lines
 
     def compared(self, x: Text) -> Text:
@@ -593,9 +592,9 @@ class Render:
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names)
                 note = self.note(s.number)
-            kinds = self.type_of(s.let), s.let.tensor_dtype.name
-            made.append(Argument(name, s.let.name, *kinds, None, text, note, NUMBERS[s.number.dtype.kind]))
+            own, passed = s.let.tensor_dtype.name, NUMBERS[s.number.dtype.kind]
+            made.append(Argument(name, s.let.name, self.type_of(s.let), own, None, text, note, passed))
         return tuple(made)
 
     def note(self, let: Let) -> str:
-        return next((text for name, _, text in self.kernel.equations if name == let.label), "") if let.label else ""
+        return next((text for name, _, text in self.kernel.equations if name == let.label and name), "")
