@@ -22,7 +22,7 @@ from kgen.runtime.placed import picked
 from kgen.scanned import over
 from kgen.sized import names, value
 from kgen.syntax import Clause
-from kgen.types import DTYPES, ELLIPSIS, resolve_named
+from kgen.types import DTYPES, ELLIPSIS, PACKED, PACKING, resolve_named
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 255, 257, 512, 513, 1000, 1023, 1024, 1025, 4096)
 MAX_ELEMENTS = 20_000
@@ -379,8 +379,8 @@ class Draw:
             return
         named = [d for d in p.dims or () if d != ELLIPSIS]
         along = [ELLIPSIS in self.reduced] * lead + [d in self.reduced for d in named]
-        if not x.dtype.is_floating_point or not any(along) or not self.special:
-            return
+        if not x.dtype.is_floating_point or p.dtype in (*PACKED, *PACKING) or not any(along) or not self.special:
+            return  # of two elements a byte torch writes none
         heads = [1 if reduced else n for reduced, n in zip(along, x.shape, strict=True)]
         chosen = rnd.some(heads, 0.3)
         everywhere = rnd.uniforms(x.shape)

@@ -240,6 +240,7 @@ def test_cuda_is_compiled_for_exact_arithmetic(tmp_path) -> None:
 HOST = """
 #include <climits>
 #include <cstdint>
+#include <utility>
 using i64 = long long;
 using u64 = unsigned long long;
 """

@@ -20,3 +20,9 @@ def test_sizes_that_follow_are_not_0_and_no_tensor_outgrows_memory() -> None:
         assert x.numel() <= MAX_ELEMENTS and x.untyped_storage().nbytes() <= 8 * max(GROWN, 6**2) * 2 * MAX_ELEMENTS
         some += math.prod(draw.batch) * draw.sizes["P"] * draw.sizes["Q"] > 0
     assert some > 0.8 * len(drawn)
+
+
+def test_tensors_of_two_elements_a_byte_are_drawn_for_sums_too() -> None:
+    """What reductions get wrong is not written into them: torch has no copy of such a dtype."""
+    kernel = kgen.loads("total(q: f4e2m1[..., G*16]) -> y: f32[..., G]\n\ny = sum[16](f32(q))\n").kernel
+    assert all(Draw(kernel, 0, number).arguments()["q"].element_size() == 1 for number in range(40))

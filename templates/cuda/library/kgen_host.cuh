@@ -3,6 +3,8 @@
 #include "kgen_numbers.cuh"
 
 #ifndef __CUDACC_RTC__
+#include <utility>
+
 namespace {
 namespace host {
 
