@@ -176,9 +176,6 @@ class _Writer:
             return self.placed(place, args[:-1], [] if inside else args[-1:])
         if op == "pick" or op in SCANS or op in REDUCTIONS and attr:
             return call(op, args, attr)
-        if op in OPS and OPS[op].rule == "compare":  # a comparison with `nan` itself is refused, but max(x, nan) has a gradient
-            nans = [isinstance(a, Name) and a.name == "nan" for a in args]
-            args = [Apply("add", (a, Num("0", _NOWHERE)), _NOWHERE, _NOWHERE, "infix") if n else a for a, n in zip(args, nans, strict=True)]
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
 
     def placed(self, value: Value, args: list[Expr], fill: list[Expr]) -> Expr:
@@ -195,6 +192,18 @@ class _Writer:
             return None
         return place if Places(self.values, self.clauses).guards(value.args[0], value.args[1]) else None
 
+    def compared(self, reached: Iterable[int]) -> set[int]:
+        """The NaNs that something is compared with, signs before them or not, as in the gradient of max(x, nan): a spec may compare with
+        `nan` only where that has a name."""
+        compares = [v for v in reached if v not in self.names and self.values[v].op in OPS and OPS[self.values[v].op].rule == "compare"]
+        found = set()
+        for a in (a for v in compares for a in self.operands(v)):
+            while a not in self.names and self.values[a].op in ("neg", "pos"):
+                a = self.values[a].args[0]
+            if (self.values[a].op, self.values[a].attr) == ("const", "nan") and a not in self.names:
+                found.add(a)
+        return found
+
     def equations(self, roots: list[int], results: list[str], wanted: Mapping[int, str], names: Names) -> list[tuple[str, str]]:
         """(name, text) of each equation, the results' among them, every one behind those that it uses."""
         reached = self.reached(roots)
@@ -206,8 +215,14 @@ class _Writer:
         for v, name in zip(roots, results, strict=True):
             ends.setdefault(v, []).append(name)
         out: list[tuple[str, str]] = []
+        compared = self.compared(reached)
         for v in reached:
             self.made(v)
+            if v in compared:
+                name = names.numbered("t")
+                out.append((name, typeset.format_expr(self.nodes[v])))
+                self.names[v] = name
+                self.made(v)
             if v in self.names or self.values[v].op in _LEAVES:
                 out += [(name, typeset.format_expr(self.nodes[v])) for name in ends.get(v, ())]
                 continue

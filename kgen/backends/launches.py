@@ -113,7 +113,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         ),
         "many": (
             Step(64, 128, 32, 2, 8, "registers"),
-            Step(128, 128, 32, 4, 8, "registers"),
+            Step(128, 128, 32, 4, 8, "shared"),
             Step(256, 64, 0, 4, 16, "registers"),
             Step(512, 128, 0, 8, 8, "shared"),
             Step(1024, 128, 0, 8, 8, "registers"),
@@ -242,10 +242,11 @@ ASIDE = ((4, 1 << 22), (2, 1 << 14))
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 
-#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours. Of rows one below the other,
-#: which share what they read, as they did best on an H200 (sums of many windows that an element lies in again take four).
-WINDOW_ROWS = ((8, 8), (16, 4), (48, 2))
-WINDOW_ROWS_BELOW = ((16, 8), (30, 2), (64, 4))
+#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
+#: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as they did best on an
+#: H200 (sums of many windows that an element lies in again take four).
+WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
+WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
 
 
 def map_rows(vec: int) -> int:
@@ -253,9 +254,10 @@ def map_rows(vec: int) -> int:
     return MAP_ROWS.get(vec, 4)
 
 
-def window_rows(taps: int, below: bool = False) -> int:
-    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows."""
-    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS) if taps <= most), 1)
+def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:
+    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows; `divides`: some at
+    places that are quotients."""
+    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS)[divides] if taps <= most), 1)
 
 
 def pieces(taps: int, below: bool) -> int:

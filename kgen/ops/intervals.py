@@ -202,12 +202,17 @@ def _poles(m: Move, pole: Any, worst: Any) -> Any:
     return m.torch.where(pole & ~m.torch.isnan(worst), m.torch.inf, worst)  # NaN stays: what comes of 0 / 0 may be NaN
 
 
+def _quotient(m: Move, pole: Any, worst: Any) -> Any:
+    """`_poles` where a divisor may be 0: of a dividend that may be 0 too the quotient may be NaN."""
+    return m.torch.where(pole & (m.operands[0].abs() <= m.errors[0]), m.torch.nan, _poles(m, pole, worst))
+
+
 def divisor(m: Move, worst: Any) -> Any:
-    return _poles(m, m.operands[1].abs() < m.errors[1], worst) if m.floors[1] < 0 else worst
+    return _quotient(m, m.operands[1].abs() < m.errors[1], worst) if m.floors[1] < 0 else worst
 
 
 def whole_divisor(m: Move, worst: Any) -> Any:
-    return _poles(m, (m.operands[1].abs() <= m.errors[1]) & (m.errors[1] != 0), worst)
+    return _quotient(m, (m.operands[1].abs() <= m.errors[1]) & (m.errors[1] != 0), worst)
 
 
 def power(m: Move, worst: Any) -> Any:

@@ -13,8 +13,6 @@ import math
 import multiprocessing
 import os
 import signal
-import subprocess
-import sysconfig
 import tempfile
 import threading
 import time
@@ -28,6 +26,7 @@ from typing import Any
 from kgen.errors import KgenError
 from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at, program_of, shrunk
 from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
+from kgen.testing.quickly import launch_quickly, wait_without_spinning
 
 BLOCK = 8  # programs of a block, which share C++ builds
 SMALL_BLOCK = 2  # where nothing is shared and a program takes seconds: what the end cuts off is not counted
@@ -44,7 +43,7 @@ PRELOADED = (
     "kgen.runtime.kernel", "kgen.runtime.launchers", "kgen.runtime.nvrtc", "torch._refs", "torch.fx.experimental.symbolic_shapes",
     "triton", "triton.compiler.compiler", "triton.backends.nvidia.compiler",
 )  # fmt: skip
-HEADS = ("property", "target", "programs", "refused", "cases", "elements", "unbounded", "failures")
+HEADS = ("property", "target", "programs", "refused", "cases", "elements", "unbounded", "failures", "core-seconds")
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,15 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     if not plan.compiled and any(t in ("cuda", "triton") for t in plan.targets):
+        wait_without_spinning()
         torch.cuda.set_device(place % torch.cuda.device_count())
     if "triton" in plan.targets:
-        build_quickly()
+        launch_quickly()
     alike: dict[str, int] = {}
     while (task := connection.recv()) is not None:
         block, skipped = task
         counts: dict[str, list[int]] = {}
-        totals, begun = {"programs": 0, "refused": 0, "failed": 0}, sum(os.times()[:4])
+        totals, spent = {"programs": 0, "refused": 0, "failed": 0}, _Spent()
         subjects, numbers = [], []
         level = LEVELS[block % len(LEVELS)]
         vectors = level == LEVELS[-1] and not plan.on_gpus  # where a value is computed anew by other code, gradients see it
@@ -125,7 +125,7 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
                 totals["failed"] += 1
                 alike[repr(error)] = alike.get(repr(error), 0) + 1
                 connection.send(("failed", Failure("check", "", 0, repr(error), made.text), alike[repr(error)] <= ALIKE))
-        tell = partial(_told, connection, numbers)
+        tell = partial(_told, connection, numbers, spent)
         held = COMPILED if plan.compiled else ON_TARGET
         for k, name, target, what, said in looked_at(subjects, plan.targets, tell, level, plan.alone, held):
             row = counts.setdefault(f"{name} {target}", [0] * 6)  # held, refused, cases, elements, unbounded, failed
@@ -142,31 +142,10 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
                     connection.send(("broken",))
                     return
                 if alike[said.kind] <= ALIKE and plan.shrinking:
-                    connection.send(("at", numbers[k], f"{name} (shrinking)", target))
+                    tell(k, f"{name} (shrinking)", target)
                     connection.send(("shrunk", said, shrunk(said, min(plan.shrinking, plan.limit / 2))))
-        totals["milliseconds"] = round(1000 * (sum(os.times()[:4]) - begun))
-        connection.send(("done", block, totals, counts))
-
-
-def build_quickly() -> None:
-    """Have Triton build the C of its launches, a file for each signature (up to Triton 3.6), without optimisation: half of the time."""
-    try:
-        from triton import knobs
-    except ImportError:  # an older Triton's are fixed
-        return
-    knobs.build.impl = _built_quickly
-
-
-def _built_quickly(
-    name: str, source: str, folder: str, library_dirs: list[str], include_dirs: list[str], libraries: list[str], *more: list[str]
-) -> str:
-    """The path of the library that a C file becomes, as `knobs.build.impl` has it.  Raises `CalledProcessError` where it does not."""
-    library = Path(folder) / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    includes = [f"-I{path}" for path in (*include_dirs, folder, sysconfig.get_paths()["include"]) if path is not None]
-    found = [f"-L{path}" for path in library_dirs] + [f"-l:{lib}" if ".so" in lib else f"-l{lib}" for lib in libraries]
-    flags = ["-O0", "-shared", "-fPIC", "-Wno-psabi", *includes, *found, *(flag for flags in more for flag in flags)]
-    subprocess.run([os.environ.get("CC", "gcc"), source, "-o", str(library), *flags], check=True, stdout=subprocess.DEVNULL)
-    return str(library)
+        spent.on("")
+        connection.send(("done", block, totals, counts, spent.milliseconds))
 
 
 def _alive() -> bool:
@@ -180,7 +159,22 @@ def _alive() -> bool:
     return True
 
 
-def _told(connection: Any, numbers: list[int], k: int, name: str, target: str) -> None:
+class _Spent:
+    """The milliseconds of processors, of compilers too, that went into each property or stage, by what `State.counts` calls it."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, int] = {}
+        self.stage, self.since = "check ", sum(os.times()[:4])
+
+    def on(self, stage: str) -> None:
+        """From here on it is this stage."""
+        now = sum(os.times()[:4])
+        self.milliseconds[self.stage] = self.milliseconds.get(self.stage, 0) + round(1000 * (now - self.since))
+        self.stage, self.since = stage, now
+
+
+def _told(connection: Any, numbers: list[int], spent: _Spent, k: int, name: str, target: str) -> None:
+    spent.on(f"{name} {target}")
     connection.send(("at", numbers[k], name, target))
 
 
@@ -199,7 +193,7 @@ class State:
     failures: list[str] = field(default_factory=list)
     failed: int = 0
     block: int = BLOCK
-    milliseconds: int = 0  # of processors
+    spent: dict[str, int] = field(default_factory=dict)  # milliseconds of processors, by property and target, or stage
 
     @staticmethod
     def path(plan: Plan) -> Path:
@@ -220,11 +214,16 @@ class State:
     def write(self, plan: Plan) -> None:
         _write(self.path(plan), json.dumps(self.__dict__, indent=1))
 
-    def finish(self, block: int, totals: dict[str, int], counts: dict[str, list[int]]) -> None:
+    @property
+    def milliseconds(self) -> int:
+        return sum(self.spent.values())
+
+    def finish(self, block: int, totals: dict[str, int], counts: dict[str, list[int]], spent: dict[str, int]) -> None:
         self.done.append(block)
         self.programs += totals["programs"]
         self.refused += totals["refused"]
-        self.milliseconds += totals.get("milliseconds", 0)
+        for stage, milliseconds in spent.items():
+            self.spent[stage] = self.spent.get(stage, 0) + milliseconds
         for key, row in counts.items():
             mine = self.counts.setdefault(key, [0] * 6)
             self.counts[key] = [a + b for a, b in zip(mine, row, strict=True)]
@@ -234,13 +233,16 @@ class State:
             self.next += 1
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table: a row for each property and target."""
+        """The table: a row for each property and target; then those of stages that hold nothing and take time, such as C++ builds."""
         order = [*ALONE, *ON_TARGET, *COMPILED]
         rows = []
-        for key in sorted(self.counts, key=lambda k: (order.index(k.split()[0]) if k.split()[0] in order else 99, k)):
+        for key in sorted({**self.counts, **self.spent}, key=lambda k: (order.index(n) if (n := k.split()[0]) in order else 99, k)):
             name, _, target = key.partition(" ")
-            held, refused, cases, elements, unbounded, failed = self.counts[key]
-            rows.append((name, target, *(f"{n:,}" for n in (held + failed, refused, cases, elements, unbounded, failed))))
+            cells = [""] * 6
+            if key in self.counts:
+                held, refused, cases, elements, unbounded, failed = self.counts[key]
+                cells = [f"{n:,}" for n in (held + failed, refused, cases, elements, unbounded, failed)]
+            rows.append((name, target, *cells, f"{self.spent.get(key, 0) / 1000:,.1f}"))
         return rows
 
     @property
@@ -379,8 +381,7 @@ class Campaign:
         elif message[0] == "shrunk":
             self.keep(message[2], instead_of=message[1])
         else:
-            _, block, totals, counts = message
-            self.state.finish(block, totals, counts)
+            self.state.finish(*message[1:])
             self.state.write(self.plan)
             hand.block = None
             if hand.blocks * self.plan.block >= RETIRES:

@@ -62,7 +62,11 @@ def error(analysis: Any, v: Value, x: Any, args: list, errors: list) -> Any:
     found = torch.maximum(apart(low), apart(high))
     for more in unknown:
         found = found + more
-    return found if v.op == "cutoff" and x.dtype.is_floating_point else torch.where(found != 0, torch.inf, 0.0)
+    if v.op != "cutoff" or not x.dtype.is_floating_point:
+        return torch.where(found != 0, torch.inf, 0.0)
+    for e in own:  # where an operand may be NaN the answer may be
+        found = torch.where(anywhere(torch.isnan(e)) > 0, torch.nan, found)
+    return found
 
 
 def slack(analysis: Any, v: Value, weights: Any, e: Any, dims: list[int]) -> Any:

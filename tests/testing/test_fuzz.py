@@ -171,7 +171,7 @@ def test_a_campaign_keeps_failures_and_goes_on_where_it_was(tmp_path: Path) -> N
     plan = campaigns.Plan(5, ("torch",), tmp_path)
     state = campaigns.State.read(plan)
     for block in (1, 0, 3):
-        state.finish(block, {"programs": 8, "refused": 0, "failed": 3}, {"agrees torch": [8, 0, 32, 1000, 3, 0]})
+        state.finish(block, {"programs": 8, "refused": 0, "failed": 3}, {"agrees torch": [8, 0, 32, 1000, 3, 0]}, {"agrees torch": 1500})
     state.write(plan)
     again = campaigns.Campaign(plan)
     assert (again.state.next, again.state.done, again.state.programs) == (2, [3], 24)
@@ -278,13 +278,32 @@ def test_a_campaign_on_gpus_shares_its_cases_out_among_targets_in_turn(tmp_path:
     assert campaigns.State.read(plan).block == 2
 
 
-def test_what_triton_has_built_for_its_launches_is_built_quickly(tmp_path: Path) -> None:
-    if not COMPILED:
-        pytest.skip("there is no compiler")
-    source = tmp_path / "launch.c"
-    source.write_text("#include <Python.h>\nint answer(void) { return 42; }\n")
-    path = campaigns._built_quickly("launch", str(source), str(tmp_path), [], [], [])
-    assert ctypes.CDLL(path).answer() == 42
+def test_tritons_launches_are_made_as_its_own_launcher_makes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from kgen.runtime import driver
+    from kgen.testing.quickly import Launcher
+
+    launched: list[Any] = []
+
+    def launch(*given: Any) -> int:
+        *settings, places, _ = given
+        launched.append((*settings, *(ctypes.c_int64.from_address(p).value for p in places)))
+        return 0
+
+    monkeypatch.setattr(driver, "_driver", lambda: SimpleNamespace(cuLaunchKernel=launch))
+    plain = SimpleNamespace(num_ctas=1, global_scratch_size=0)
+    signature = {"x": "*fp32", "KINDS": "constexpr", "n": "i64", "e": "fp64"}
+    assert Launcher.takes(signature, plain)
+    assert not Launcher.takes({"x": ("*fp32", "i32")}, plain) and not Launcher.takes(signature, SimpleNamespace(num_ctas=2))
+    tensor = SimpleNamespace(is_cuda=True, data_ptr=lambda: 4096)
+    given = (7, 99, (4, 1, 1024), None, None, None, tensor, ("along",), -5, 0.5)
+    Launcher(signature, plain)(3, 2, 1, *given)
+    Launcher(signature, plain)(0, 1, 1, *given)
+    half = 0x3FE0 << 48
+    assert launched == [(99, 3, 2, 1, 128, 1, 1, 1024, 7, 4096, -5, half, 0, 0)]
+    with pytest.raises(ValueError, match="argument 0 is not on a GPU"):
+        Launcher(signature, plain)(1, 1, 1, *given[:-4], SimpleNamespace(is_cuda=False), *given[-3:])
 
 
 def test_what_a_source_says_of_the_c_library_stands_in_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

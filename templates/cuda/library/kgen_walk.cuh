@@ -3,15 +3,15 @@
 #include "kgen_partials.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
-// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
-// is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. Of a row of several dims it has 32 bits
-// further a bit for each operand whose dims are one in memory, or, where it does not move in vectors, that has one element for each. A row of one segment may stay on the chip between
-// readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
-// of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment each.
-// Otherwise a team goes through
-// all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
-// The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
-// (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
+// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that is
+// read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. Of a row of several dims it has 32 bits
+// further a bit for each operand whose dims are one in memory, or, where it does not move in vectors, that has one element for each. A row
+// of one segment may stay on the chip between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another
+// (kgen_rounds.cuh), 4 where these have the readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A
+// CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is not -1, as many launches as
+// there are steps: one for the segments of each reading, one to combine them. The order in which a row's elements are combined depends on
+// TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up
+// to four vectors of each piece that it has some of.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
 struct Walk : Partials {
@@ -135,10 +135,9 @@ struct Walk : Partials {
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
         } else if constexpr (RI > 1 && even(O)) {
-            const T one = p[from];
             Vector<T, VEC> v;
             #pragma unroll
-            for (int k = 0; k < VEC; k++) v.at[k] = one;
+            for (int k = 0; k < VEC; k++) v.at[k] = p[from];
             return v;
         } else if constexpr (SHIFTS<T>) {
             return Halves<T, VEC>().load(p, head, rows.n, c.first, from, step).whole();
@@ -317,28 +316,30 @@ struct Walk : Partials {
         }
         (mark(in, 0), ...);
     }
-    // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
-    template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
-        Part part[VEC];
-        #pragma unroll
-        for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
-        #pragma unroll
-        for (int apart = 1; apart < VEC; apart *= 2) {
-            #pragma unroll
-            for (int k = 0; k + apart < VEC; k += 2 * apart) join(part[k], part[k + apart]);
-        }
-        return part[0];
-    }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
-                few.add(some(c, joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
+                few.add(some(c, joined<VEC, Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
             }, in...);
             part.add(few);
         }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+    }
+    // The same of sums of products, each rounded with its sum: f adds an element's share to a part, those of four neighbours one by one.
+    template <int R, typename Part, typename F, typename... In> __device__ Part products(F f, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4, EACH = VEC < 4 ? VEC : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            Part few;
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+                Part parts[VEC / EACH];
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) f(parts[k / EACH], in.one(v, k)...);
+                few.add(some(c, tree(parts, [](Part& a, const Part& b) { a.add(b); })));
+            }, in...);
+            part.add(few);
+        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...); });
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
@@ -352,7 +353,7 @@ struct Walk : Partials {
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
     template <typename Part, typename F, typename... In> __device__ static Part peak(int k, F f, In&... in) {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).now + k)};
-        else return joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
+        else return joined<VEC, Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
     }
     // The sums of GROUP vectors from the g-th on about a peak.
     template <int GROUP, typename Part, typename About, typename... In>
@@ -362,7 +363,7 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            few.merge_sums(some(c, joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
+            few.merge_sums(some(c, joined<VEC, Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
         }
     }
     template <int GROUP, typename Part, typename A, typename B, typename... In>
@@ -590,7 +591,8 @@ struct Walk : Partials {
             Words<Part> words;
             #pragma unroll
             for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            whole.add(words);
+            if (rescales<Part>(0) && s == t) whole = words;  // to rescale a part of none takes as long as of any
+            else whole.add(words);
         }
         return warp<32>(whole);
 #else

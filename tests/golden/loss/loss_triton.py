@@ -1034,6 +1034,8 @@ def launch_rows(kernels, rows, inner, tensors, names, elements, ends, numbers, s
     load = sum(x.element_size() for x, w in zip(operands, walks) if x is not None and w[1]) or 1
     word = max(word, item, 8 * any(x is not None and x.dtype == torch.float64 for x in operands))  # bytes of what is computed
     ROWS, BLOCK, SEGMENT, warps = tiles(length, step, held * word, across, load, peak)
+    if not shapes[1]:  # one element a row, and no order among them: as where no pass is of long rows
+        ROWS, warps = 1024, 4
     options = constants | OPTIONS | {"KINDS": tuple(kinds), "INDEX": tl.int64 if far > 2**30 else tl.int32, "ROWS": ROWS, "num_warps": min(warps, WARPS)}
     options |= {name: min(len(dim), rank) for name, rank, dim in zip(("ROW_RANK", "RANK"), ranks, (outer, inner)) if rank > 1}
     count = math.prod(dim[0] for dim in dims[0])
