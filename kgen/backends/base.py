@@ -204,10 +204,9 @@ class Backend:
 
     def ranged(self, g: Gather, type_name: str, lo: Text, hi: Text, *at: Text) -> Text:
         """The reduction of what stands in a range, of a type; `at` has what terms are asked for, if they are: a position, a value."""
-        others, marks = [g.order] if g.order else g.within, [f"{{{k + 3}}}" for k in range(len(at))]
-        which = "same_terms" if g.same else "other_terms"
+        which, marks = "same_terms" if g.same else "other_terms", [f"{{{k + 3}}}" for k in range(len(at))]
         term = self.call(which, f"{g.name}, {g.asked.name}, {marks.pop()}", "{2}") if g.asked else g.name
-        called = ", ".join(("{0}", "{1}", term, *(o.name for o in others), *marks))
+        called = ", ".join(("{0}", "{1}", term, *(o.name for o in ([g.order] if g.order else g.within)), *marks))
         return source(self.call(f"ranged_{g.ranged}", called, "{2}"), lo, hi, type_name, *at)
 
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
@@ -471,8 +470,7 @@ class Render:
 
     def gathers(self, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str, Gather]:
         """What a pass reads at places of its own, by lets: one for all that read a tensor alike, but for each range one."""
-        defs, found = {let.name: let for let in p.lets}, dict[str, Gather]()
-        made: dict[tuple[str, ...], Gather] = {}
+        defs, found, made = {let.name: let for let in p.lets}, dict[str, Gather](), dict[tuple[str, ...], Gather]()
 
         def one(of: Ref, dim: str, ranged: str = "", own: str = "") -> Gather:
             t, fresh = tensors[defs[of.name].expr.attrs[0]], self.global_names.fresh
@@ -487,9 +485,9 @@ class Render:
             if let.expr.name == "ranged":
                 others = tuple(one(o, attrs[1], ORDER if len(terms(let.expr)) == 4 else "") for o in terms(let.expr)[3:5])
                 order, within = (others[0], ()) if len(others) == 1 else (None, others)
-                beside = next((one(o, attrs[1]) for o in asked(let.expr)), None)
+                beside = one(asked(let.expr)[0], attrs[1]) if asked(let.expr) else None
                 own = one(of[0], attrs[1], attrs[0], let.name)
-                found[let.name] = replace(own, order=order, within=within, asked=beside, same=attrs[2:] != ("other",))
+                found[let.name] = replace(own, order=order, within=within, asked=beside, same=attrs[-1] != "other")
             else:
                 found[let.name] = one(of[0], attrs[0])
         return found
