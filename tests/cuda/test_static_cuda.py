@@ -79,6 +79,8 @@ SPECS: tuple[tuple[str, str, dict[str, int], bool], ...] = (
     ("forth", "f32", {"N": 2077}, False),
     ("back", "f64", {"N": 300}, False),
     ("shares", "f32", {"N": 77}, False),
+    ("upright", "bf16", {"M": 2100, "N": 40}, False),
+    ("rg_lru", "f32", {"B": 2, "S": 77, "C": 5}, True),
 )
 
 
