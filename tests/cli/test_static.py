@@ -36,7 +36,6 @@ MORE: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("forth", "f32", {"N": 777}),
     ("back", "bf16", {"N": 640}),
     ("upright", "f64", {"M": 300, "N": 7}),
-    ("shares", "f16", {"N": 130}),
 )
 
 
