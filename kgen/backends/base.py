@@ -84,7 +84,6 @@ class Backend:
     makes = False  # whether what a row is made into takes its place on the chip (`kgen.backends.remade`)
     shares = False  # whether quotients of which codes are made go by what follows from their divisor (`kgen.quotients`)
     rides = Rides.NONE  # of which rows sums about a peak are made with it
-    static_scans = False  # whether its static files have passes along rows
     merges = False  # whether sums over rows are made while these are gone through
     taps = False  # whether a map reads neighbours as vectors
 
