@@ -9,13 +9,21 @@ from collections.abc import Iterable, Sequence
 
 from kgen.errors import Span
 from kgen.resources import bundled
-from kgen.types import DTYPES, PACKING, is_int, is_literal, literal_size
+from kgen.types import DTYPES, PACKING, TORCH, WRITTEN, is_int, is_literal, literal_size
 from kgen.values import Parameter, Value, closest, did_you_mean
+
+#: Names that dtypes have elsewhere, and what they are here: torch's, with and without what these begin with, and shorter ones.
+MEANT = {
+    **{of: d.name for d in TORCH.values() for of in (d.torch, d.torch.removeprefix("float8_"), d.torch.replace("float8_", "f8"))},
+    **{d.removeprefix("f8").removeprefix("f4"): d for d in WRITTEN if d.startswith(("f8e", "f4e"))},
+    "float": "f32", "int": "i64", "double": "f64", "half": "f16", "long": "i64", "fp16": "f16", "fp32": "f32", "fp64": "f64",
+    **dict.fromkeys(("f8", "fp8", "float8"), "f8e4m3` or `f8e5m2"), **dict.fromkeys(("f4", "fp4", "float4", "float4_e2m1fn_x2"), "f4e2m1"),
+    "int4": "i4", "uint4": "u4",
+}  # fmt: skip
 
 #: Functions of other languages, and what they are here.
 ELSEWHERE = {
-    "float": "f32(x)", "int": "i64(x)", "double": "f64(x)", "half": "f16(x)", "long": "i64(x)", "bfloat16": "bf16(x)",
-    "float16": "f16(x)", "float32": "f32(x)", "float64": "f64(x)", "int8": "i8(x)", "int32": "i32(x)", "int64": "i64(x)", "uint8": "u8(x)",
+    **{name: f"{dtype}(x)" for name, dtype in MEANT.items()}, "f8": "f8e4m3(x)", "fp8": "f8e4m3(x)", "float8": "f8e4m3(x)",
     "maximum": "max(a, b)", "minimum": "min(a, b)", "fmax": "max(a, b)", "fmin": "min(a, b)", "abs_": "abs(x)", "fabs": "abs(x)",
     "absolute": "abs(x)", "ln": "log(x)", "power": "x^2", "reciprocal": "1 / x", "negative": "-x", "amax": "max[N](x)", "amin": "min[N](x)",
     "average": "mean[N](x)", "variance": "var[N](x)", "arange": "index[N]", "detach": "stop(x)", "gather": "pick[N](x, t)",

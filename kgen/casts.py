@@ -83,6 +83,8 @@ def mode(e: Expressions, node: Apply) -> tuple[str, ...] | None:
         return found
     said = ", ".join(f"`{node.op}[{', '.join(m)}]`" for m in known if m)
     help = f"there {'are' if ',' in said else 'is'} {said}" if said else "floats of 16 bits and fewer have such casts, by their own names"
+    if named == ["saturate"] and node.op in DTYPES and DTYPES[node.op].is_int:
+        help = f"a cast to an integer saturates: `{node.op}(...)`"
     e.error(f"`{node.op}` has no cast [{', '.join(named)}]", wrong.span if wrong is not None else node.head, help=help)
     return None
 

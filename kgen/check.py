@@ -305,22 +305,9 @@ class _Checker(Sizes):
         `...` first."""
         name = t.dtype.name
         if name not in DTYPES and not variable_of(name):
-            known = {
-                "float": "f32",
-                "int": "i64",
-                "double": "f64",
-                "half": "f16",
-                "uint8": "u8",
-                "int8": "i8",
-                "float32": "f32",
-                "bfloat16": "bf16",
-                "float16": "f16",
-            }
-            self.error(
-                f"`{name}` is not a dtype",
-                t.dtype.span,
-                help=f"write `{known[name]}`" if name in known else f"dtypes are {', '.join(WRITTEN)}, or one capital letter for any float",
-            )
+            every = f"dtypes are {', '.join(WRITTEN)}, or one capital letter for any float"
+            help = f"write `{advice.MEANT[name]}`" if name in advice.MEANT else every
+            self.error(f"`{name}` is not a dtype", t.dtype.span, help=help)
         seen: set[str] = set()
         if len(t.dims or ()) > MAX_DIMS:
             self.error(f"a tensor may have at most {MAX_DIMS} dims", t.span)

@@ -86,7 +86,7 @@ def offsets(d: Drift) -> Any:
 def squares(d: Drift) -> Any:
     """Of sums of squares about a mean, M, of n terms, spread over them.
 
-    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 3).  Its squares are
+    A partial P of n_P elements has a computed mean c that is off by at most g * sum_P|x| / n_P, with g = gamma(depth + 6).  Its squares are
     about that c: of one element, or of a tile that is near enough to be gone through again.  To move them from c to b takes
     n_P (c - b)^2 + 2 (c - b) n_P (mean_P - c), exactly; the second part is left out.  An element moves no more than `depth` times, and the
     sum of n_P (c - b)^2 over all moves is a part of M, but for the errors of the means.  So by Cauchy and Schwarz, twice, with
@@ -95,7 +95,7 @@ def squares(d: Drift) -> Any:
     reading; squares, counts and products are rounded 8 times more.
     """
     counts = d.depth * (d.number > 2**24)  # roundings of a count, which is kept in the dtype that is computed in
-    gamma = (d.depth + counts + 3) * d.unit / (1 - (d.depth + counts + 3) * d.unit)
+    gamma = (d.depth + counts + 6) * d.unit / (1 - (d.depth + counts + 6) * d.unit)
     whole = d.terms.clamp(min=0).sum(d.dims, keepdim=True)
     size = gamma * (whole + d.number * d.centre**2).sqrt()
     moves = math.sqrt(d.depth) * size
@@ -127,12 +127,13 @@ class Move(NamedTuple):
 class Monoid:
     """A row.  Fields are joined one by one by the operator `join` of the table of operators; with "first" that partial is taken whole
     whose first field goes before the other's: NaN, then the greatest or least, then the lower place.  Of scans the first partial's elements
-    stand before the other's; "log_add_exp", "follow" and "since" are theirs alone (`backends/scans.py`).
+    stand before the other's; "masses", "follow" and "since" are theirs alone (`backends/scans.py`).
 
     A sum `about` the "max" or "mean" of x is of a product of `factors`: "exp" is exp(x - m), "apart" is x - m; with others, its weights,
     where it is `weighted`.  Its `moves` rescale it.  One that is `again` is made so only of rows that do not stay on the chip: of others a
-    second reading is as quick, and more exact.  `sign` is 1 where a sum is not negative; `cost` counts (instructions, special-function
-    instructions) of an element; `error` says what the moves add to each term's error.
+    second reading is as quick, and more exact.  A scan's value is its first field, to which the logarithm of field `log` is added, if there
+    is one.  `sign` is 1 where a sum is not negative; `cost` counts (instructions, special-function instructions) of an element; `error`
+    says what the moves add to each term's error.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Monoid:
     again: bool = False
     sign: int = 0
     cost: tuple[int, int] = (1, 0)
+    log: str = ""
     error: Callable[[Drift], Any] | None = None
 
     def rides(self, rows: Rides, long: bool) -> bool:
@@ -189,7 +191,7 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("cumprod", "mul", (Field(identity="1"),), cost=(3, 0)),
     Monoid("cummax", "max", (Field(identity="least"),), cost=(3, 0)),
     Monoid("cummin", "min", (Field(identity="greatest"),), cost=(3, 0)),
-    Monoid("logcumsumexp", "log_add_exp", (Field(identity="least"),), cost=(40, 4)),
+    Monoid("logcumsumexp", "masses", (Field("top", "least"), Field("mass", share="1")), cost=(20, 3), log="mass"),
     Monoid("recur", "follow", (Field(share="{v}"), Field("factor", "1")), cost=(9, 0)),
     Monoid("cumsum_since", "since", (Field(share="{v}"), Field("begun")), cost=(9, 0)),  # whether anything begins there
 )}  # fmt: skip

@@ -178,7 +178,7 @@ class Tape(Expressions):
                 break
             a, b = pair
             if a.guards == b.guards:
-                both = Part(self.build("a + b", a=a.raw, b=b.raw), a.guards)
+                both = Part(self.added(a.raw, b.raw), a.guards)
             else:
                 *rest, (guard, holds) = a.guards
                 yes, no = (a.raw, b.raw) if holds else (b.raw, a.raw)
@@ -189,8 +189,21 @@ class Tape(Expressions):
         own = [Part(part.raw, tuple(g for g in part.guards if g not in shared)) for part in parts]
         total = self.selected(own[0])
         for part in own[1:]:
-            total = self.build("a + b", a=total, b=self.selected(part))
+            total = self.added(total, self.selected(part))
         return Part(total, shared)
+
+    def added(self, a: int, b: int) -> int:
+        """a + b; of two sums over the same dims one sum of both terms, which takes half as many partials.  Terms that positions have a say
+        in stay apart: a key may select them, so that one by one they are found without going through all."""
+        one, other = self.values[a], self.values[b]
+        if other.op == "sum" and min(a, b) >= self.count:
+            if one.op == "add" and self.values[one.args[1]].op == "sum":
+                return self.build("a + b", a=one.args[0], b=self.added(one.args[1], b))
+            x, y = (self.values[v.args[0]] for v in (one, other)) if one.op == "sum" else (one, other)
+            alike = one.op == "sum" and (one.attr, x.dims, x.type) == (other.attr, y.dims, y.type)
+            if alike and not any(self.values[v].op == "index" for v in self.leads([one.args[0], other.args[0]])):
+                return self.build("sum[D](x + y)", {"D": tuple(one.attr)}, x=one.args[0], y=other.args[0])
+        return self.build("a + b", a=a, b=b)
 
     def summed(self, part: Part, over: Dims) -> Part | None:
         """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted.  None where it is 0: what

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kgen.backends.cpp_rows import RowPrinter
 from kgen.backends.names import Names
-from kgen.backends.scans import ScanField, fields, joined
+from kgen.backends.scans import ScanField, fields, joined, taken
 from kgen.backends.text import Text
 from kgen.backends.units import Given, ScanUnit, Statement, Tensor
 
@@ -33,16 +33,13 @@ class ScansView(ScanUnit):
     rounded: dict[str, Text]
     run_head: str
     entries: list[tuple[str, str]]
+    takes: list[Given]  # what has come of the scans, as the second code takes it
 
     @property
     def joining(self) -> list[Text]:
         """What joins partials, and what they begin with."""
-        return [*(s.value for s in self.joins), *(f.identity for f in self.fields), *(f.share for f in self.fields)]
-
-    @property
-    def takes(self) -> list[Given]:
-        """What has come of the scans, as the second code takes it."""
-        return list(self.stored.takes)
+        ends = [text for f in self.fields for text in (f.identity, f.share)]
+        return [*(s.value for s in self.joins), *(g.text for g in self.takes), *ends]
 
 
 class ScanPrinter(RowPrinter):
@@ -58,6 +55,8 @@ class ScanPrinter(RowPrinter):
         every = fields(b, u.scanned.accumulators, names)
         values = joined(b, every, lambda name, whose: f"{whose}.{name}")
         head, entries = self.entries()
+        found = {a.name: a for a in u.scanned.accumulators}
+        takes = [replace(g, text=taken(b, every, found[g.name], "tile[j].{}".format)) for g in u.stored.takes]
         uses = u.uses | {t.type for t in self.tensors}
         return ScansView(
             **vars(u),
@@ -73,6 +72,7 @@ class ScanPrinter(RowPrinter):
             rounded=self.rounded,
             run_head=head,
             entries=entries,
+            takes=takes,
         )
 
 

@@ -15,7 +15,7 @@ from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
-from kgen.backends.cuda_maps import CudaMap, MapPrinter, reaches_rows, row_index
+from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.sorts import PARTS, SortUnit
@@ -274,7 +274,8 @@ class Cuda(CFamily):
             reaches = tuple((r.tensor.spec_name, r.tensor.dims, r.dim) for r in unit.reaches)
             below, index = reaches_rows(unit), row_index(unit)
             row = next((k for k, o in enumerate(operands) if o.role == "index" and o.name == index), -1)
-            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, len(unit.taps), below, own, reaches, row))
+            near = len(unit.taps), below, own, reaches, row, divides(unit)
+            made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, *near))
         return tuple(made)
 
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:

@@ -119,6 +119,7 @@ def table() -> str:
             lines += _array(name, [launches.measured(step) for step in steps])
             ladders.append((f"arch == {arch.removeprefix('sm_')} && kind == {launches.KINDS.index(kind)}", f"{{{name}, {len(steps)}}}"))
     lines += _array("SHIFTED", launches.SHIFTED)
+    lines += _array("SEVERAL_DIMS", launches.SEVERAL_DIMS)
     choices = []
     for (apart, held), rules in launches.RULES.items():
         name = f"{'APART' if apart else 'ALONG'}_{'HELD' if held else 'READ'}"

@@ -81,6 +81,11 @@ def row_index(unit: Unit) -> str:
     return rows if moves and all(m.fixed for m in moves) and all(rows in t.tensor.dims for t in unit.taps) else ""
 
 
+def divides(unit: Unit) -> bool:
+    """Whether a map reads windows at places that are quotients."""
+    return any(m.over > 1 for t in unit.taps for m in t.by)
+
+
 def is_last(reach: Reach) -> bool:
     """Whether windows go along the last dim of a tensor."""
     return reach.dim == reach.tensor.dims[-1]
@@ -382,7 +387,7 @@ class MapPrinter:
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
         held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
         if unit.reaches:
-            of_rows = window_rows(len(unit.taps), bool(self.row))
+            of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit))
             held = f"windows({of_rows}{f', {self.base.position[self.row]}' if self.row else ''})" if of_rows > 1 else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
@@ -406,4 +411,4 @@ class MapPrinter:
         )
 
 
-__all__ = ["CudaMap", "MapPrinter", "reaches_rows", "row_index"]
+__all__ = ["CudaMap", "MapPrinter", "divides", "reaches_rows", "row_index"]

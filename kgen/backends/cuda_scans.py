@@ -10,7 +10,7 @@ from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_rows import RowPrinter, mask, stored
 from kgen.backends.names import Names
-from kgen.backends.scans import ScanField, fields, joined
+from kgen.backends.scans import ScanField, fields, joined, taken
 from kgen.backends.text import wrapped
 from kgen.backends.units import Code, ScanUnit, Statement
 from kgen.monoids import MONOIDS
@@ -63,7 +63,7 @@ class ScanPrinter(RowPrinter):
         values = ", ".join(f"{f.type}({f.share})" for f in every)
         return [*self.values(c), *self.backend.printed(c.lines), f"tile[k] = {{{values}}};"]
 
-    def ends(self) -> list[str]:
+    def ends(self, every: list[ScanField]) -> list[str]:
         """The lines behind the scans, and the results."""
         c, scans = self.unit.stored, self.unit.scanned.accumulators
         made = self.values(c)
@@ -71,8 +71,10 @@ class ScanPrinter(RowPrinter):
             made.append("const Partial now = join(before, tile[k]);")
         if any(a.exclusive for a in scans):
             made.append("const Partial past = k > 0 ? join(before, tile[k > 0 ? k - 1 : 0]) : before;")
-        past = {a.name for a in scans if a.exclusive}
-        made += [f"const {g.type} {g.name} = {'past' if g.name in past else 'now'}.{g.name};" for g in c.takes]
+        found = {a.name: a for a in scans}
+        for g in c.takes:
+            of = "past" if found[g.name].exclusive else "now"
+            made.append(f"const {g.type} {g.name} = {taken(self.backend, every, found[g.name], f'{of}.{{}}'.format)};")
         made += self.backend.printed(c.lines)
         return made + [f"{o.name}_held.at[walk.at(k)] = {stored(o)};" for o in c.outputs]
 
@@ -87,7 +89,7 @@ class ScanPrinter(RowPrinter):
         for n in self.numbers:
             params.append(f"{host.spelled_out(render, n.passed)} {n.argument.name}{'_given_k' if n.converted else ''}")
         joins = [Statement((f"both.{f.name}",), "", value) for f, value in zip(every, values, strict=True)]
-        shares, ends = self.shares(every), self.ends()
+        shares, ends = self.shares(every), self.ends(every)
         opening = [f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);" for n in self.numbers
                    if n.converted]  # fmt: skip
         types = self.types() | {f.type for f in every}

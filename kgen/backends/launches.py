@@ -113,7 +113,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         ),
         "many": (
             Step(64, 128, 32, 2, 8, "registers"),
-            Step(128, 128, 32, 4, 8, "registers"),
+            Step(128, 128, 32, 4, 8, "shared"),
             Step(256, 64, 0, 4, 16, "registers"),
             Step(512, 128, 0, 8, 8, "shared"),
             Step(1024, 128, 0, 8, 8, "registers"),
@@ -227,6 +227,10 @@ SHIFTED = (
     Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
 )
 
+#: Before such a ladder's steps as well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an
+#: element lies takes the registers that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
+SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
+
 KINDS = ("once", "again", "read", "many", "narrow", "narrower", "pieces")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
@@ -238,10 +242,11 @@ ASIDE = ((4, 1 << 22), (2, 1 << 14))
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 
 
-#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours. Of rows one below the other,
-#: which share what they read, as they did best on an H200 (sums of many windows that an element lies in again take four).
-WINDOW_ROWS = ((8, 8), (16, 4), (48, 2))
-WINDOW_ROWS_BELOW = ((16, 8), (30, 2), (64, 4))
+#: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
+#: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as they did best on an
+#: H200 (sums of many windows that an element lies in again take four).
+WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
+WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
 
 
 def map_rows(vec: int) -> int:
@@ -249,9 +254,10 @@ def map_rows(vec: int) -> int:
     return MAP_ROWS.get(vec, 4)
 
 
-def window_rows(taps: int, below: bool = False) -> int:
-    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows."""
-    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS) if taps <= most), 1)
+def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:
+    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows; `divides`: some at
+    places that are quotients."""
+    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS)[divides] if taps <= most), 1)
 
 
 def pieces(taps: int, below: bool) -> int:
@@ -301,6 +307,7 @@ HELD = (
     Rule(ANY, 256, 256, 8, 6, "cluster"),
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
+    Rule(ANY, 512, 512, 4, 2, "segments", registers=FEW, elements=(1, 4), held=1, above=1 << 25),  # segments of many vectors each
     Rule(ANY, 256, 256, 4, 3, "segments"),
     Rule(ANY, 128, 32, 4, 4, "segments"),  # whose threads need no memory to put their parts together
 )

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kgen.backends.base import Backend
+from kgen.backends.base import ENDS, Backend
 from kgen.backends.names import Names
-from kgen.backends.text import Text, named, put, source
+from kgen.backends.text import Text, fill, named, put, source
 from kgen.backends.units import Accumulator
 from kgen.monoids import MONOIDS
 from kgen.ops import OPS, PRODUCT
@@ -36,7 +36,7 @@ def fields(backend: Backend, scans: Iterable[Accumulator], names: Names) -> list
     for a in scans:
         for f in MONOIDS[a.kind].fields:
             name = a.name if not f.name else names.fresh(f"{a.name}_{f.name}")
-            identity = backend.identity(a) if not f.name else backend.literal(Fraction(f.identity), a.dtype, a.type)
+            identity = backend.identity(a) if f.identity in ENDS or not f.name else backend.literal(Fraction(f.identity), a.dtype, a.type)
             values = {"x": a.value, **({"v": a.weights[0]} if a.weights else {})}
             made.append(ScanField(name, a, f.name, a.type, identity, put(f.share, values)))
     return made
@@ -52,12 +52,27 @@ def _joined(backend: Backend, every: list[ScanField], f: ScanField, at: Callable
     join = MONOIDS[f.of.kind].join
     if join in OPS:
         return backend.combined(f.of, own, follows)
-    if join == "log_add_exp":
-        return source("log_add_exp({0}, {1})", own, follows)
+    if join == "masses":
+        top = next(g for g in every if g.of is f.of)
+        if f is top:
+            return _operator(backend, f.of, "max", own, follows)
+        return source("masses({0}, {1}, {2}, {3})", own, at(top.name, "own"), follows, at(top.name, "next"))
     factor = next(at(g.name, "next") for g in every if g.of is f.of and g.field)
     if join == "since":
         return source("sum_since({0}, {1}, {2})", factor, own, follows)
     return source("{0} * {1}" if f.field else "{0} * {1} + {2}", factor, own, follows, level=PRODUCT)
 
 
-__all__ = ["ScanField", "fields", "joined"]
+def _operator(backend: Backend, a: Accumulator, op: str, *operands: Text) -> Text:
+    return fill(backend.spell(OPS[op]), a.dtype.kind, list(operands), {"F": a.type, "U": a.dtype.unsigned})
+
+
+def taken(backend: Backend, every: Iterable[ScanField], a: Accumulator, at: Callable[[str], str]) -> Text:
+    """What a scan is at an element; `at` spells a field of the partial up to there."""
+    first, *others = (f for f in every if f.of is a)
+    log = next((named(at(f.name)) for f in others if f.field == MONOIDS[a.kind].log), None)
+    value = named(at(a.name if log is None else first.name))
+    return value if log is None else _operator(backend, a, "add", value, _operator(backend, a, "log", log))
+
+
+__all__ = ["ScanField", "fields", "joined", "taken"]

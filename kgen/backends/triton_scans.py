@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kgen.backends.base import Render
-from kgen.backends.scans import fields, joined
+from kgen.backends.scans import fields, joined, taken
 from kgen.backends.text import Call, Text, named, source
 from kgen.backends.text import joined as listed_texts
 from kgen.backends.triton_maps import definitions
@@ -102,7 +102,13 @@ class ScanPrinter(RowPrinter):
         for c in self.up_to.values():
             edge = source(f"tl.reduce(tl.where(column == {last}, {{0}}, 0), 1, plus, keep_dims=True)", c.name)
             body.append(Statement((c.before,), "", edge))
-        ends: list[Node] = [*stored.lines]
+        ends: list[Node] = []
+        for a in self.codes[0].accumulators:
+            names = {name: c.name for name, c in (self.past if a.exclusive else self.up_to).items()}
+            value = taken(self.backend, self.every, a, names.__getitem__)
+            if value != a.name:
+                ends.append(Statement((a.name,), "", value))
+        ends += stored.lines
         self.put(ends, stored.outputs)
         return [*body, *ends]
 

@@ -19,7 +19,20 @@ from kgen.optional import is_none
 from kgen.passes import Workspace
 from kgen.runtime.memory import advise
 from kgen.syntax import Header
-from kgen.types import DTYPES, ELLIPSIS, TORCH, VARIABLE, Dims, is_literal, is_wide, resolve_named, show_type, shown_dims, variable_of
+from kgen.types import (
+    DTYPES,
+    ELLIPSIS,
+    PACKING,
+    TORCH,
+    VARIABLE,
+    Dims,
+    is_literal,
+    is_wide,
+    resolve_named,
+    show_type,
+    shown_dims,
+    variable_of,
+)
 from kgen.typeset import format_expr, format_type
 from kgen.values import needing
 
@@ -110,7 +123,8 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
     tensors = [(p, given[p.name]) for p in kernel.params if p.is_tensor]
     for p, t in tensors:
         if not isinstance(t, torch.Tensor):
-            raise wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{declared(p)}`")
+            ints = ", and may be an int" if p.drawn else ""
+            raise wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{declared(p)}`{ints}")
         if t.requires_grad and torch.is_grad_enabled():
             raise wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
     binding = _bind_dtypes(kernel, tensors)
@@ -256,15 +270,15 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
         shown = have.name if have is not None else str(t.dtype)
         if p.dtype in DTYPES:
             if shown != p.dtype:
-                raise wrong(
-                    kernel,
-                    f"{p.name} is {shown}, not {p.dtype}",
-                    f"it is declared `{declared(p)}`; {p.name}.to(torch.{DTYPES[p.dtype].torch}) converts",
-                )
+                help = f"it is declared `{declared(p)}`; {p.name}.to(torch.{DTYPES[p.dtype].torch}) converts"
+                if p.dtype in PACKING:  # torch converts to no such dtype
+                    help = f"two elements share a byte: {p.name}.view(torch.{DTYPES[p.dtype].torch}) of its bytes"
+                raise wrong(kernel, f"{p.name} is {shown}, not {PACKING.get(p.dtype, p.dtype)}", help)
         elif is_wide(p.dtype):
             continue  # once the variables are known
         elif shown not in floats:
-            raise wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}")
+            named = f"; a header names others: `{p.name}: {shown}[...]`" if have is not None else ""
+            raise wrong(kernel, f"{p.name} is {shown}", f"{p.dtype} is one of {', '.join(floats)}{named}")
         elif binding.setdefault(p.dtype, shown) != shown:
             raise wrong(
                 kernel,

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kgen.errors import KgenError
+
 
 def seeded(drawn: tuple[tuple[int, str], ...], args: tuple, kwargs: dict[str, Any], lists: bool = False) -> tuple[tuple, dict[str, Any]]:
-    """The arguments with the seeds in `drawn` (places and names); with `lists` of a call over lists, a seed for each tuple of tensors."""
+    """The arguments with the seeds in `drawn` (places and names); with `lists` of a call over lists, a seed for each tuple of tensors.
+    Raises `KgenError` for an int of more than 64 bits."""
     import torch
 
     given = [(k, name, args[k] if k < len(args) else kwargs.get(name)) for k, name in drawn]
@@ -26,6 +29,8 @@ def seeded(drawn: tuple[tuple[int, str], ...], args: tuple, kwargs: dict[str, An
     device = None if first is None else first.device
     count = next((len(x) for x in (*args, *kwargs.values()) if isinstance(x, list)), 0) if lists else 0
     for k, name, x in missing:  # 64 bits each; torch has no integer above the greatest
+        if x is not None and not -(2**63) <= x < 2**64:
+            raise KgenError(f"{name} is {x}, which has more than 64 bits")
         if x is None:
             made = torch.randint(-(2**63), 2**63 - 1, (count,) if count else (), dtype=torch.int64, device=device)
         else:

@@ -307,14 +307,15 @@ class Function:
                 _cu(driver.cuLaunchKernel(self.kernel, grid, 1, 1, threads, 1, 1, shared, stream, places, None))
 
     def room(self, device: int, threads: int, shared: int, cluster: int) -> int:
-        """How many clusters of such a launch a device has room for at once, by its driver: chips of one architecture differ in that."""
+        """How many clusters of such a launch a device has room for at once, by its driver: chips of one architecture differ in that.  0
+        where it does not say."""
         key = device, threads, shared, cluster
         if key not in self.rooms:
             found, config = ctypes.c_int(), _clustered(cluster, threads, shared, cluster, 0)
             with _current(device):
                 self.allow(device, shared, cluster)
-                _cu(_driver().cuOccupancyMaxActiveClusters(ctypes.byref(found), self.kernel, ctypes.byref(config)))
-            self.rooms[key] = found.value
+                refused = _driver().cuOccupancyMaxActiveClusters(ctypes.byref(found), self.kernel, ctypes.byref(config))
+            self.rooms[key] = 0 if refused else found.value
         return self.rooms[key]
 
     def allow(self, device: int, shared: int, cluster: int) -> None:

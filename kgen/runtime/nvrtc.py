@@ -78,7 +78,7 @@ class Plan:
 
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
-    taps: int = 0, below: bool = False, single: bool = False, row: int = -1,
+    taps: int = 0, below: bool = False, single: bool = False, row: int = -1, divides: bool = False,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -87,7 +87,7 @@ def plan(
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
     pieces of a row, or of rows one `below` the other; `single`: no vectors, and of rows that lie anywhere, or one below the other, of
-    which operand `row` is the index.  A written file's kgen_maps.cuh has this function in C++.
+    which operand `row` is the index; `divides`: some neighbours lie at quotients.  A written file's kgen_maps.cuh has this function in C++.
     """
     n = 1
     for size in sizes:
@@ -103,7 +103,7 @@ def plan(
     if vec == 1:
         splat = 0
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps, row >= 0) if single and n >= MAP_MANY and known else 1
+    windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
@@ -149,11 +149,12 @@ def in_turns(
 def _rows_last(
     shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], itemsizes: Sequence[int], rows: int
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:  # fmt: skip
-    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, of which a thread then takes
-    so many; as they were, and 1, where there is none."""
+    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, or half as many, of which a
+    thread then takes so many; as they were, and 1, where there is none."""
     still = [all(own[d] == 0 for size, own in zip(itemsizes, strides, strict=True) if not size) for d in range(len(shape) - 1)]
-    d = next((d for d, own in enumerate(still) if own and shape[d] % rows == 0), None)
-    if d is None:
+    found = ((d, many) for many in (rows, rows // 2) if many > 1 for d, own in enumerate(still) if own and shape[d] % many == 0)
+    d, rows = next(found, (-1, 1))
+    if rows == 1:
         return shape, strides, 1
 
     def moved(one: tuple[int, ...]) -> tuple[int, ...]:
@@ -350,7 +351,7 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        near = unit.taps, unit.below, bool(unit.reaches), unit.row
+        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides
         planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, *near)
         if planned is None:
             return None

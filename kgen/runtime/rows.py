@@ -186,6 +186,7 @@ def plan(
     kinds = ladder if _measured(vec, held, read) and rowed else ()
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
+    known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long
     rules = launches.RULES[apart, bool(held)]
@@ -293,7 +294,7 @@ def _vectors(
                 break
             vec //= 2
         wide = sum(1 << k for k in moving if place(k) % vec == 0 and not any(s % vec for s in (*strides[k][:-1], *outer[k])))
-        return (vec, False, wide) if vec > 1 else (1, False, 0)
+        return (vec, False, wide | _even(memory, wide, sizes, strides)) if vec > 1 else (1, False, 0)
     edges = n % vec != 0 or place(main) % vec != 0 or any(s % vec for s in outer[main])
     if edges and n < 4 * vec:
         return 1, False, 0
@@ -302,6 +303,20 @@ def _vectors(
         alike = all((a - b) % vec == 0 for a, b in zip(outer[k], outer[main], strict=True))
         wide |= (alike and (place(k) - place(main)) % vec == 0) << k
     return vec, edges, wide
+
+
+def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> int:
+    """Operands of a row of several dims that move in vectors (`wide`) and whose elements follow one another without gaps, or that stand
+    still along the innermost dim: the upper half of what the kernel's `Walk` has for WIDE, where it has room for a bit for each."""
+    if len(sizes) == 1 or len(strides) >= 32:
+        return 0
+
+    def even(k: int) -> bool:
+        own = strides[k]
+        dense = all(a == b * size for a, b, size in zip(own, own[1:], sizes[1:], strict=False))
+        return own[-1] == 0 or bool(wide >> k & 1) and dense
+
+    return sum(1 << 32 + k for k in memory if even(k))
 
 
 def _teams(

@@ -57,8 +57,8 @@ def sound(kind: str, step: Step) -> bool:
         return False
     if where == "registers":
         return longest <= (team or 1024) * vectors
-    if where == "shared":  # the least block there is, which has threads for all that lies outside of a row's vectors
-        return kind != "read" and team == 0 and threads >= 64 and longest <= threads * vectors
+    if where == "shared":  # a warp or the least block there is, which have threads for all that lies outside of a row's vectors
+        return kind != "read" and (team == 32 or team == 0 and threads >= 64) and longest <= (team or threads) * vectors
     return where == "loop" and team > 0 or where == "cluster" and kind != "read"
 
 

@@ -139,6 +139,10 @@ def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
     if operands and operands[main].element and operands[main].itemsize:
         hold(plan.misaligned == place(main) % walk.vec, "a row's vectors begin where the operand's do")
     for k, o in enumerate(operands):
+        if walk.vec > 1 and len(operands) < 32 and walk.wide >> 32 + k & 1:
+            own = plan.strides[k]
+            dense = all(a == b * size for a, b, size in zip(own, own[1:], plan.sizes[1:], strict=False))
+            hold(dense if walk.wide >> k & 1 else own[-1] == 0, "an even operand's dims are one, or it stands still")
         if walk.vec == 1 or not walk.wide >> k & 1:
             continue
         hold(o.element and 0 < o.itemsize * walk.vec <= 16, "16 bytes at most move at once")

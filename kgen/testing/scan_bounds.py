@@ -8,8 +8,10 @@ At each place the bound holds for every order of the elements up to there in whi
                   underflows, none where one overflows
     cummax        what the greatest of x + e and of x - e lie above and below it; cummin likewise
     logcumsumexp  max(e), since the weights of its derivative add up to 1; and u * (R + 8) for each join, where R = max|x| + log(i + 1)
-                  bounds what any neighbours have, and a join adds at most a rounding of that, the rounding of its difference and a few
-                  units of exp and log1p, both of at most 1
+                  bounds what any neighbours have: what is carried is their peak, and the sum of exponentials about it, at least 1 and
+                  at most i + 1. A join adds n exp(-d) to it, d <= 2 max|x|, of which the difference, exp and the product round to
+                  (5 + d) u: of a sum of at least 1 + n exp(-d) that is less than (R + 6) u. The logarithm and its sum with the peak
+                  round to less than one join more
     recur         with S = |a| S' + |b| (S' that of the place before): S(|a| + e, |b| + e) - S(|a|, |b|), and each b is multiplied by all a
                   behind it: u * (T + (depth + 3) * S) / (1 - n u) with T = |a| (T' + S'), the sum over all b of how many those are; none
                   where an a is infinite, where the product of neighbouring a overflows, or vanishes beside what is infinite, and none

@@ -17,8 +17,10 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from kgen.errors import KgenError
 from kgen.runtime.calls import PLAIN
 from kgen.runtime.kernel import Kernel, load
+from kgen.torch_op import pools
 
 #: Kinds of tensors (plain ones, and what torch.export traces with), dtypes and devices of calls that a kernel takes.
 KINDS = PLAIN | {FakeTensor, FunctionalTensor}
@@ -186,6 +188,18 @@ def _class_weights(m: Any) -> str:
     return "" if m.weight is None else "it has class weights"
 
 
+@dataclass(frozen=True)
+class Pool(Layer):
+    """How a pool is computed: by a kernel for each of its settings."""
+
+    def kernel(self, m: nn.Module, kernel: Kernel | None = None) -> Kernel:
+        op, count = pools.kind(m)
+        own = pools.pool(op, pools.sides(m, count))
+        if kernel is not None and kernel.name != own.name:
+            raise KgenError(f"{kernel.name}: it does not compute a {type(m).__name__}", help=f"what does is called {own.name}")
+        return own
+
+
 LAYERS: dict[type[nn.Module], tuple[Layer, ...]] = {
     nn.LayerNorm: (Layer("layernorm", ("x", "w", "b", "eps"), _norm, {"weight": "w", "bias": "b"}, wide=True),),
     nn.RMSNorm: (Layer("rmsnorm", ("x", "w", "eps"), _norm, {"weight": "w"}, wide=True, result=_rms_norm_dtype),),
@@ -200,6 +214,7 @@ LAYERS: dict[type[nn.Module], tuple[Layer, ...]] = {
     nn.CrossEntropyLoss: (
         Layer("cross_entropy", ("x", "t", "ignore", "smoothing", "z"), _cross_entropy, lacks=_class_weights, inputs=2, wide=True),
     ),
+    **{kind: (Pool(pools.name(*own), ("x",), pools.called, lacks=pools.lacks),) for kind, own in pools.POOLS.items()},
 }  # fmt: skip
 
 

@@ -157,6 +157,15 @@ static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
 static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static float __fdividef(float a, float b) {  // as far off as it may be: two units in the last place, to either side
+    const float q = a / b;
+    if (!(fabsf(q) >= 1e-37f) || q - q != 0) return q;
+    unsigned i;
+    memcpy(&i, &q, 4);
+    i += i & 4 ? 2 : -2;
+    float off;
+    return memcpy(&off, &i, 4), off;
+}
 static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static float max_plain(float a, float b) { return fmaxf(a, b); }
 static float min_plain(float a, float b) { return fminf(a, b); }

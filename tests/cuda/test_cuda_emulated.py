@@ -223,3 +223,24 @@ z = f8e4m3[stochastic](h / s, random[M, N](seed, 2))
     Emulated(text, tmp_path, (x, seed))(x, seed, out=out)
     for got, want in zip(out, kgen.loads(text)(x, seed, target="cpp")):
         assert torch.equal(got.float(), want.float())
+
+
+def test_rows_of_several_dims_whatever_their_operands_lie_like(tmp_path):
+    """Each group's channels in one piece of memory or apart; one scale a channel; and shifts that begin within a vector, or stand still along
+    the channels.  The bits are those of groups that move element by element, where terms are added exactly."""
+    text = """f(x: f32[M, C, S], w: f32[C], b: f32[C, S], d: f32[S]) -> (y: f32[M, C, S], m: f32[M])
+
+m = sum[C, S](x)
+y = (x - m) * w + b + d
+"""
+    folder = iter(range(99))
+    for m, c, s in ((3, 5, 16), (2, 3, 600), (1, 1, 8), (2, 70, 4), (0, 3, 8), (2, 3, 7)):
+        x, w, b, d = integers(m, c, s), integers(c), integers(c, s), integers(s)
+        apart = torch.zeros(m, c, s + 8)[..., :s].copy_(x)
+        within = torch.zeros(c * s + 1)[1:].view(c, s).copy_(b)
+        for given in ((x, w, b, d), (apart, w, b, d), (x, w, within, d), (x, w.expand(c), b, d[:1].expand(s))):
+            (own := tmp_path / str(next(folder))).mkdir()
+            found = Emulated(text, own, given)(*given)
+            total = given[0].sum((1, 2))
+            same(found["m"], total)
+            same(found["y"], (given[0] - total[:, None, None]) * w[:, None] + given[2] + given[3])

@@ -66,6 +66,7 @@ float __double2float_rz(double);
 float __ll2float_rz(long long);
 long long __float2ll_rz(float);
 float __fmaf_rn(float, float, float);
+float __fdividef(float, float);
 double __fma_rn(double, double, double);
 unsigned __float_as_uint(float);
 float __uint_as_float(unsigned);
@@ -124,7 +125,7 @@ SPECS = {
     "whole": "whole(x: T[...]) -> s: T[]\ns = sum[...](x * x)",
     "groups": "groups(x: T[B, C, S], w: T[C]) -> y: T[B, C, S]\nm = mean[C, S](x)\ny = (x - m) * w * rsqrt(mean[C, S]((x - m)^2))",
     "wide": "wide(x: T[..., N], h: f32[..., N], k: i8[N]) -> (y: f32[..., N], q: i64[...])\ny = x * h - sum[N](x * k)\nq = argmax[N](h + x)",
-    "places": "places(x: f32[..., N], s: f32[...]) -> (y: f32[..., N], s': f32[...])\ny = x * s * index[N] - max[N](x)\ns' = s + sum[N](x)",
+    "places": "places(x: f32[..., N], s: f32[...]) -> (y: f32[..., N], s': f32[...])\ny = x * s * index[N] - max[N](x) - min[N](x)\ns' = s + sum[N](x)",
     "columns": "columns(x: T[M, N], y: T[M, N]) -> (a: T32[N], b: T32[N])\na = sum[M](x * y)\nb = sum[M](y)",
     "many": "many(x: T[R, N]) -> y: T[R, N]\ny = " + " + ".join(f"x * sum[N](x^{k} - max[N](x * {k}))" for k in range(2, 6)),
     "norm": "norm(x: T[..., N], dy: T[..., N], w: T[N], r: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N])\n"
@@ -388,7 +389,8 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, unit.taps, unit.below, bool(unit.reaches), unit.row)
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides
+    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     values, given = noted_numbers(line), 2**64 - 1
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)
@@ -417,7 +419,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
-    assert all(seen[f"windows of {what}"] for what in ("1 rows", "8 rows", "8 rows below")), seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows", "4 rows", "8 rows", "8 rows below")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 

@@ -81,7 +81,7 @@ def test_rows_of_all_kinds_agree_with_the_formula(tmp_path, monkeypatch):
     torch.manual_seed(0)
     monkeypatch.setattr(tuned, "ladder", lambda arch, *kind: tuned.SHIPPED["sm_90"][tuned.kind(*kind)])
     rows.cached.cache_clear()
-    shapes = [(9, 5), (3, 33), (3, 1000), (2, 2048), (2, 20000), (600, 300), (40, 70)]
+    shapes = [(9, 5), (3, 33), (37, 401), (3, 1000), (2, 2048), (2, 20000), (600, 300), (40, 70)]
     given = [torch.randn(shape) * 4 for shape in shapes]
     given[-1] = given[-1].T
     given.append(torch.randn(3, 1002)[:, 1:])

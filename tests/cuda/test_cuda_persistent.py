@@ -18,7 +18,7 @@ import kgen  # noqa: E402
 from kgen.backends import backend, launches  # noqa: E402
 from kgen.backends.launches import Round  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
-from kgen.runtime import nvrtc, persistent  # noqa: E402
+from kgen.runtime import driver, nvrtc, persistent  # noqa: E402
 from kgen.runtime.arguments import bind  # noqa: E402
 from kgen.runtime.fast import cuda_lesson  # noqa: E402
 from kgen.runtime.rounds import RoundsPlan  # noqa: E402
@@ -84,6 +84,40 @@ def test_no_row_of_its_own_way_follows() -> None:
         "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * sum[N](x * w) * w\n",  # reads the shared twice
     ):
         assert not isinstance(planned(text, 65_536, 4, 1000, "sm_90"), RoundsPlan), text
+
+
+class Driver:
+    """One that says what it has room for, or `refuses` to."""
+
+    def __init__(self, refuses: int):
+        self.refuses, self.asked = refuses, list[tuple[int, ...]]()
+
+    def cuOccupancyMaxActiveClusters(self, found: Any, kernel: int, config: Any) -> int:
+        c = config._obj
+        self.asked.append((kernel, c.grid[0], c.block[0], c.shared, c.attributes[0].value[0], c.count))
+        found._obj.value = 15
+        return self.refuses
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: 0
+
+
+@pytest.mark.parametrize("refuses", [0, 1])
+def test_a_device_is_asked_once_for_its_room(monkeypatch, refuses: int) -> None:
+    """Where it does not say, the table's number holds."""
+    device = Driver(refuses)
+    for name, given in (("_driver", lambda: device), ("context", lambda index: 5), ("_device", lambda index: index)):
+        monkeypatch.setattr(driver, name, given)
+    function = driver.Function(b"", "kernel")
+    function.kernel = 7
+    plan = planned(LAYERNORM, 65_536, 2, 1000, "sm_90")
+    _, grid, threads, shared, cluster = plan.launches[0]
+    for _ in range(2):
+        there = nvrtc.room(function, 0, threads, shared, cluster)
+        assert there == (0 if refuses else 15)
+        ((walk, fewer, *rest),) = persistent.fitted(plan, there).launches
+        assert (fewer, rest) == (grid if refuses else 15 * cluster, [threads, shared, cluster]) and walk == plan.launches[0][0]
+    assert device.asked == [(7, cluster, threads, shared, cluster, 1)]
 
 
 class Noted:

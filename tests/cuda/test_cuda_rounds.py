@@ -315,3 +315,24 @@ def test_a_plan_that_breaks_a_rule_is_refused() -> None:
             verify_rounds(broken, (x, y), 1000, launches.limits("sm_90"), 1, 2, 50)
     with pytest.raises(Broken):
         verify_rounds(made, (x, y), 1000, launches.limits("sm_90"), 1, 2, 100)
+
+
+DRAWN = """drawn(dy: T[M, N], x: T[M, N], r: T[M, N], w: T[N], seed: i64[], offset: i64[]) -> (dx: T[M, N], dw: T[N])
+
+m  = bernoulli[M, N](0.9, seed, offset)
+h  = r + (x * 2 if m else 0)
+t  = dy * w
+d  = t - mean[N](t * h) * h
+dx = d * 2 if m else 0
+dw = sum[M](dy * h)
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_is_drawn_once_is_kept_as_bits(tmp_path) -> None:
+    g = torch.Generator().manual_seed(0)
+    given = [*(torch.randn(*shape, generator=g).bfloat16() for shape in ((9, 200), (9, 200), (9, 200), (200,))), torch.tensor(7), torch.tensor(3)]
+    found, (dx, dw) = Emulated(DRAWN, tmp_path, given)(*given), kgen.loads(DRAWN)(*given, target="torch")
+    assert torch.equal(found["dx"] == 0, dx == 0)
+    torch.testing.assert_close(found["dx"], dx, rtol=2**-7, atol=2**-7)
+    torch.testing.assert_close(found["dw"], dw, rtol=2**-7, atol=2**-7)

@@ -101,6 +101,20 @@ def test_library_has_the_table() -> None:
 
 
 @needs_gcc
+def test_logarithms_of_sums_are_their_peak_and_a_sum_beside_it(tmp_path) -> None:
+    """Terms that overflow as powers, equal infinities, NaN, and what stands before the first element."""
+    torch.manual_seed(4)
+    text = ("logs(x: T[..., N]) -> (y: T[..., N], z: T[..., N])\n\n"
+            "y = logcumsumexp[N](x)\nz = logcumsumexp[N, exclusive](x)\n")  # fmt: skip
+    x = torch.randn(6, 300) * torch.tensor([[1e-3], [1.0], [30.0], [300.0], [1.0], [1.0]])
+    x[4, [0, 1, 7]], x[4, [100, 101]], x[5, :9], x[5, 40] = -torch.inf, torch.inf, -torch.inf, torch.nan
+    got = Emulated(text, tmp_path, (x,))(x)
+    for name, exclusive in (("y", False), ("z", True)):
+        want = scanned("logcumsumexp", False, exclusive, x.double())
+        assert torch.allclose(got[name].double(), want, rtol=3e-7, atol=1e-5, equal_nan=True), name
+
+
+@needs_gcc
 @pytest.mark.slow
 def test_sums_begin_anew_whoever_takes_a_row(tmp_path) -> None:
     torch.manual_seed(3)

@@ -201,16 +201,16 @@ def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.
 
 def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements: of rows one below the other, of which the last may be fewer, or, where windows go along a row
-    alone, of rows that are a multiple of 8, wherever these lie."""
+    alone, of rows that are a multiple of 4 or 8, wherever these lie."""
     monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
     nvrtc.cached_plan.cache_clear()
     whole = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
     turned = (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)
     weights = [(*args, torch.randint(-8, 8, (*w.shape[:-2], (w.shape[-2] + 1) // 2, w.shape[-1] // 3 + 1)).float()) for args in whole for w in args]
     for text, meaning, calls, ways in (
-        (WINDOW, window, [*whole, turned], {"8>"}),
+        (WINDOW, window, [*whole, turned], {"8>", "4>"}),
         (WEIGHED, weighed, weights, {"8>"}),
-        (ALONG, along, [*whole, turned, (torch.randint(-8, 8, (3, 8, 5)).float(),)], {"8>", "1>"}),
+        (ALONG, along, [*whole, turned, (torch.randint(-8, 8, (3, 8, 5)).float(),)], {"8>", "4>", "1>"}),
     ):
         (folder := tmp_path / meaning.__name__).mkdir()
         assert {e.split(", ")[-1] for e in Emulated(text, folder, *calls).expressions} == ways
@@ -308,3 +308,11 @@ def test_a_written_files_host_part_launches_taps(tmp_path: Path) -> None:
         assert entry(x.dim(), (ctypes.c_longlong * x.dim())(*x.shape), *operands, None) == 0
         for name, want in plane(x.double()).items():
             assert torch.equal(results[name], want.float()), (name, x.shape, x.stride())
+
+
+def test_a_scan_of_neighbours(tmp_path: Path) -> None:
+    """Taps and scans in one source: fuzzing found two structs of one name."""
+    x = torch.randn(2, 5, 7)
+    got = Emulated("f(x: T[..., M, N]) -> y: T[..., M, N]\n\ny = cumsum[M](x[M = index[M] - 2 else 0] + x)\n", tmp_path, (x,))(x)["y"]
+    shifted = torch.cat([torch.zeros(2, 2, 7), x[:, :3]], 1)
+    torch.testing.assert_close(got, (shifted + x).cumsum(1))

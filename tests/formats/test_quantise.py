@@ -116,3 +116,12 @@ def test_what_a_call_of_a_quantiser_launches_compiles_in_cuda(name: str) -> None
     call = arguments.bind(kernel.kernel, tuple(views), {}, None)
     names = nvrtc.expressions(kernel.kernel, call, "sm_90")
     driver.compile_cubin(backend("cuda").render(kernel.kernel), names, "compute_90", nvrtc.OPTIONS)
+
+
+@pytest.mark.parametrize(("declared", "given", "said"), [
+    ("x: T[N]", torch.zeros(4).to(torch.float8_e4m3fn), r"T is one of f32, f16, bf16, f64; a header names others: `x: f8e4m3\[...\]`"),
+    ("x: f4e2m1[N]", torch.zeros(2, dtype=torch.uint8), r"x is u8, not f4e2m1[\s\S]*x.view\(torch.float4_e2m1fn_x2\) of its bytes"),
+])  # fmt: skip
+def test_a_tensor_of_another_dtype_has_advice(declared: str, given: torch.Tensor, said: str) -> None:
+    with pytest.raises(kgen.KgenError, match=said):
+        kgen.loads(f"f({declared}) -> y: f32[N]\n\ny = x * 2\n")(given)

@@ -24,6 +24,7 @@ LAYERS: list[tuple[nn.Module, tuple[int, ...]]] = [
     (nn.GELU("tanh"), (64, 256)),
     (nn.SiLU(), (64, 256)),
     (nn.Softmax(-1), (64, 256)),
+    (nn.AvgPool2d(3, 1, 1), (2, 4, 16, 32)),
 ]
 
 
@@ -48,6 +49,28 @@ def test_patched_layers_are_as_close_to_float64_as_torch_s(layer: nn.Module, sha
         assert a.dtype == b.dtype and a.shape == b.shape
         scale = float(c.abs().max())
         assert float((a - c).abs().max()) <= 2 * float((b - c).abs().max()) + 4 * eps * scale
+
+
+POOLS: list[tuple[nn.Module, tuple[int, ...]]] = [
+    (nn.MaxPool1d(8, 1, 4, 3), (36, 65537)),  # of four rows a thread
+    (nn.MaxPool2d(3, 2, 1), (2, 40, 255, 260)),
+    (nn.MaxPool2d(4, 1, 1), (24, 259, 256)),
+    (nn.MaxPool3d(3, 2, 1), (8, 6, 61, 62, 130)),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("layer", "shape"), POOLS, ids=[f"{m}" for m, _ in POOLS])
+def test_maxima_of_windows_are_torch_s(layer: nn.Module, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Of more than a million results, whose threads take several rows; with NaNs and infinities, and of rows of odd lengths."""
+    torch.manual_seed(0)
+    x = torch.randn(shape, device="cuda", dtype=dtype)
+    x[torch.rand_like(x, dtype=torch.float32) < 0.001] = torch.nan
+    x[torch.rand_like(x, dtype=torch.float32) < 0.2] = -torch.inf
+    wanted = layer(x)
+    assert wanted.numel() >= 1 << 20
+    with kgen.patch(layer):
+        torch.testing.assert_close(layer(x), wanted, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("m", [nn.LayerNorm(64), nn.RMSNorm(64), nn.GroupNorm(2, 64), nn.Softmax(-1), nn.SiLU(), nn.CrossEntropyLoss()], ids=str)

@@ -334,6 +334,21 @@ def test_programs_that_fuzzing_found(text: str) -> None:
     assert not checks.check_backward(k, "torch", examples=6).failures
 
 
+@pytest.mark.parametrize(
+    "text, sums",
+    [
+        ("f(x: T[M, N], w: T[N]) -> y: T[M, N]\n\ny = x * (x * w) + exp(x) * w", 1),
+        ("f(x: T[M, N], w: T[N], t: i64[M]) -> y: T[M]\n\ny = w[N = t] * x[N = 0] + w[N = (t + 1) % 2]", 2),
+    ],
+)
+def test_what_is_added_up_over_the_same_dims_is_one_sum(text: str, sums: int) -> None:
+    """But for sums whose terms a key selects, which a sort finds one by one: as one they would cost the product of both sizes."""
+    k = kernel(text + "\n")
+    made = grad.backward(k, wanted=["w"]).kernel
+    assert made.file.source.text.count("sum[") == sums, made.file.source.text
+    assert not checks.check_backward(k, "torch", examples=2).failures
+
+
 @pytest.mark.parametrize("step, count", [("{0} + {0}", 60), ("{0} + x", 900)])
 def test_sums_of_sums_are_not_looked_at_term_by_term(step: str, count: int) -> None:
     """There are 2^60 terms, or 900 sums one within another."""

@@ -167,6 +167,13 @@ def test_only_seeds_are_drawn(declared: str) -> None:
     assert ("which a CUDA graph repeats" in str(error.value)) == ("int" in declared)
 
 
+@pytest.mark.parametrize(("seed", "said"), [(2**64, "seed is 18446744073709551616, which has more than 64 bits"), (1.5, "may be an int")])
+def test_a_seed_is_64_bits(dropout: kgen.Kernel, seed: float, said: str) -> None:
+    with pytest.raises(KgenError, match=said):
+        dropout(torch.ones(2, 3), P, seed, 0)
+    assert torch.equal(dropout(torch.ones(2, 3), P, 2**64 - 1, 0), dropout(torch.ones(2, 3), P, -1, 0))
+
+
 def test_positions_of_leading_dims_need_some() -> None:
     with pytest.raises(KgenError, match="no parameter has leading dims"):
         kgen.loads("f(x: T[N], seed: int) -> y: T[N]\n\ny = x * uniform[..., N](seed, 0)\n")

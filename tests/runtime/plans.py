@@ -75,7 +75,7 @@ def ladder(rng: random.Random, kind: str) -> tuple[Step, ...]:
     for _ in range(200):
         where = rng.choice(("registers", "shared", "cluster", "loop"))
         threads = rng.choice((32, 64, 128, 256, 512, 768, 1024))
-        team = rng.choice((0, 1, 8, 32, threads)) if where != "shared" else 0
+        team = rng.choice((0, 1, 8, 32, threads)) if where != "shared" else rng.choice((0, 0, 32))
         step = Step(size(rng, 2**17), threads, team, rng.choice((1, 2, 4, 8, 10, 16)), rng.choice((1, 2, 3, 4, 6, 8)), where)
         if tuned.sound(kind, step):
             found.append(step)

@@ -55,6 +55,8 @@ LAYERS: list[tuple[str, nn.Module, tuple[torch.Tensor, ...]]] = [
     ("cross_entropy", nn.CrossEntropyLoss(label_smoothing=0.1, reduction="sum", ignore_index=2), (rows(6, 5), labels(5, 6).clamp(min=0))),
     ("cross_entropy", nn.CrossEntropyLoss(reduction="none"), (rows(2, 5, 3), labels(5, 2, 3))),
     ("cross_entropy", nn.CrossEntropyLoss(), (rows(5), torch.tensor(2))),
+    ("max_pool2d", nn.MaxPool2d((2, 3), 2, (0, 1), (2, 1)), (rows(3, 7, 8),)),
+    ("avg_pool2d", nn.AvgPool2d(3, 2, 1), (rows(2, 3, 6, 7),)),
 ]
 each_layer = pytest.mark.parametrize(("spec", "layer", "inputs"), LAYERS, ids=[f"{m}" for _, m, _ in LAYERS])
 
@@ -80,6 +82,35 @@ def test_values_and_gradients_are_the_layer_s(spec: str, layer: nn.Module, input
         assert list(m.state_dict()) == keys
     assert m.__dict__ == own
     assert all(torch.equal(a, b) for a, b in zip(with_gradients(m, inputs), wanted, strict=True))
+
+
+POOLS: list[tuple[nn.Module, tuple[int, ...]]] = [
+    (nn.MaxPool1d(3, 1, 1), (2, 3, 9)),
+    (nn.MaxPool3d(2, (1, 2, 1)), (2, 5, 4, 3)),
+    (nn.AvgPool1d(4, 3, 2), (3, 8)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), POOLS, ids=[f"{m}" for m, _ in POOLS])
+def test_pools_of_any_settings(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    """With a NaN and an infinity; gradients of maxima are torch's, to the first of equals.  Settings are read anew in each call."""
+    x = torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(9)).double()
+    x.view(-1)[3], x.view(-1)[-2] = torch.nan, -torch.inf
+    finite = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+
+    def results() -> list[torch.Tensor]:
+        return [layer(x).nan_to_num(7), layer(finite).detach(), *torch.autograd.grad(scalar(layer(finite)), [finite])]
+
+    wanted = results()
+    with kgen.patch(layer) as patched:
+        assert len(patched.swapped) == 1 and not patched.left
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(type(layer), "forward", None)  # no call without gradients is the layer's own
+            found = layer(x)
+        assert_same([found.nan_to_num(7)], wanted[:1])
+        assert_same(results(), wanted)
+        layer.stride = layer.kernel_size
+        assert_same([layer(x).nan_to_num(7)], [type(layer).forward(layer, x).nan_to_num(7)])
 
 
 class Doubled(nn.LayerNorm):
@@ -116,6 +147,11 @@ LEFT: list[tuple[nn.Module, str | None]] = [
     (Doubled(4), "it overrides LayerNorm.forward"),
     (nn.SiLU(inplace=True), "it works in place"),
     (nn.CrossEntropyLoss(weight=torch.ones(4)), "it has class weights"),
+    (nn.MaxPool1d(2, ceil_mode=True), "it rounds sizes up"),
+    (nn.MaxPool2d(2, return_indices=True), "it returns places too"),
+    (nn.AvgPool2d(3, 1, 1, count_include_pad=False), "it leaves padding out of its means"),
+    (nn.AvgPool2d(2, divisor_override=3), "it divides by another number"),
+    (nn.AvgPool2d(12), "its windows have more than 128 elements"),
     (Shifted(4), "its values are not those of rmsnorm"),
     (Wide(4), "it gives float32 for bfloat16"),
     (Torn(4), "its forward, tried on random rows on the CPU, raises RuntimeError"),
@@ -142,6 +178,8 @@ CALLS: list[tuple[str, nn.Module, Callable[[], tuple], dict[str, Any]]] = [
     ("no memory", nn.LayerNorm(5, device="meta"), lambda: (torch.empty(2, 5, device="meta"),), {}),
     ("other memory", nn.GroupNorm(2, 4), lambda: (torch.randn(2, 4, 3, 3).to(memory_format=torch.channels_last),), {}),
     ("another dim", nn.Softmax(0), lambda: (torch.randn(2, 3),), {}),
+    ("no window", nn.MaxPool1d(4), lambda: (torch.randn(2, 3),), {}),
+    ("too much padding", nn.AvgPool1d(2, padding=2), lambda: (torch.randn(2, 9),), {}),
 ]
 
 

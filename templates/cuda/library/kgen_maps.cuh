@@ -124,7 +124,10 @@ template <int K> struct Plan : Dims<K> {
         const bool known = index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
         int windows = windows_of(held) > 1 && known && this->count >= 1 << 20 ? windows_of(held) : 1;
         under = windows > 1 && index_of(held) >= 0;
-        if (windows > 1 && !under && !rows_last(operands, windows)) windows = 1;
+        if (windows > 1 && !under && !rows_last(operands, windows)) {  // then of half as many, or of one
+            windows /= 2;
+            if (windows > 1 && !rows_last(operands, windows)) windows = 1;
+        }
         wide = this->count > UINT_MAX - 128 * vec;
         bool several = held != 0 && this->rank == 2 && 1 < vec && vec == most && this->size[0] % map_rows(vec) == 0 && this->count >= 1 << 20;
         for (int k = 0; k < K; k++) {
@@ -230,8 +233,10 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
     }
     if (plan.wide) return run(Variant<8, 1, u64, 0>(), 1);
     if constexpr (windows_of(HELD) > 1) {
-        if (plan.rows > 1 && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, windows_of(HELD)>(), 1);
-        if (plan.rows > 1) return run(Variant<8, 1, unsigned, 0, windows_of(HELD)>(), 1);
+        constexpr int MANY = windows_of(HELD), HALF = index_of(HELD) < 0 ? MANY / 2 : MANY;
+        if (plan.rows == MANY && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, MANY>(), 1);
+        if (plan.rows == MANY) return run(Variant<8, 1, unsigned, 0, MANY>(), 1);
+        if (plan.rows == HALF && HALF > 1) return run(Variant<8, 1, unsigned, 0, HALF>(), 1);
     }
     if (plan.rank <= 2) return run(Variant<2, 1, unsigned, 0>(), 1);
     return run(Variant<8, 1, unsigned, 0>(), 1);

@@ -201,6 +201,9 @@ template <int STEPS> struct Kernels {
         if (steps.count > 0 && limits(arch).cluster > 0 && f.readings > 1 && f.readings <= MOST_READINGS && f.count(f.wide & f.read & ~f.kept) > 1) {
             for (const Rule& rule : SHIFTED) add_rule(rule, vec, false, general);
         }
+        if (steps.count > 0 && general && !f.one_dim && vec > 4 && f.readings > 1) {
+            for (const Rule& rule : SEVERAL_DIMS) add_rule(rule, vec, false, general);
+        }
         for (int i = 0; i < steps.count; i++) {
             if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
             all_fit = all_fit && fits(steps.at[i], arch, asked.bytes, false);
@@ -347,7 +350,16 @@ template <int K> struct RowDims {
         }
         for (int k = 0; k < K && vec > 1; k++) {
             if (memory(k) && step(k) == 1 && (always ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
+            if (memory(k) && inner.rank > 1 && K < 32 && even(k)) wide |= u64(1) << 32 << k;
         }
+    }
+    // Whether an operand moves in vectors and its elements follow one another without gaps, or it stands still along the innermost dim.
+    bool even(int k) const {
+        if (!Facts::has(wide, k)) return step(k) == 0;
+        for (int d = 0; d < inner.rank - 1; d++) {
+            if (inner.stride[k][d] != inner.stride[k][d + 1] * inner.size[d + 1]) return false;
+        }
+        return true;
     }
     // Whether dims are merged into one each, and an index of 32 bits has all places; `rows` are counted to, and so many segments.
     bool flat(i64 rows, i64 segments) const {
@@ -414,6 +426,11 @@ template <int K> struct RowPlan : RowDims<K> {
         const bool shifted = steps.count > 0 && most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         for (const Rule& rule : SHIFTED) {
             if (!shifted || chunks > rule.longest || chunks <= rule.above) continue;
+            const Team found = team_of(rule, chunks, edges, false);
+            if (fits(found, most, size)) return found;
+        }
+        for (const Rule& rule : SEVERAL_DIMS) {
+            if (steps.count == 0 || inner.rank == 1 || vec <= 4 || f.readings < 2 || chunks > rule.longest || chunks <= rule.above) continue;
             const Team found = team_of(rule, chunks, edges, false);
             if (fits(found, most, size)) return found;
         }

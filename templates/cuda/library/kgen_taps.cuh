@@ -83,12 +83,12 @@ template <int ROWS, typename Index> __device__ inline i64 row_at(Index first, in
 
 // The lines FIRST to LAST of what rows one below the other read, by how far each lies behind that of the first of these rows: what several
 // of the rows read is read once.
-template <typename V, int FIRST, int COUNT> struct Lines {
+template <typename V, int FIRST, int COUNT> struct LinesRead {
     V line[COUNT];
     __device__ const V& operator[](int h) const { return line[h - FIRST]; }
 };
 template <int FIRST, int LAST, typename Make> __device__ inline auto lines(Make make) {
-    Lines<decltype(make(0)), FIRST, LAST - FIRST + 1> v;
+    LinesRead<decltype(make(0)), FIRST, LAST - FIRST + 1> v;
     #pragma unroll
     for (int h = FIRST; h <= LAST; h++) v.line[h - FIRST] = make(h);
     return v;

@@ -3,14 +3,15 @@
 #include "kgen_partials.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
-// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that
-// is read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. A row of one segment may stay on the chip between
-// readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings
-// of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment each.
-// Otherwise a team goes through
-// all segments; or, if STEP is not -1, as many launches as there are steps: one for the segments of each reading, one to combine them.
-// The order in which a row's elements are combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
-// (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece that it has some of.
+// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that is
+// read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. Of a row of several dims it has 32 bits
+// further a bit for each operand whose dims are one in memory, or, where it does not move in vectors, that has one element for each. A row
+// of one segment may stay on the chip between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another
+// (kgen_rounds.cuh), 4 where these have the readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A
+// CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is not -1, as many launches as
+// there are steps: one for the segments of each reading, one to combine them. The order in which a row's elements are combined depends on
+// TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up
+// to four vectors of each piece that it has some of.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
 struct Walk : Partials {
@@ -94,6 +95,7 @@ struct Walk : Partials {
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
+    __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
     // The step after which a launch ends.
     __device__ static constexpr bool stops(int step) { return STEP == step; }
     // One thread for each row.
@@ -126,12 +128,17 @@ struct Walk : Partials {
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
         if (LINE > 0 && RI == 2) return i / (LINE + !LINE) * rows.stride[k][0] + i % (LINE + !LINE) * rows.stride[k][RI - 1];
-        return RI == 1 && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
+        return even(k) && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
+        } else if constexpr (RI > 1 && even(O)) {
+            Vector<T, VEC> v;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) v.at[k] = p[from];
+            return v;
         } else if constexpr (SHIFTS<T>) {
             return Halves<T, VEC>().load(p, head, rows.n, c.first, from, step).whole();
         } else {
@@ -582,7 +589,8 @@ struct Walk : Partials {
             Words<Part> words;
             #pragma unroll
             for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            whole.add(words);
+            if (rescales<Part>(0) && s == t) whole = words;  // to rescale a part of none takes as long as of any
+            else whole.add(words);
         }
         return warp<32>(whole);
 #else
