@@ -23,19 +23,30 @@ from kgen.types import DTYPES, ELLIPSIS
 
 #: Leading dims of the tensors.
 LEAD = (3, 2)
+#: Both directions, with an element itself and without, of several operands; scans of rows that lie side by side, and of another pass's rows.
+SCANS = {
+    "forth": "forth(a: T[..., N], b: T[..., N], c: T[N]) -> (h: T[..., N], s: T[..., N])\n\n"
+             "h = recur[N, exclusive](a / 8, b) + index[N] * b\ns = cummax[N](b * c) * 2\n",
+    "back": "back(x: T[..., N], k: i8[N]) -> (y: T[..., N], z: i64[N])\n\n"
+            "y = logcumsumexp[N, reversed](x) * 2\nz = cumsum[N, reversed, exclusive](k)\n",
+    "upright": "upright(x: T[M, N]) -> y: T[M, N]\n\ny = cumsum[M](x) - x\n",
+    "shares": "shares(x: T[..., N]) -> y: T[..., N]\n\ny = cumsum[N](softmax[N](x))\n",
+}  # fmt: skip
 
 
 def kernels(spec: str, backward: bool) -> list[Any]:
-    """The kernels that are written for a spec: a bundled one by name, or a text."""
+    """The kernels that are written for a spec: a bundled one or one of SCANS by name, or a text."""
+    spec = SCANS.get(spec, spec)
     kernel = check.check(syntax.parse(spec, "given.k")) if "\n" in spec else load_spec(spec)
     return with_backward(kernel) if backward else [kernel]
 
 
 def compiled(spec: str, target: str, folder: Path, dtype: str, sizes: dict[str, int], backward: bool = False) -> dict[str, Path]:
     """The files of a spec's kernels, by kernel."""
-    source = spec
+    source = spec = SCANS.get(spec, spec)
     if "\n" in spec:
         source = str(folder / "given.k")
+        folder.mkdir(exist_ok=True)
         Path(source).write_text(spec)
     static = ",".join(f"{d}={n}" for d, n in sizes.items())
     asked = ["compile", source, "--target", target, *(["--dtype", dtype] if dtype else []), "-o", str(folder), "--static", *([static] if static else [])]
@@ -112,4 +123,4 @@ def built(path: Path, compiler: str, quickly: bool = False) -> ctypes.CDLL:
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
-__all__ = ["LEAD", "arguments", "built", "called_as_c", "compiled", "concrete", "count_of", "holds", "kernels", "results"]
+__all__ = ["LEAD", "SCANS", "arguments", "built", "called_as_c", "compiled", "concrete", "count_of", "holds", "kernels", "results"]

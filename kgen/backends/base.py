@@ -80,10 +80,12 @@ class Backend:
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
     own_forms: frozenset[str] | None = None
+    scaled: frozenset[str] = frozenset()  # the operators whose functions take factors (`kgen.backends.factors`)
     pairs: Mapping[str, str] = {}  # the functions that make the codes of two values at a time, by operator
     makes = False  # whether what a row is made into takes its place on the chip (`kgen.backends.remade`)
     shares = False  # whether quotients of which codes are made go by what follows from their divisor (`kgen.quotients`)
     rides = Rides.NONE  # of which rows sums about a peak are made with it
+    static_scans = False  # whether its static files have passes along rows
     merges = False  # whether sums over rows are made while these are gone through
     taps = False  # whether a map reads neighbours as vectors
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kgen.backends import drawn
+from kgen.backends.factors import Factors, factors
 from kgen.backends.names import Names, width
 from kgen.backends.remade import remade, without
 from kgen.backends.text import Call, Text, fill, joined, named, source
@@ -69,6 +71,7 @@ class Body:
         self.told: set[str] = set()
         self.named: dict[str, str] = {}  # the lets that have a line of their own, with their names
         self.declared, self.labels = declared, [let.label for let in lets]
+        self.absorbed = {name for let in lets if (found := self.factors(let)) for name in found.inside}
         products = self.products(lets)
         for k, let in enumerate(lets):
             if let.name in text:
@@ -79,7 +82,7 @@ class Body:
                 text[let.name] = self.expression(let)
                 continue
             short = uses[let.name] < 2 and width(made) <= MAX_INLINE or let.expr.name == "cast" and made.is_plain
-            if short and not let.label and let.name not in self.forced:
+            if (short or let.name in self.absorbed) and not let.label and let.name not in self.forced:
                 text[let.name] = made
                 continue
             self.line(let, made, k)
@@ -120,7 +123,7 @@ class Body:
     def shorten(self, product: Let, made: Text, k: int) -> None:
         """Give the longest factor of a long product a line, which no other text has in it yet."""
         longest = max((self.defs[o.name] for o in product.expr.operands), key=lambda x: width(self.text[x.name]))
-        if width(made) > MAX_INLINE and longest.name in self.singles:
+        if width(made) > MAX_INLINE and longest.name in self.singles - self.absorbed:
             self.line(longest, self.text[longest.name], k)
 
     def name(self, let: Let) -> str:
@@ -148,6 +151,8 @@ class Body:
             return source("philox({0})", given_with)
         if let.expr.name == "gather":
             return Text((Call(self.gathers[let.name].name), "(", *self.text[operands[1].name].tokens, ")"))
+        if (scaled := self.scaled(let)) is not None:
+            return scaled
         row = ROWS[let.expr.name]
         form, decides = self.render.form(let)
         if form == "fused":
@@ -184,6 +189,28 @@ class Body:
             minus = fill(self.backend.spell(OPS["neg"]), "float", [c if k == 0 else a], {})
             a, c = (a, minus) if k == 0 else (minus, c)
         return source(self.backend.call("fused", "{0}, {1}, {2}", "{3}"), *(x.typed or x for x in (a, b, c)), decides)
+
+    def factors(self, let: Let) -> Factors | None:
+        """The factors that a function of the target takes beside its argument: by nodes alone."""
+        def inline(x: Let) -> bool:
+            return x.name in self.singles and x.name not in self.forced and not x.label
+
+        return factors(let, self.backend.scaled, self.defs, inline) if self.backend.scaled else None
+
+    def scaled(self, let: Let) -> Text | None:
+        """A call of a function that takes the factors of its argument and of its result; None where there are none."""
+        found = self.factors(let)
+        if found is None:
+            return None
+        form, decides = self.render.form(found.call)
+        row = OPS[found.call.expr.name]
+        one = self.backend.literal(Fraction(1), let.tensor_dtype, self.render.type_of(let))
+        scale, times = (self.text[x.name] if x else one for x in (found.scale, found.times))
+        if found.negative:
+            scale = fill(self.backend.spell(OPS["neg"]), "float", [scale], {})
+        given = [self.text[found.x.name], scale, *([times] if found.times else [])]
+        types = {"B": self.render.storage(decides)} if form else {}
+        return fill(self.backend.spell(row, form), "float", [joined([(x.typed or x) for x in given])], types)
 
     def divisor(self, let: Let, y: Let, digits: str) -> Text:
         """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""

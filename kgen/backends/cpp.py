@@ -14,7 +14,7 @@ from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
 from kgen.backends.sorts import PARTS, SortUnit
 from kgen.backends.text import Text, called, wrapped
-from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tap, Tensor, Unit
+from kgen.backends.units import Accumulator, Argument, RowUnit, ScanUnit, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.monoids import MONOIDS, Rides
 from kgen.passes import Plan, Reduce
@@ -33,6 +33,8 @@ class CppMap(MapView):
     call: str
     each_head: str
     each_call: str
+    pairs: tuple[str, str] | None  # where all that is read and written has one dtype, which may be bf16: its type, and what stores two
+    held: list[tuple[Argument, str]]  # the scalars beside pairs, with their values: stores of words may change what memory has
     moves: list[tuple[Tap, list[str]]]  # by which each tap lies away: along which index, by how much, whether that wraps
 
 
@@ -61,6 +63,7 @@ class CppView:
 class Cpp(CFamily):
     name = "cpp"
     own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_tanh", "near_erfc"))
+    scaled = frozenset(("erfc",))
     suffix = ".cpp"
     types = {
         "f16": "f16", "bf16": "bf16", "f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t",
@@ -178,8 +181,11 @@ class Cpp(CFamily):
         for bound in map(dict, v.bindings):
             head, called_run = self.entry(v.name, bound, run)
             entries.append((wrapped(head, typed(bound), " {"), wrapped(called_run, [*sizes, *passed], ";")))
-        values = [f"{t.compute}({t.name}_tile[i])" for t in v.read] + [f"{t.name}_tile[i]" for t in v.taps]
-        values += [f"{x.compute}({x.name}_tile[i])" for x in v.indexed]
+        values = [f"{t.compute}({t.name}_tile[j + i])" for t in v.read] + [f"{t.name}_tile[j + i]" for t in v.taps]
+        values += [f"{x.compute}({x.name}_tile[j + i])" for x in v.indexed]
+        pairs = self.pairs_of(v)
+        held = [*zip(v.scalars, v.scalar_values, strict=True)] if pairs else []
+        scalars = [f"{s.name}_held" for s, _ in held] or v.scalar_values
         results = [] if v.single else [f"{o.name}_i" for o in v.outputs]
         pieces = [x for t in v.tensors for x in (f"{t.name}[own] + begin * {t.name}_stride", f"&{t.name}_stride")]
         chosen = f"<{', '.join(v.variables)}>" if v.variables else ""
@@ -189,9 +195,24 @@ class Cpp(CFamily):
             each_head=wrapped(f"void {v.name}_each", each_params({}), " {"),
             each_call=wrapped(f"{v.name}_run{chosen}", ["1", "&n", *pieces, *(a.name for a in v.numbers)], ";", 110),
             entries=entries,
+            pairs=pairs,
+            held=held,
             moves=[(t, [self.move(v, m, t) for m in t.by]) for t in v.taps],
-            call=wrapped(v.element_call, [*values, *v.scalar_values, *results], ";", 100).replace("\n", "\n            "),
+            call=wrapped(v.element_call, [*values, *scalars, *results], ";", 100).replace("\n", "\n            "),
         )
+
+    def pairs_of(self, v: MapView) -> tuple[str, str] | None:
+        """The type of all that a map of one result reads and writes, if that may be bf16, and the statement that computes two neighbours;
+        None too where the vector library is called, behind which few registers are left for the other one."""
+        types = {t.type for t in (*v.read, *v.outputs)}
+        if not v.single or v.indices or v.taps or len(types) > 1 or not v.read or self.vectorised(v.calls):
+            return None
+        (kind,) = types
+        if kind != "bf16" and not any(dict(bound).get(kind) == "bf16" for bound in v.bindings):
+            return None
+        both = [[f"{half}({t.name}_pair)" for t in v.read] + [f"{s.name}_held" for s in v.scalars] for half in ("lower", "upper")]
+        calls = [wrapped(v.element_call, given, "", 1000) for given in both]
+        return kind, wrapped("put", [f"{v.outputs[0].name}_tile + j + i", *calls], ";", 110).replace("\n", "\n" + " " * 20)
 
     @staticmethod
     def move(v: MapView, m: Move, tap: Tap) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kgen.backends.c_static import CStatic, block, over
+from kgen.backends.c_static_scans import ScanTexts
 from kgen.backends.cpp import Cpp
 from kgen.backends.cpp_rows import Carried, RowPrinter
 from kgen.backends.names import bare
 from kgen.backends.static import Known, StaticRender, deep, inlined, rounds, static_call, stored
 from kgen.backends.text import Text, named, source, trimmed, wrapped
-from kgen.backends.units import Accumulator, Code, RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, Code, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import CALL, SUM
 from kgen.types import Dims
@@ -32,6 +33,8 @@ LONGEST_KEPT = 65536
 class StaticCpp(Cpp):
     """C++ without template arguments: functions by the names that they have for the dtype."""
 
+    static_scans = True
+
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, 'std::fma')}({operands})"
 
@@ -47,6 +50,7 @@ class PassView:
     across: bool = False
     is_deep: bool = False
     clips: bool = False
+    scans: tuple[str, ...] | None = None  # of a pass along rows: the functions that its partials call
 
 
 @dataclass(frozen=True)
@@ -86,17 +90,18 @@ class CppPrinter(CStatic[StaticCpp]):
         """What the template takes."""
         b, render = self.backend, self.render
         single = len(self.units) == 1 and not self.units[0].scalars
-        passes = [self.row_pass(u, single) if isinstance(u, RowUnit) else self.map_pass(u, single) for u in self.units]
+        passes = [self.one(u, single) for u in self.units]
         shares = [a for p in passes for a in p.shares]
         calls = [c for u in self.units for c in u.calls] + [c for a in shares for c in a.combine.calls]
-        calls += [c for u in self.units for s in u.scalars for c in b.rounded(s).calls]
+        calls += [c for u in self.units for s in u.scalars for c in b.rounded(s).calls] + [c for p in passes for c in p.scans or ()]
         sources = trimmed(b.functions(calls), {let.tensor_dtype.name for let in render.program.lets if not let.is_number})
         calls += [c for f in sources.values() for c in f.calls]
         sizes = [(render.global_names.user(d), n) for d, n in self.known.named.items()]
         head, entry = self.entry() if not single else ("", [])
         return CppStatic(
             file=self.kernel.name, about=str(self.known), call=bare(f"{render.kernel_name}({', '.join(self.names())})"),
-            constants=[*sizes, *([("LANES", LANES)] if shares else []), *([("BLOCK", BLOCK)] if any(p.is_deep for p in passes) else [])],
+            constants=[*sizes, *([("LANES", LANES)] if shares or any(p.scans is not None for p in passes) else []),
+                       *([("BLOCK", BLOCK)] if any(p.is_deep and p.scans is None for p in passes) else [])],
             clips=any(p.clips for p in passes),
             functions=[*sources], function_sources=[*sources.values()], rounds="to" in calls,
             doubles=b.doubles(render) or "to" in calls, passes=passes, shares=shares,
@@ -157,6 +162,38 @@ class CppPrinter(CStatic[StaticCpp]):
         return PassView(self.function(unit, single), lines, [])
 
     # ------------------------------------------------------------------ rows
+
+    def one(self, unit: Unit | RowUnit, single: bool) -> PassView:
+        """A pass of any kind."""
+        if isinstance(unit, ScanUnit):
+            return self.scan_pass(unit, single)
+        return self.row_pass(unit, single) if isinstance(unit, RowUnit) else self.map_pass(unit, single)
+
+    def scan_pass(self, unit: ScanUnit, single: bool) -> PassView:
+        """A pass along rows: a loop over them, in each a loop over blocks, which are combined pairwise, and over a block's elements."""
+        texts, length, i = ScanTexts(self, unit), self.render.product(unit.inner), named("i")
+        share, partial = texts.share()
+        with_own, without = texts.both
+        ends, values = texts.ends("now", "past", apart=False)
+        element = [f"const int64_t i = {length} - 1 - at;"] if unit.backwards else []
+        element += [f"const {t.compute} {t.name} = {t.compute}({texts.at(t, i)});" for t in texts.inputs()]
+        element += [*texts.own(i), *share]
+        element += ["const Partial past = join(start, here);"] if without else []
+        element += [f"here = join(here, Partial{partial});"]
+        element += ["const Partial now = join(start, here);"] if with_own else []
+        element += [*ends, *(f"{texts.at(o, i)} = {values[o.name]};" for o in unit.stored.outputs)]
+        at = "at" if unit.backwards else "i"
+        n = self.render.size(unit.inner)
+        clips = n is None or n % LANES != 0
+        end = f"std::min(first + LANES, {length})" if clips else "first + LANES"
+        blocks = block(f"for (int64_t first = 0; first < {length}; first += LANES)", [
+            "const Partial start = blocks.total(none, join);", "Partial here = none;",
+            *block(f"for (int64_t {at} = first; {at} < {end}; {at}++)", element), "blocks.add(here, join);",
+        ])  # fmt: skip
+        body = [*self.row_pointers(texts.walked, unit.rows, unit), *self.row_values(unit), "Pairwise<Partial> blocks;", *blocks]
+        rows = block(f"for (int64_t row = 0; row < {self.render.product(unit.rows)}; row++)", body)
+        lines = [*texts.partial(), self.parallel(unit.dims), *rows]
+        return PassView(self.function(unit, single), lines, [], is_deep=True, clips=clips, scans=tuple(texts.calls))
 
     def row_pass(self, unit: RowUnit, single: bool) -> PassView:
         """A pass over rows: a loop over them, in which every reading is one."""

@@ -144,8 +144,9 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     if raw is not None:
         fields.insert(0, f"enum {{ PEAK = {raw} }};  // the operand whose greatest element the maximum is")
     made = [f"struct {kind} {{", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in methods), "};"]
-    adds = rounds and all(map(is_plain, c.accumulators))
-    call = "online" if peaked else "accumulate" if adds else "reduce"
+    products = not piece and not peaked and all(a.factors for a in c.accumulators)
+    adds = rounds and all(map(is_plain, c.accumulators)) or products
+    call = "online" if peaked else "accumulate" if rounds and adds else "products" if products else "reduce"
     params = [f"{kind}& part", *params] if adds else params
     whole = not rounds and len(every) == 1 and c.accumulators[0].magnitude and len(operands) == 1
     walk, number = ("piece", "") if piece else ("walk", f"{r}, ")

@@ -18,10 +18,11 @@ from kgen.backends.c_static import CStatic, block
 from kgen.backends.cuda import NUMBERS_FILE, Cuda
 from kgen.backends.cuda_static_rounds import BLOCKS_OF, RoundsWriter
 from kgen.backends.cuda_static_rows import KernelView, RowWriter
+from kgen.backends.cuda_static_scans import ScanWriter
 from kgen.backends.names import bare
 from kgen.backends.static import Known, StaticRender, refused, static_call, stored
 from kgen.backends.text import Text, called, definitions, functions, identifiers, named, source, trimmed, wrapped
-from kgen.backends.units import Accumulator, RowUnit, Tensor, Unit
+from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.monoids import RIDERS, Rides
@@ -43,6 +44,7 @@ class StaticCuda(Cuda):
     """CUDA C++ without template arguments: functions by the names that they have for the dtype."""
 
     rides = Rides.NONE
+    static_scans = True
     taps = draws = makes = False
     pairs = {}
 
@@ -107,9 +109,13 @@ class CudaPrinter(CStatic[StaticCuda]):
     def planned(self, mine: StaticCuda, kernel: Kernel, known: Known, planner: Callable[..., Any]) -> None:
         """Set out the passes, by what the backend says of them now, and who writes those over rows."""
         super().__init__(mine, StaticRender(mine, kernel, known, references=True))
-        self.writers = [
-            (RoundsWriter if u.columns else RowWriter)(self, u, planner) if isinstance(u, RowUnit) else None for u in self.units
-        ]
+        self.writers = [self.writer(u, planner) if isinstance(u, RowUnit) else None for u in self.units]
+
+    def writer(self, unit: RowUnit, planner: Callable[..., Any]) -> RowWriter:
+        """Who writes a pass over rows."""
+        if isinstance(unit, ScanUnit):
+            return ScanWriter(self, unit, planner)
+        return (RoundsWriter if unit.columns else RowWriter)(self, unit, planner)
 
     # ------------------------------------------------------------------ the file
 

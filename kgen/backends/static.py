@@ -125,7 +125,7 @@ class StaticRender(Render):
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides, self.backend.merges)
         if any(let.expr.name in SEARCHES for let in plan.program.lets):
             raise refused(self.kernel, "it searches along a row, bit by bit")
-        if any(isinstance(p, Scan) for p in plan.passes):
+        if any(isinstance(p, Scan) for p in plan.passes) and not self.backend.static_scans:
             raise refused(self.kernel, "it goes along rows by a scan")
         return plan
 

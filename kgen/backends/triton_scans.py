@@ -78,30 +78,42 @@ class ScanPrinter(RowPrinter):
 
     def tile(self) -> list[Node]:
         """What is done with a tile."""
-        scanned, stored = self.codes
-        inputs = tuple(dict.fromkeys((*scanned.inputs, *stored.inputs)))
-        indices = tuple(dict.fromkeys((*scanned.indices, *stored.indices)))
-        code = Code(True, inputs, indices, (), (), (), (), (), ())
-        some = [self.names.fresh(f"{c.name}_tile") for c in self.carried]
-        back = str(self.unit.backwards)
         start = "(tiles - 1 - tile) * BLOCK" if self.unit.backwards else "tile * BLOCK"
         body: list[Node] = [
             Statement(("start",), "", source(start)),
             Statement(("column",), "", source("start + tl.arange(0, BLOCK)[None, :]")),
             Statement(("inside",), "", source("present & (column < length)")),
-            *self.elements(code), *scanned.lines,
+            *self.elements(self.element), *self.codes[0].lines,
         ]  # fmt: skip
-        body += [Statement((name,), "", source("tl.where(inside, {0}, {1}).to({2})", c.share.typed or c.share, c.identity, c.type))
-                 for name, c in zip(some, self.carried, strict=True)]  # fmt: skip
+        return [*body, *self.carry("1", "start" if self.unit.backwards else "start + BLOCK - 1"), *self.stores()]
+
+    @property
+    def element(self) -> Code:
+        """What is read of each element."""
+        inputs, indices = (tuple(dict.fromkeys(t for c in self.codes for t in getattr(c, kind))) for kind in ("inputs", "indices"))
+        return Code(True, inputs, indices, (), (), (), (), (), ())
+
+    def carry(self, axis: str, last: str) -> list[Node]:
+        """The statements that scan a tile along an axis, and take what stands before the next one from its column `last`."""
+        some = [self.names.fresh(f"{c.name}_tile") for c in self.carried]
+        back = str(self.unit.backwards)
+        body: list[Node] = []
+        for name, c in zip(some, self.carried, strict=True):
+            share = c.share.typed or c.share
+            body.append(Statement((name,), "", source("tl.where(inside, {0}, {1}).to({2})", share, c.identity, c.type)))
         given = named(some[0]) if len(some) == 1 else source("({0})", listed_texts(some))
-        body.append(Statement(tuple(some), "", source(f"tl.associative_scan({{0}}, 1, {{1}}, {back})", given, self.function)))
+        body.append(Statement(tuple(some), "", source(f"tl.associative_scan({{0}}, {axis}, {{1}}, {back})", given, self.function)))
         before = [self.up_to[c.of].before if c.of else c.before for c in self.carried]
         arguments = listed_texts([*before, *some])
         body.append(Statement(tuple(c.name for c in self.carried), "", source("{0}({1})", Call(self.function), arguments)))
-        last = "start" if self.unit.backwards else "start + BLOCK - 1"
         for c in self.up_to.values():
-            edge = source(f"tl.reduce(tl.where(column == {last}, {{0}}, 0), 1, plus, keep_dims=True)", c.name)
+            edge = source(f"tl.reduce(tl.where(column == {last}, {{0}}, 0), {axis}, plus, keep_dims=True)", c.name)
             body.append(Statement((c.before,), "", edge))
+        return body
+
+    def stores(self) -> list[Node]:
+        """The statements behind the scans of a tile."""
+        stored = self.codes[1]
         ends: list[Node] = []
         for a in self.codes[0].accumulators:
             names = {name: c.name for name, c in (self.past if a.exclusive else self.up_to).items()}
@@ -110,7 +122,7 @@ class ScanPrinter(RowPrinter):
                 ends.append(Statement((a.name,), "", value))
         ends += stored.lines
         self.put(ends, stored.outputs)
-        return [*body, *ends]
+        return ends
 
     def body(self) -> list[Node]:
         """The body of the kernel."""

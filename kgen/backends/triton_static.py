@@ -18,11 +18,13 @@ from kgen.backends.text import Text, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
 from kgen.backends.triton_nodes import Block, Node, Slot
+from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter
-from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor, Unit
+from kgen.backends.triton_scans import ScanPrinter
+from kgen.backends.units import Accumulator, Code, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ops import SUM
-from kgen.passes import Map, Reduce, Sort
+from kgen.passes import Map, Reduce, Scan, Sort
 from kgen.types import DTYPES, ELLIPSIS, Dims, axes
 
 #: What the dynamic file's host part has: elements of a tile that holds whole rows, bytes of a map's block.
@@ -36,6 +38,7 @@ LONGEST = 2**20
 class StaticTriton(Triton):
     """Triton's functions by the names that they have for the dtype."""
 
+    static_scans = True
     neighbours = ""
 
     def call(self, function: str, operands: str, dtype: str) -> str:
@@ -44,13 +47,14 @@ class StaticTriton(Triton):
 
 @dataclass(frozen=True)
 class PassView:
-    """A pass: its jit function's first line, what it says of itself, its statements; the host's call."""
+    """A pass: its jit function's first line, what it says of itself, its statements; the host's call; functions that join partials."""
 
     head: str
     about: str
     body: list[Node]
     launch: list[str]
     calls: tuple[str, ...]
+    joins: tuple[Join, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -297,6 +301,36 @@ class StaticRows(RowPrinter):
         return Statement((name,), "", source(f"tl.full([{shape}], {{0}}, {{1}})", s.start, s.type))
 
 
+class StaticScans(ScanPrinter, StaticRows):
+    """One pass along rows, tile by tile: a row of [BLOCK], or some of [SIDE, BLOCK]."""
+
+    def choose(self, render: StaticRender, unit: RowUnit) -> None:
+        """The frame, and the sizes of its tile, of 512 elements of a row at least, where it has as many."""
+        if self.n is None:
+            raise refused(render.kernel, "its rows have a length that only a call tells")
+        main = max((t for t in unit.inputs if not unit.is_row(t)), key=lambda t: len(t.dims), default=None)
+        across = main is not None and render.step(main.dims, unit.inner) != 1 and render.step(main.dims, unit.rows) == 1
+        self.frame, self.loops = "across" if across else "loop", True
+        self.block = min(512 if across else 4096, 1 << max(0, self.n - 1).bit_length())
+        self.side = (max(1, min(SIDE, 8192 // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
+        self.warps = max(1, min(8, self.side * self.block // 512))
+
+    def body(self) -> list[Node]:
+        shape = "1" if self.flat else f"{self.side}, 1"
+        length = self.static.product(self.unit.inner)
+        made: list[Node] = [*self.opening()]
+        made += [Statement((c.before,), "", source(f"tl.full([{shape}], {{0}}, {{1}})", c.identity, c.type)) for c in self.up_to.values()]
+        tile: list[Node] = []
+        if self.unit.backwards:
+            assert self.n is not None
+            tile.append(Statement(("start",), "", source(f"{(self.n - 1) // self.block * self.block} - done")))
+        tile += self.columns(f"start + tl.arange(0, {self.block})")
+        last = "start" if self.unit.backwards else f"start + {self.block - 1}"
+        tile += [*self.elements(self.element), *self.codes[0].lines, *self.carry("0" if self.flat else "1", last), *self.stores()]
+        name = "done" if self.unit.backwards else "start"
+        return [*made, Block(source(f"for {name} in range(0, {{0}}, {self.block})", length), tuple(tile))]
+
+
 #: The names of tensors' pointers, by the render that they belong to.
 PLACES: dict[int, dict[str, str]] = {}
 
@@ -431,8 +465,22 @@ class TritonPrinter:
         text = " * ".join([self.render.count, *others])
         return text if by == 1 else f"triton.cdiv({text}, {by})"
 
+    def scan_pass(self, unit: ScanUnit, p: Scan) -> PassView:
+        """A pass along rows."""
+        rows = StaticScans(self.backend, self.render, unit, p)
+        body = rows.body()
+        who = "One row" if rows.side == 1 else f"{rows.side} rows{' side by side' if rows.frame == 'across' else ''}"
+        about = f"{who} a program, {rows.block} elements at a time."
+        made = self.finished(unit, about, body, self.groups(unit.rows, rows.side), rows.warps)
+        join = rows.join()
+        calls = [c for s in join.body for c in s.value.calls]
+        return replace(made, calls=(*(c for c in made.calls if c != rows.function), *calls, "plus"), joins=(join,))
+
     def row_pass(self, unit: RowUnit, p: Map | Reduce) -> PassView:
         """A pass over rows."""
+        if isinstance(p, Scan):
+            assert isinstance(unit, ScanUnit)
+            return self.scan_pass(unit, p)
         assert isinstance(p, Reduce)
         rows = StaticRows(self.backend, self.render, unit, p)
         body = rows.body()

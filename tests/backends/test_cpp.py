@@ -44,6 +44,29 @@ def test_erfc_is_within_its_bound_down_to_denormals() -> None:
     assert ((y.double() - exact).abs() / unit).max() <= 6
 
 
+#: Factors of erfc's argument and of its value.
+FACTORS = ((-0.7071067811865476, 0.5), (3.7, -0.3), (-0.02, 0.0001), (50.0, 1.0), (0.3, -1.0))
+
+
+def test_erfc_takes_the_factors_of_its_argument_and_its_value() -> None:
+    lines = [f"y{k} = {times} * erfc({scale} * x)" for k, (scale, times) in enumerate(FACTORS)]
+    results = ", ".join(f"y{k}: f32[...]" for k in range(len(lines)))
+    erfc = kgen.loads(f"e(x: f32[...]) -> ({results}, z: f32[...])\n\n" + "\n".join(lines) + "\nz = 2 * erfc(300 * x)\n", "scaled.k")
+    source = erfc.source("cpp")
+    assert source.count("error_complement(x_, ") == len(FACTORS)  # 300 is too large for its constants
+    at = torch.cat([torch.linspace(-11, 11, 40_000), torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0, -0.0])])
+    for k, (scale, times) in enumerate(FACTORS):
+        x = at / abs(scale)
+        exact, y = float(torch.tensor(times)) * torch.erfc(float(torch.tensor(scale)) * x.double()), erfc(x)[k]
+        unit = 2.0 ** (torch.frexp(exact.float()).exponent - 24).clamp(min=-149).double()
+        off = ((y.double() - exact).abs() / unit)[~x.isnan()]
+        assert off.max() <= 6.5 and y[x.isnan()].isnan().all()
+        assert (y[exact == 0] == 0).all()
+    long = " + ".join(f"x^{k} * 0.{k}" for k in range(3, 12))
+    source = kgen.loads(f"e(x: f32[...]) -> y: f32[...]\n\ny = 1 - 0.5 * erfc(-({long}) * 3)\n", "long.k").source("cpp")
+    assert ", -3.0f, 0.5f)" in source  # a value follows from no line's length
+
+
 def test_greatest_of_a_row_has_its_nan() -> None:
     most = kgen.loads("m(x: f32[..., N]) -> y: f32[...]\n\ny = max[N](x)\n", "most.k")
     x = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
@@ -63,3 +86,19 @@ def test_argmax_over_two_dims_in_any_layout(shape: tuple[int, int, int]) -> None
         for z in (y, y.transpose(-1, -2), y.flip(-1)):
             i, j = found(z)
             assert torch.equal(i, z.flatten(-2).argmax(-1)) and torch.equal(j, z.flatten(-2).argmin(-1))
+
+
+@pytest.mark.parametrize("n", (1, 2, 63, 513, 65536))
+def test_neighbours_of_16_bits_are_computed_as_each_alone(n: int) -> None:
+    step = kgen.loads("s(a: T[...], b: T[...], c: float) -> y: T[...]\n\ny = a - c * b if c != 0 else b\n", "step.k")
+    bits = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    torch.manual_seed(0)
+    a, b = bits[torch.randperm(65536)[:n]], bits[torch.randperm(65536)[:n]]
+    y, apart = step(a, b, c=0.5), step(torch.stack([a, b], -1)[:, 0], torch.stack([b, a], -1)[:, 0], c=0.5)
+    want = (a.float() - 0.5 * b.float()).bfloat16()
+    assert torch.equal(y.isnan(), want.isnan()) and torch.equal(apart.isnan(), want.isnan())
+    kept = ~want.isnan()
+    assert torch.equal(y[kept].view(torch.int16), want[kept].view(torch.int16))
+    assert torch.equal(apart[kept].view(torch.int16), want[kept].view(torch.int16))
+    step(a, b, c=0.5, out=(there := a.clone()))
+    assert torch.equal(there[kept], want[kept])

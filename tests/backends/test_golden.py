@@ -39,3 +39,7 @@ def test_source_that_runs_where_rows_follow_one_another_is_as_reviewed(golden) -
     """A file has two passes there, and is reviewed above."""
     made = kgen.load(ROOT / "specs" / "rmsnorm.k")
     golden("rmsnorm/rmsnorm_backward.cu", backend("cuda").render(backward(made.kernel).kernel, standalone=False))
+
+
+def test_cuda_sources_are_short_together() -> None:
+    assert sum(len(path.read_text().splitlines()) for path in GOLDEN.rglob("*.cu")) <= 4_000

@@ -68,7 +68,7 @@ y = (h - max[N](h * w)) * w
 def test_each_of_many_readings_has_a_name_of_its_own() -> None:
     """More than there are words for, each given to the reduction of its number, in order."""
     source = kgen.loads(NINE).source("cuda")
-    read = re.findall(r"walk\.template reduce<(\d+), (\w+)>", source)
+    read = re.findall(r"walk\.template (?:reduce|products)<(\d+), (\w+)>", source)
     assert [int(k) for k, _ in read] == list(range(9)) and len({kind for _, kind in read}) == 9
     assert all(f"struct {kind} {{" in source for _, kind in read)
     stops = [int(k) for k in re.findall(r"walk\.stops\((\d+)\)", source)]

@@ -406,7 +406,7 @@ def test_what_a_reading_does_without_stands_behind_it():
     text = "f(x: T[..., N], t: i64[...], a: T[...]) -> y: T32[...]\n\nb = pick[N](x, t)\nc = exp(a)\ny = sum[N](x * c) - b\n"
     body = source(text)
     body = body[body.index("f_kernel(") :]
-    assert body.index("= exp(") < body.index("walk.template reduce<0") < body.index("x_at(t)")
+    assert body.index("= exp(") < body.index("walk.template products<0") < body.index("x_at(t)")
 
 
 @pytest.mark.parametrize(

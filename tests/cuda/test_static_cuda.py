@@ -37,6 +37,16 @@ static double __shfl_xor_sync(unsigned m, double x, int apart) {
     memcpy(&x, &i, 8);
     return x;
 }
+static float __shfl_up_sync(unsigned m, float x, int by) { return __uint_as_float(__shfl_up_sync(m, __float_as_uint(x), unsigned(by))); }
+static long long __shfl_up_sync(unsigned m, long long x, int by) {
+    const unsigned low = __shfl_up_sync(m, unsigned(x), unsigned(by)), high = __shfl_up_sync(m, unsigned(x >> 32), unsigned(by));
+    return (long long)((unsigned long long)high << 32 | low);
+}
+static double __shfl_up_sync(unsigned m, double x, int by) {
+    long long i = __shfl_up_sync(m, __double_as_longlong(x), by);
+    memcpy(&x, &i, 8);
+    return x;
+}
 template <typename F> static void emulate(unsigned grid, unsigned threads, F f) {
     body = [](void* c) { (*static_cast<F*>(c))(); };
     body_data = &f;
@@ -65,6 +75,10 @@ SPECS: tuple[tuple[str, str, dict[str, int], bool], ...] = (
     ("sum_of_squares_cols", "f32", {"M": 3000, "N": 70}, False),
     ("row_absmax_int8", "f32", {"N": 512}, False),
     ("bias_gelu", "bf16", {"N": 41}, False),
+    ("cumsum", "bf16", {"N": 5000}, True),
+    ("forth", "f32", {"N": 2077}, False),
+    ("back", "f64", {"N": 300}, False),
+    ("shares", "f32", {"N": 77}, False),
 )
 
 

@@ -28,6 +28,11 @@ SPECS: tuple[tuple[str, str, dict[str, int], bool], ...] = (
     ("batchnorm_stats", "f32", {"B": 3, "C": 5, "S": 16}, False),
     ("sum_of_squares_cols", "f16", {"M": 700, "N": 70}, False),
     ("bias_gelu", "f32", {"N": 41}, False),
+    ("cumsum", "f16", {"N": 1000}, True),
+    ("forth", "f32", {"N": 5000}, False),
+    ("back", "f32", {"N": 77}, False),
+    ("upright", "f32", {"M": 600, "N": 70}, False),
+    ("shares", "f16", {"N": 300}, False),
 )
 
 

@@ -28,6 +28,7 @@ def test_files_hold_the_bound_under_the_interpreter(tmp_path: Path) -> None:
 COMPILED: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("softmax", "bf16", {"N": 4096}), ("softmax", "bf16", {"N": 200_000}), ("gelu", "bf16", {}), ("gelu", "f32", {}), ("adamw", "f16", {}),
     ("layernorm", "bf16", {"N": 1000}), ("cross_entropy", "bf16", {"V": 32_000}), ("sum_of_squares_cols", "f16", {"M": 700, "N": 70}),
+    ("cumsum", "bf16", {"N": 10_000}), ("logcumsumexp", "f32", {"N": 500}), ("upright", "bf16", {"M": 4096, "N": 300}),
 )  # fmt: skip
 COMPILE = """
 import importlib.util, sys, triton

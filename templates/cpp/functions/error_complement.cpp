@@ -1,27 +1,30 @@
-// erfc(x) without branches or calls: exp(-x^2) times a quotient of polynomials in |x| (minimax, 2^-27.3 off), reflected below 0. The
-// exponential is 2^k times a polynomial in what is left of -x^2, |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64
-// as well, so that denormals are rounded once. Beyond 10.1 it is 0. NaN goes through.
-[[maybe_unused]] inline float error_complement(float x) {
-    const float size = std::fabs(x), a = size > 10.1f ? 10.1f : size;
-    const float shifted = std::fma(a * a, -1.44269504f, 12582976.0f), k = shifted - 12582976.0f;
-    const float r = std::fma(k, -1.42860677e-6f, std::fma(-a, a, k * -0.693145752f));  // log(2) in two parts, the first times k exact
-    float e = std::fma(r, 1.38145941e-3f, 8.36871937e-3f);
-    e = std::fma(r, e, 4.16683890e-2f);
-    e = std::fma(r, e, 0.166665211f);
-    e = std::fma(r, e, 0.49999994f);
-    e = std::fma(r, e, 1.0f);
+// times * erfc(scale * x) without branches or calls, scale and times literals: exp(-u^2) times a quotient of polynomials in u = |scale x|
+// (minimax, 2^-27.3 off), reflected where scale x < 0. The exponential is 2^k times a polynomial in what is left of -u^2, |r| <= log(2) / 2,
+// k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64 as well, so that denormals are rounded once. Beyond u = 10.1 it is 0. NaN goes
+// through. The compiler works out what is double.
+[[maybe_unused]] inline float error_complement(float x, float scale = 1.0f, float times = 1.0f) {
+    const double c = std::fabs(scale), s = -c * c, step = 0.69314718055994531 / s, d = 0x1p64 / times;
+    const float high = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, float(step)) & 0xffffff00), low = float(step - high);
+    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most);
+    const float shifted = std::fma(a * a, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
+    const float r = std::fma(k, -low, std::fma(a, a, k * -high));  // s times this is what is left; k times high is exact
+    float e = std::fma(r, float(1.38145941e-3 * s * s * s * s * s * s), float(8.36871937e-3 * s * s * s * s * s));
+    e = std::fma(r, e, float(4.16683890e-2 * s * s * s * s));
+    e = std::fma(r, e, float(0.166665211 * s * s * s));
+    e = std::fma(r, e, float(0.49999994 * s * s));
+    e = std::fma(r, e, float(s));
     e = std::fma(r, e, 1.0f);
     e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
-    float p = std::fma(a, 0.0328849816f, 0.229639859f);
-    p = std::fma(a, p, 0.732487026f);
-    p = std::fma(a, p, 1.23925283f);
+    float p = std::fma(a, float(0.0328849816 * c * c * c * c), float(0.229639859 * c * c * c));
+    p = std::fma(a, p, float(0.732487026 * c * c));
+    p = std::fma(a, p, float(1.23925283 * c));
     p = std::fma(a, p, 1.0f);
-    float q = std::fma(a, 0x1p64f * 0.0582864276f, 0x1p64f * 0.40705205f);
-    q = std::fma(a, q, 0x1p64f * 1.32701678f);
-    q = std::fma(a, q, 0x1p64f * 2.40406481f);
-    q = std::fma(a, q, 0x1p64f * 2.36763259f);
-    q = std::fma(a, q, 0x1p64f);
+    float q = std::fma(a, float(0.0582864276 * d * c * c * c * c * c), float(0.40705205 * d * c * c * c * c));
+    q = std::fma(a, q, float(1.32701678 * d * c * c * c));
+    q = std::fma(a, q, float(2.40406481 * d * c * c));
+    q = std::fma(a, q, float(2.36763259 * d * c));
+    q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
     const float y = e * p / q;
-    return x < 0 ? 2.0f - y : y;
+    return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }
-[[maybe_unused]] inline double error_complement(double x) { return std::erfc(x); }
+[[maybe_unused]] inline double error_complement(double x, double scale = 1.0, double times = 1.0) { return times * std::erfc(scale * x); }

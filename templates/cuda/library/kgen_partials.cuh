@@ -95,6 +95,22 @@ struct Partials {
             return part;
         }
     }
+    // The parts of COUNT neighbours as one: those of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
+    template <int COUNT, typename Part, typename Join> __device__ static Part tree(Part (&part)[COUNT], Join join) {
+        #pragma unroll
+        for (int apart = 1; apart < COUNT; apart *= 2) {
+            #pragma unroll
+            for (int k = 0; k + apart < COUNT; k += 2 * apart) join(part[k], part[k + apart]);
+        }
+        return part[0];
+    }
+    // The results of COUNT elements as one, likewise.
+    template <int COUNT, typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
+        Part part[COUNT];
+        #pragma unroll
+        for (int k = 0; k < COUNT; k++) part[k] = f(in.one(v, k)...);
+        return tree(part, join);
+    }
     // Add a part whose elements come later in the row; for some that is simpler.
     template <typename Part> __device__ static auto follow(Part& part, const Part& later, int) -> decltype(part.follow(later)) {
         return part.follow(later);

@@ -61,7 +61,7 @@ template <typename Walk, int OWN, int THREADS, int MANY> struct PieceOfLanes : A
         return own;
     }
     template <typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) const {
-        return parts<Part>([&](int k) { return Walk::template joined<Part>(k, f, [](Part& a, const Part& b) { a.add(b); }, in...); });
+        return parts<Part>([&](int k) { return Walk::template joined<Walk::LANES, Part>(k, f, [](Part& a, const Part& b) { a.add(b); }, in...); });
     }
     template <typename Part, typename In> __device__ Part magnitude(In& in) const {
         return parts<Part>([&](int k) { return Part{magnitude_of(in.values(k))}; });

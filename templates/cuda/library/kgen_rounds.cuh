@@ -6,9 +6,6 @@
 template <typename T> struct Plain { using Type = T; };
 template <typename T> struct Plain<const T&> { using Type = T; };
 template <typename T> struct Plain<T&> { using Type = T; };
-// a * b + c, rounded once.
-__device__ inline float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-__device__ inline double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
 
 // A value in shared memory, by its address there.
 template <typename V> __device__ inline V read_shared(unsigned at) {

@@ -316,28 +316,30 @@ struct Walk : Partials {
         }
         (mark(in, 0), ...);
     }
-    // The results of VEC elements as one: of neighbours, of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
-    template <typename Part, typename F, typename Join, typename... In> __device__ static Part joined(int v, F f, Join join, In&... in) {
-        Part part[VEC];
-        #pragma unroll
-        for (int k = 0; k < VEC; k++) part[k] = f(in.one(v, k)...);
-        #pragma unroll
-        for (int apart = 1; apart < VEC; apart *= 2) {
-            #pragma unroll
-            for (int k = 0; k + apart < VEC; k += 2 * apart) join(part[k], part[k + apart]);
-        }
-        return part[0];
-    }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
-                few.add(some(c, joined<Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
+                few.add(some(c, joined<VEC, Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
             }, in...);
             part.add(few);
         }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+    }
+    // The same of sums of products, each rounded with its sum: f adds an element's share to a part, those of four neighbours one by one.
+    template <int R, typename Part, typename F, typename... In> __device__ Part products(F f, In&... in) {
+        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4, EACH = VEC < 4 ? VEC : 4;
+        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+            Part few;
+            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+                Part parts[VEC / EACH];
+                #pragma unroll
+                for (int k = 0; k < VEC; k++) f(parts[k / EACH], in.one(v, k)...);
+                few.add(some(c, tree(parts, [](Part& a, const Part& b) { a.add(b); })));
+            }, in...);
+            part.add(few);
+        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...); });
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
@@ -351,7 +353,7 @@ struct Walk : Partials {
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
     template <typename Part, typename F, typename... In> __device__ static Part peak(int k, F f, In&... in) {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).now + k)};
-        else return joined<Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
+        else return joined<VEC, Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
     }
     // The sums of GROUP vectors from the g-th on about a peak.
     template <int GROUP, typename Part, typename About, typename... In>
@@ -361,7 +363,7 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            few.merge_sums(some(c, joined<Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
+            few.merge_sums(some(c, joined<VEC, Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
         }
     }
     template <int GROUP, typename Part, typename A, typename B, typename... In>

@@ -111,7 +111,7 @@ struct bf16 {
     operator float() const { return from_bits(uint32_t(bits) << 16); }
     void operator=(float x) {
         uint32_t u = to_bits(x), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-        bits = uint16_t(x != x ? u >> 16 | 0x40 : rounded);
+        bits = uint16_t(x != x ? 0x7fc0 : rounded);
     }
 };
 
@@ -138,7 +138,8 @@ inline void adamw_element(
     p_next = p - lr * (u + wd * p);
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
+constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
@@ -149,6 +150,11 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) body(i);
+}
+
+// Asks for what lies a page behind a group: the processor's own guesses end with a page.
+template <bool WRITE, typename T> inline void ask(const T* x) {
+    for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
@@ -262,17 +268,26 @@ void adamw_run(
         F v_next_buffer[TILE];
         F* v_next_place = loop.dense(3, v, begin, n);
         F* v_next_tile = v_next_place ? v_next_place : v_next_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<false>(p_tile + j);
+            ask<false>(g_tile + j);
+            ask<false>(m_tile + j);
+            ask<false>(v_tile + j);
+            ask<true>(p_next_tile + j);
+            ask<true>(m_next_tile + j);
+            ask<true>(v_next_tile + j);
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) {
-            F p_next_i;
-            F m_next_i;
-            F v_next_i;
-            adamw_element<F>(
-                F(p_tile[i]), F(g_tile[i]), F(m_tile[i]), F(v_tile[i]), F(b1), s0, F(b2), s1, s2, s3, F(eps),
-                F(wd), F(lr), p_next_i, m_next_i, v_next_i);
-            p_next_tile[i] = p_next_i;
-            m_next_tile[i] = m_next_i;
-            v_next_tile[i] = v_next_i;
+            for (int64_t i = 0; i < GROUP; i++) {
+                F p_next_i;
+                F m_next_i;
+                F v_next_i;
+                adamw_element<F>(
+                    F(p_tile[j + i]), F(g_tile[j + i]), F(m_tile[j + i]), F(v_tile[j + i]), F(b1), s0, F(b2), s1,
+                    s2, s3, F(eps), F(wd), F(lr), p_next_i, m_next_i, v_next_i);
+                p_next_tile[j + i] = p_next_i;
+                m_next_tile[j + i] = m_next_i;
+                v_next_tile[j + i] = v_next_i;
+            }
         }
         if (!p_next_place) loop.store(1, p, begin, n, p_next_buffer);
         if (!m_next_place) loop.store(2, m, begin, n, m_next_buffer);

@@ -107,9 +107,26 @@ struct bf16 {
     operator float() const { return from_bits(uint32_t(bits) << 16); }
     void operator=(float x) {
         uint32_t u = to_bits(x), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-        bits = uint16_t(x != x ? u >> 16 | 0x40 : rounded);
+        bits = uint16_t(x != x ? 0x7fc0 : rounded);
     }
 };
+
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {
+    const uint32_t u = to_bits(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
 
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
@@ -117,71 +134,85 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 // Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
 template <typename T> constexpr bool is_brief = sizeof(T) == 2;
 
-// erfc(x), but for the rounding of x^2 2^-20.8 of the value off: exp(-x^2) times a quotient of polynomials in |x| (minimax, 2^-21.2 off),
-// reflected below 0. The exponential is 2^k times a polynomial in what is left of -x^2, |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23
-// + 64; the divisor has 2^64 as well, so that denormals are rounded once. Beyond 10.1 it is 0. NaN goes through.
-inline float nearer_erfc(float x) {
-    const float size = std::fabs(x), a = size > 10.1f ? 10.1f : size, s = a * a;
-    const float shifted = std::fma(s, -1.44269504f, 12582976.0f), k = shifted - 12582976.0f, r = std::fma(k, -0.693147182f, -s);
-    float e = std::fma(r, 8.2903029e-3f, 4.18979935e-2f);
-    e = std::fma(r, e, 0.166676372f);
-    e = std::fma(r, e, 0.499991477f);
-    e = std::fma(r, e, 0.999999702f);
+// Of two floats that whose bits are the lesser number: of two of at least 0 the lesser, of two below 0 the greater, of others that of at least
+// 0 or NaN. It is one instruction.
+inline float lesser(float x, float y) {
+    const uint32_t a = __builtin_bit_cast(uint32_t, x), b = __builtin_bit_cast(uint32_t, y);
+    return __builtin_bit_cast(float, a < b ? a : b);
+}
+
+// times * erfc(scale * x), scale and times literals, but for the rounding of x^2 2^-20.8 of the value off: exp(-u^2) times a quotient of
+// polynomials in u = |scale x| (minimax, 2^-21.2 off), reflected where scale x < 0. The exponential is 2^k times a polynomial in what is left
+// of -u^2, |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64 as well, so that denormals are rounded once. Beyond
+// u = 10.1 it is 0. NaN goes through. The compiler works out what is double.
+inline float nearer_erfc(float x, float scale = 1.0f, float times = 1.0f) {
+    const double c = std::fabs(scale), s = -c * c, d = 0x1p64 / times;
+    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most), square = a * a;
+    const float shifted = std::fma(square, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
+    const float r = std::fma(k, float(-0.69314718055994531 / s), square);  // s times this is what is left
+    float e = std::fma(r, float(8.2903029e-3 * s * s * s * s * s), float(4.18979935e-2 * s * s * s * s));
+    e = std::fma(r, e, float(0.166676372 * s * s * s));
+    e = std::fma(r, e, float(0.499991477 * s * s));
+    e = std::fma(r, e, float(0.999999702 * s));
     e = std::fma(r, e, 1.0f);
     e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
-    float p = std::fma(a, 0.0970322873f, 0.479901527f);
-    p = std::fma(a, p, 1.02599116f);
+    float p = std::fma(a, float(0.0970322873 * c * c * c), float(0.479901527 * c * c));
+    p = std::fma(a, p, float(1.02599116 * c));
     p = std::fma(a, p, 0.999999604f);
-    float q = std::fma(a, 0x1p64f * 0.172004298f, 0x1p64f * 0.850049272f);
-    q = std::fma(a, q, 0x1p64f * 1.91112584f);
-    q = std::fma(a, q, 0x1p64f * 2.15434263f);
-    q = std::fma(a, q, 0x1p64f);
+    float q = std::fma(a, float(0.172004298 * d * c * c * c * c), float(0.850049272 * d * c * c * c));
+    q = std::fma(a, q, float(1.91112584 * d * c * c));
+    q = std::fma(a, q, float(2.15434263 * d * c));
+    q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
     const float y = e * p / q;
-    return x < 0 ? 2.0f - y : y;
+    return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }
 
-// erfc(x) without branches or calls: exp(-x^2) times a quotient of polynomials in |x| (minimax, 2^-27.3 off), reflected below 0. The
-// exponential is 2^k times a polynomial in what is left of -x^2, |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64
-// as well, so that denormals are rounded once. Beyond 10.1 it is 0. NaN goes through.
-[[maybe_unused]] inline float error_complement(float x) {
-    const float size = std::fabs(x), a = size > 10.1f ? 10.1f : size;
-    const float shifted = std::fma(a * a, -1.44269504f, 12582976.0f), k = shifted - 12582976.0f;
-    const float r = std::fma(k, -1.42860677e-6f, std::fma(-a, a, k * -0.693145752f));  // log(2) in two parts, the first times k exact
-    float e = std::fma(r, 1.38145941e-3f, 8.36871937e-3f);
-    e = std::fma(r, e, 4.16683890e-2f);
-    e = std::fma(r, e, 0.166665211f);
-    e = std::fma(r, e, 0.49999994f);
-    e = std::fma(r, e, 1.0f);
+// times * erfc(scale * x) without branches or calls, scale and times literals: exp(-u^2) times a quotient of polynomials in u = |scale x|
+// (minimax, 2^-27.3 off), reflected where scale x < 0. The exponential is 2^k times a polynomial in what is left of -u^2, |r| <= log(2) / 2,
+// k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64 as well, so that denormals are rounded once. Beyond u = 10.1 it is 0. NaN goes
+// through. The compiler works out what is double.
+[[maybe_unused]] inline float error_complement(float x, float scale = 1.0f, float times = 1.0f) {
+    const double c = std::fabs(scale), s = -c * c, step = 0.69314718055994531 / s, d = 0x1p64 / times;
+    const float high = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, float(step)) & 0xffffff00), low = float(step - high);
+    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most);
+    const float shifted = std::fma(a * a, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
+    const float r = std::fma(k, -low, std::fma(a, a, k * -high));  // s times this is what is left; k times high is exact
+    float e = std::fma(r, float(1.38145941e-3 * s * s * s * s * s * s), float(8.36871937e-3 * s * s * s * s * s));
+    e = std::fma(r, e, float(4.16683890e-2 * s * s * s * s));
+    e = std::fma(r, e, float(0.166665211 * s * s * s));
+    e = std::fma(r, e, float(0.49999994 * s * s));
+    e = std::fma(r, e, float(s));
     e = std::fma(r, e, 1.0f);
     e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
-    float p = std::fma(a, 0.0328849816f, 0.229639859f);
-    p = std::fma(a, p, 0.732487026f);
-    p = std::fma(a, p, 1.23925283f);
+    float p = std::fma(a, float(0.0328849816 * c * c * c * c), float(0.229639859 * c * c * c));
+    p = std::fma(a, p, float(0.732487026 * c * c));
+    p = std::fma(a, p, float(1.23925283 * c));
     p = std::fma(a, p, 1.0f);
-    float q = std::fma(a, 0x1p64f * 0.0582864276f, 0x1p64f * 0.40705205f);
-    q = std::fma(a, q, 0x1p64f * 1.32701678f);
-    q = std::fma(a, q, 0x1p64f * 2.40406481f);
-    q = std::fma(a, q, 0x1p64f * 2.36763259f);
-    q = std::fma(a, q, 0x1p64f);
+    float q = std::fma(a, float(0.0582864276 * d * c * c * c * c * c), float(0.40705205 * d * c * c * c * c));
+    q = std::fma(a, q, float(1.32701678 * d * c * c * c));
+    q = std::fma(a, q, float(2.40406481 * d * c * c));
+    q = std::fma(a, q, float(2.36763259 * d * c));
+    q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
     const float y = e * p / q;
-    return x < 0 ? 2.0f - y : y;
+    return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }
-[[maybe_unused]] inline double error_complement(double x) { return std::erfc(x); }
+[[maybe_unused]] inline double error_complement(double x, double scale = 1.0, double times = 1.0) { return times * std::erfc(scale * x); }
 
-// erfc(x); for results T of 16 bits the form that is short and near enough for differences too.
-template <typename T, typename F> inline F near_erfc(F x) {
-    if constexpr (is_brief<T>) return nearer_erfc(x);
-    else return error_complement(x);
+// times * erfc(scale * x), scale and times literals; for results T of 16 bits the form that is short and near enough for differences too.
+template <typename T, typename F> inline F near_erfc(F x, F scale = F(1), F times = F(1)) {
+    if constexpr (is_brief<T>) return nearer_erfc(x, scale, times);
+    else return error_complement(x, scale, times);
 }
 
 template <typename T, typename F>
-inline F gelu_element(F x) {
+[[gnu::always_inline]] inline F gelu_element(F x) {
     // y = x * (0.5 * erfc(-x * sqrt(0.5)))
-    const F y = x * (F(0.5) * near_erfc<T>(-x * F(0.7071067811865476)));
+    const F y = x * near_erfc<T>(x, -F(0.7071067811865476), F(0.5));
     return y;
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
+constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
@@ -192,6 +223,11 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) body(i);
+}
+
+// Asks for what lies a page behind a group: the processor's own guesses end with a page.
+template <bool WRITE, typename T> inline void ask(const T* x) {
+    for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
@@ -286,8 +322,20 @@ void gelu_run(int rank, const int64_t* size, const T* x, const int64_t* x_stride
         T y_buffer[TILE];
         T* y_place = loop.dense(1, y, begin, n);
         T* y_tile = y_place ? y_place : y_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<false>(x_tile + j);
+            ask<true>(y_tile + j);
+            if constexpr (std::is_same_v<T, bf16>) {
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) y_tile[i] = gelu_element<T, F>(F(x_tile[i]));
+                for (int64_t i = 0; i < GROUP; i += 2) {
+                    const uint32_t x_pair = pair(x_tile + j + i);
+                    put(y_tile + j + i, gelu_element<T, F>(lower(x_pair)), gelu_element<T, F>(upper(x_pair)));
+                }
+                continue;
+            }
+#pragma omp simd
+            for (int64_t i = 0; i < GROUP; i++) y_tile[j + i] = gelu_element<T, F>(F(x_tile[j + i]));
+        }
         if (!y_place) loop.store(1, y, begin, n, y_buffer);
     });
 }

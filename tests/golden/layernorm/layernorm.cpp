@@ -50,7 +50,7 @@ struct bf16 {
     operator float() const { return from_bits(uint32_t(bits) << 16); }
     void operator=(float x) {
         uint32_t u = to_bits(x), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-        bits = uint16_t(x != x ? u >> 16 | 0x40 : rounded);
+        bits = uint16_t(x != x ? 0x7fc0 : rounded);
     }
 };
 
@@ -67,7 +67,7 @@ template <typename F> inline F spread(F n, F sum, F other_n, F other_sum) {
     return n > F(0) ? n * squared(centre(sum, n) - centre(other_sum, other_n)) : F(0);
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.

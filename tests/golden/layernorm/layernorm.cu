@@ -51,10 +51,10 @@ layernorm_kernel(
 
                 __device__ void add(const Second& more) { sum_N_ = sum_N_ + more.sum_N_; }
             };
-            const Second second = walk.template reduce<1, Second>([&](F x) {
+            const Second second = walk.template products<1, Second>([&](Second& part, F x) {
                 // c = x - mu
                 const F c = x - mu;
-                return Second{c * c};
+                part.sum_N_ = multiply_add(c, c, part.sum_N_);
             }, x_row);
             if (walk.stops(2)) return;
             const F sum_N_ = second.sum_N_;

@@ -104,8 +104,8 @@ loss_scaled_kernel(
 
         __device__ void add(const First& more) { sum_V = sum_V + more.sum_V; }
     };
-    const First first = walk.template reduce<0, First>([&](float weight) {
-        return First{weight * weight};
+    const First first = walk.template products<0, First>([&](First& part, float weight) {
+        part.sum_V = multiply_add(weight, weight, part.sum_V);
     }, weight_row);
     if (walk.stops(0)) return;
     const float sum_V = first.sum_V;
@@ -142,8 +142,8 @@ loss_sum_D_kept_kernel(
 
         __device__ void add(const First& more) { sum_D = sum_D + more.sum_D; }
     };
-    const First first = walk.template reduce<0, First>([&](F table) {
-        return First{table * table};
+    const First first = walk.template products<0, First>([&](First& part, F table) {
+        part.sum_D = multiply_add(table, table, part.sum_D);
     }, table_row);
     if (walk.stops(0)) return;
     const F sum_D = first.sum_D;

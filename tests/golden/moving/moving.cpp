@@ -40,7 +40,8 @@ inline int64_t moving_place_element(int64_t index_A_B) {
     return index_A_B;
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
+constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
@@ -51,6 +52,11 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) body(i);
+}
+
+// Asks for what lies a page behind a group: the processor's own guesses end with a page.
+template <bool WRITE, typename T> inline void ask(const T* x) {
+    for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
@@ -578,8 +584,11 @@ void moving_place_run(int rank, const int64_t* size, int64_t* place, const int64
         int64_t place_buffer[TILE];
         int64_t* place_place = loop.dense(1, place, begin, n);
         int64_t* place_tile = place_place ? place_place : place_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<true>(place_tile + j);
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) place_tile[i] = moving_place_element(int64_t(index_A_B_tile[i]));
+            for (int64_t i = 0; i < GROUP; i++) place_tile[j + i] = moving_place_element(int64_t(index_A_B_tile[j + i]));
+        }
         if (!place_place) loop.store(1, place, begin, n, place_buffer);
     });
 }

@@ -132,7 +132,7 @@ struct bf16 {
     operator float() const { return from_bits(uint32_t(bits) << 16); }
     void operator=(float x) {
         uint32_t u = to_bits(x), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-        bits = uint16_t(x != x ? u >> 16 | 0x40 : rounded);
+        bits = uint16_t(x != x ? 0x7fc0 : rounded);
     }
     void operator=(double x) { *this = round_odd(x); }
 };
@@ -263,7 +263,8 @@ inline void numbers_v_element(
     fixed = 1.0000001f;
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
+constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
@@ -274,6 +275,11 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) body(i);
+}
+
+// Asks for what lies a page behind a group: the processor's own guesses end with a page.
+template <bool WRITE, typename T> inline void ask(const T* x) {
+    for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
@@ -427,29 +433,45 @@ void numbers_y_run(
         bool mask_buffer[TILE];
         bool* mask_place = loop.dense(14, mask, begin, n);
         bool* mask_tile = mask_place ? mask_place : mask_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<false>(x_tile + j);
+            ask<false>(k_tile + j);
+            ask<false>(b_tile + j);
+            ask<false>(s_tile + j);
+            ask<false>(x_stride_tile + j);
+            ask<false>(double_tile + j);
+            ask<true>(y_tile + j);
+            ask<true>(z_tile + j);
+            ask<true>(w_tile + j);
+            ask<true>(u_tile + j);
+            ask<true>(half_tile + j);
+            ask<true>(d_tile + j);
+            ask<true>(wide_tile + j);
+            ask<true>(mask_tile + j);
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) {
-            F y_i;
-            int32_t z_i;
-            int64_t w_i;
-            bool u_i;
-            F half_i;
-            double d_i;
-            int64_t wide_i;
-            bool mask_i;
-            numbers_y_element<T, F>(
-                F(x_tile[i]), int32_t(k_tile[i]), int64_t(b_tile[i]), uint8_t(s_tile[i]),
-                float(x_stride_tile[i]), double(double_tile[i]), int64_t(index_N_tile[i]), c, bound, F(N),
-                to<T>(a), big, odd, int32_t(n_), int8_t(m), int8_t(N), s5, s6, to<f16>(a), s8, s9, even, y_i,
-                z_i, w_i, u_i, half_i, d_i, wide_i, mask_i);
-            y_tile[i] = y_i;
-            z_tile[i] = z_i;
-            w_tile[i] = w_i;
-            u_tile[i] = u_i;
-            half_tile[i] = half_i;
-            d_tile[i] = d_i;
-            wide_tile[i] = wide_i;
-            mask_tile[i] = mask_i;
+            for (int64_t i = 0; i < GROUP; i++) {
+                F y_i;
+                int32_t z_i;
+                int64_t w_i;
+                bool u_i;
+                F half_i;
+                double d_i;
+                int64_t wide_i;
+                bool mask_i;
+                numbers_y_element<T, F>(
+                    F(x_tile[j + i]), int32_t(k_tile[j + i]), int64_t(b_tile[j + i]), uint8_t(s_tile[j + i]),
+                    float(x_stride_tile[j + i]), double(double_tile[j + i]), int64_t(index_N_tile[j + i]), c, bound,
+                    F(N), to<T>(a), big, odd, int32_t(n_), int8_t(m), int8_t(N), s5, s6, to<f16>(a), s8, s9, even,
+                    y_i, z_i, w_i, u_i, half_i, d_i, wide_i, mask_i);
+                y_tile[j + i] = y_i;
+                z_tile[j + i] = z_i;
+                w_tile[j + i] = w_i;
+                u_tile[j + i] = u_i;
+                half_tile[j + i] = half_i;
+                d_tile[j + i] = d_i;
+                wide_tile[j + i] = wide_i;
+                mask_tile[j + i] = mask_i;
+            }
         }
         if (!y_place) loop.store(7, y, begin, n, y_buffer);
         if (!z_place) loop.store(8, z, begin, n, z_buffer);
@@ -486,17 +508,25 @@ void numbers_v_run(
         float fixed_buffer[TILE];
         float* fixed_place = loop.dense(5, fixed, begin, n);
         float* fixed_tile = fixed_place ? fixed_place : fixed_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<false>(s_tile + j);
+            ask<false>(x_stride_tile + j);
+            ask<false>(double_tile + j);
+            ask<true>(v_tile + j);
+            ask<true>(brain_tile + j);
+            ask<true>(fixed_tile + j);
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) {
-            uint8_t v_i;
-            float brain_i;
-            float fixed_i;
-            numbers_v_element(
-                uint8_t(s_tile[i]), float(x_stride_tile[i]), double(double_tile[i]), uint8_t(n_), v_i, brain_i,
-                fixed_i);
-            v_tile[i] = v_i;
-            brain_tile[i] = brain_i;
-            fixed_tile[i] = fixed_i;
+            for (int64_t i = 0; i < GROUP; i++) {
+                uint8_t v_i;
+                float brain_i;
+                float fixed_i;
+                numbers_v_element(
+                    uint8_t(s_tile[j + i]), float(x_stride_tile[j + i]), double(double_tile[j + i]), uint8_t(n_),
+                    v_i, brain_i, fixed_i);
+                v_tile[j + i] = v_i;
+                brain_tile[j + i] = brain_i;
+                fixed_tile[j + i] = fixed_i;
+            }
         }
         if (!v_place) loop.store(3, v, begin, n, v_buffer);
         if (!brain_place) loop.store(4, brain, begin, n, brain_buffer);

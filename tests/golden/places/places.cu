@@ -138,10 +138,10 @@ places_i_kernel(
 
         __device__ void add(const Second& more) { spread = spread + more.spread; }
     };
-    const Second second = walk.template reduce<1, Second>([&](F x) {
+    const Second second = walk.template products<1, Second>([&](Second& part, F x) {
         const F t0 = x - max_N;
         // spread = sum[N]((x - max[N](x))^2)
-        return Second{t0 * t0};
+        part.spread = multiply_add(t0, t0, part.spread);
     }, x_row);
     if (walk.stops(2)) return;
     const F spread = second.spread;

@@ -42,8 +42,8 @@ steps_kernel(
 
         __device__ void add(const First& more) { sum_N = sum_N + more.sum_N; }
     };
-    const First first = walk.template reduce<0, First>([&](G g) {
-        return First{g * g};
+    const First first = walk.template products<0, First>([&](First& part, G g) {
+        part.sum_N = multiply_add(g, g, part.sum_N);
     }, g_row);
     if (walk.stops(0)) return;
     const G sum_N = first.sum_N;

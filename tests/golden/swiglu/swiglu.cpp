@@ -107,9 +107,26 @@ struct bf16 {
     operator float() const { return from_bits(uint32_t(bits) << 16); }
     void operator=(float x) {
         uint32_t u = to_bits(x), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-        bits = uint16_t(x != x ? u >> 16 | 0x40 : rounded);
+        bits = uint16_t(x != x ? 0x7fc0 : rounded);
     }
 };
+
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {
+    const uint32_t u = to_bits(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
 
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
@@ -160,13 +177,14 @@ template <typename T, typename F> inline F brief_sigmoid(F x) {
 }
 
 template <typename T, typename F>
-inline F swiglu_element(F g, F u) {
+[[gnu::always_inline]] inline F swiglu_element(F g, F u) {
     // y = silu(g) * u
     const F y = g * brief_sigmoid<T>(g) * u;
     return y;
 }
 
-constexpr int64_t TILE = 512;        // elements; tiles are always whole, so no value depends on where its element lies
+constexpr int64_t TILE = 512;        // elements
+constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
 // Calls body(i) for every i below n: on threads where that pays; else as a plain loop, since a team of one costs as much as a small kernel.
@@ -177,6 +195,11 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     }
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) body(i);
+}
+
+// Asks for what lies a page behind a group: the processor's own guesses end with a page.
+template <bool WRITE, typename T> inline void ask(const T* x) {
+    for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
 // All elements of K operands (the last is a result) in one order: dims merged, the last one innermost. Rank at most 64.
@@ -275,8 +298,24 @@ void swiglu_run(
         T y_buffer[TILE];
         T* y_place = loop.dense(2, y, begin, n);
         T* y_tile = y_place ? y_place : y_buffer;
+        for (int64_t j = 0; j < n; j += GROUP) {
+            ask<false>(g_tile + j);
+            ask<false>(u_tile + j);
+            ask<true>(y_tile + j);
+            if constexpr (std::is_same_v<T, bf16>) {
 #pragma omp simd
-        for (int64_t i = 0; i < TILE; i++) y_tile[i] = swiglu_element<T, F>(F(g_tile[i]), F(u_tile[i]));
+                for (int64_t i = 0; i < GROUP; i += 2) {
+                    const uint32_t g_pair = pair(g_tile + j + i);
+                    const uint32_t u_pair = pair(u_tile + j + i);
+                    put(
+                        y_tile + j + i, swiglu_element<T, F>(lower(g_pair), lower(u_pair)),
+                        swiglu_element<T, F>(upper(g_pair), upper(u_pair)));
+                }
+                continue;
+            }
+#pragma omp simd
+            for (int64_t i = 0; i < GROUP; i++) y_tile[j + i] = swiglu_element<T, F>(F(g_tile[j + i]), F(u_tile[j + i]));
+        }
         if (!y_place) loop.store(2, y, begin, n, y_buffer);
     });
 }

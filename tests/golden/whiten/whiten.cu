@@ -51,10 +51,10 @@ whiten_y_kernel(
 
             __device__ void add(const Second& more) { sum_B_S_ = sum_B_S_ + more.sum_B_S_; }
         };
-        const Second second = walk.template reduce<1, Second>([&](float x) {
+        const Second second = walk.template products<1, Second>([&](Second& part, float x) {
             // c = x - mu
             const float c = x - mu;
-            return Second{c * c};
+            part.sum_B_S_ = multiply_add(c, c, part.sum_B_S_);
         }, x_row);
         if (walk.stops(2)) return;
         const float sum_B_S_ = second.sum_B_S_;
