@@ -305,7 +305,7 @@ def test_tritons_launches_are_made_as_its_own_launcher_makes_them(monkeypatch: p
         return 0
 
     monkeypatch.setattr(driver, "_driver", lambda: SimpleNamespace(cuLaunchKernel=launch))
-    plain = SimpleNamespace(num_ctas=1, global_scratch_size=0)
+    plain = SimpleNamespace(num_ctas=1, profile_scratch_size=0)
     signature = {"x": "*fp32", "KINDS": "constexpr", "n": "i64", "e": "fp64"}
     assert Launcher.takes(signature, plain)
     assert not Launcher.takes({"x": ("*fp32", "i32")}, plain) and not Launcher.takes(signature, SimpleNamespace(num_ctas=2))
