@@ -9,7 +9,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from kgen.dear import OTHER_PER_BYTE, SPECIAL_PER_BYTE
-from kgen.ir import Let, Op, Tensor, held
+from kgen.ir import Let, Op, Tensor, terms
 from kgen.monoids import MONOIDS
 from kgen.ops import ROWS
 from kgen.passes import Pass, Plan, Reduce, Sort, elements
@@ -67,7 +67,7 @@ def gone_through(p: Pass, blocks: Set[str]) -> set[str]:
 
 def ranges(p: Pass, found: bool) -> list[Op]:
     """A pass's sums over ranges: those whose ends are given, or (`found`) those of all ranges that a position lies in."""
-    return [let.expr for let in p.lets if let.expr.name == "ranged" and (len(held(let.expr)) == 3) is found]
+    return [let.expr for let in p.lets if let.expr.name == "ranged" and (len(terms(let.expr)) == 6) is found]
 
 
 def in_ranges(p: Pass) -> list[Tensor]:

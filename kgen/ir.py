@@ -131,16 +131,28 @@ MAX_OPERATIONS = 4_000
 GATHERS = ("gather", "ranged")
 
 
+def asked(expr: Op) -> tuple[Ref, ...]:
+    """Of a range whose terms are asked for more, what lies in memory beside them, and what it is compared with: see `segments.py`."""
+    return expr.operands[-2:] if len(expr.attrs) == 3 else ()
+
+
+def terms(expr: Op) -> tuple[Ref, ...]:
+    """The other operands of a range: what it adds up, its ends, and an order, or the ends of its terms' own ranges and their position."""
+    return expr.operands[: len(expr.operands) - len(asked(expr))]
+
+
 def held(expr: Op) -> tuple[Ref, ...]:
     """The operands of an expression that lie in memory, of which it reads what it wants; it takes the others where it is computed."""
     if expr.name == "ranged":
-        return (expr.operands[0], *expr.operands[3:5])
+        return (expr.operands[0], *terms(expr)[3:5], *asked(expr)[:1])
     return expr.operands if expr.name == "sorted" else expr.operands[: expr.name in ("gather", "tap")]
 
 
 def taken(expr: Op) -> tuple[Ref, ...]:
     """The operands of an expression that are read at its own place."""
-    return (*expr.operands[1:3], *expr.operands[5:]) if expr.name == "ranged" else expr.operands[len(held(expr)) :]
+    if expr.name == "ranged":
+        return (*expr.operands[1:3], *terms(expr)[5:], *asked(expr)[1:])
+    return expr.operands[len(held(expr)) :]
 
 
 #: The dtypes of which some operators have a form that is too rough for those with more digits.
@@ -383,10 +395,14 @@ def verify(program: Program) -> Program:
             hold(let.expr.attrs[0] in args[0].dims, let, "a place's dim is its operand's")
             hold(set(let.dims) == {*rest, *args[1].dims} and args[1].dtype is i64, let, "a place has an i64 index in place of its dim")
         elif name == "ranged":
-            others = {d for d in args[0].dims if d != let.expr.attrs[1]}
-            hold(let.expr.attrs[1] in args[0].dims, let, "what a range is of has its dim")
-            hold(set(let.dims) == others.union(*(a.dims for a in args[1:3])), let, "a range has its operand's other dims and its ends'")
-            hold(all(a.dtype is i64 for a in args[1:]), let, "a range's ends and its order are i64")
+            more = args[len(terms(let.expr)) :]
+            others = {d for a in (args[0], *more[:1]) for d in a.dims if d != let.expr.attrs[1]}
+            hold(all(let.expr.attrs[1] in a.dims for a in (args[0], *more[:1])), let, "what a range is of has its dim")
+            ends = {d for a in (*args[1:3], *more[1:]) for d in a.dims}
+            hold(set(let.dims) == others | ends, let, "a range has its operand's other dims and its ends'")
+            hold(all(a.dtype is i64 for a in args[1 : len(args) - len(more)]), let, "a range's ends and its order are i64")
+            asks = not more or more[0].dtype is more[1].dtype and let.expr.attrs[1] not in more[1].dims
+            hold(asks, let, "terms are asked for one value a range")
         elif name == "sorted":
             hold(args[0].dims == let.expr.attrs[1:2] and args[0].dtype is i64, let, "keys are an i64 along the dim that is sorted")
         elif name in RIDERS:

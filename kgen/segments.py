@@ -9,6 +9,8 @@ In: an expanded program.  Out: the same in which a reduction goes through the te
 `sorted[end, S, V] key` say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.
 `ranged[sum, S] x lo hi` adds x from lo up to hi, `ranged[sum, S] x lo hi order` what stands there in an order, `ranged[sum, B] x lo hi
 begin until at` those of the terms there for which begin <= at < until, which is how a position finds the ranges that it lies in.
+`ranged[sum, S, same] ... key own` adds only terms beside which `key` has a range's own value, `other` all others: ties of a maximum, and
+what their gradient is.
 Nothing that is not selected is read, so a NaN stays in its segment.  A count is the length of its range.
 
 A key of several dims (`ids: i64[B, S]`, `i64[...]`) sorts the positions along one that stands for them: `flattened.py`.
@@ -44,11 +46,13 @@ TURNED = {"ge": "le", "gt": "lt", "lt": "gt", "le": "ge"}
 
 
 class Selected(NamedTuple):
-    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; if `counted` it is how often they do."""
+    """What is reduced: `value` where all `conditions` hold, nothing elsewhere; if `counted` it is how often they do.  Where it is `asked`,
+    only what stands beside a key that is the result's own value ("same"), or is not ("other")."""
 
     value: Let | None
     conditions: tuple[Let, ...]
     counted: bool = False
+    asked: tuple[Let, Let, str] | None = None
 
 
 class Part(NamedTuple):
@@ -103,6 +107,8 @@ class _Segments:
                 dim, selected = self.over_one(selected, let.expr.attrs)
             part = selected and (self.segment(selected, dim) or (None if more else self.range(selected, dim)))
             part = part or (self.around(selected, dim, let.expr.name) if selected and not more else None)
+            if selected and not part and not more and (both := self.halves(let, dim, selected)) is not None:
+                return both
             if selected and part:
                 self.found = True
                 return self.made(let, dim, selected, part)
@@ -143,6 +149,8 @@ class _Segments:
         condition, chosen, other = self.operands(choice)
         tests = self.conditions(condition)
         which, (key, index) = next(((c, pair) for c in tests if (pair := self.keyed(c, dims[0]))), (None, (None, None)))
+        if key is None and dims[0] not in other.dims:
+            return self.ties_of_range(let, tests, chosen, other, value)
         if key is None or index is None or dims[0] in other.dims:
             return None
         if index.dims[0] in union(chosen.dims, other.dims, *(c.dims for c in tests if c is not which)):
@@ -158,6 +166,56 @@ class _Segments:
         others = Op("where", *map(_ref, (rest, self.ints("sub", size_, every), none)))
         more = self.build.add(others, i64, union(rest.dims, every.dims), let.span)
         return self.build.like(Op("add", _ref(equal), _ref(more)), let, let.label)
+
+    def ties_of_range(self, let: Let, tests: tuple[Let, ...], chosen: Let, other: Let, value: Let) -> Let | None:
+        """The same where the terms are chosen by a range: None where they are not."""
+        (dim,) = let.expr.attrs
+        part = self.range(Selected(None, tests, counted=True), dim)
+        if part is None or part.rest or dim not in chosen.dims or set(chosen.dims) & set(part.lo.dims):
+            return None
+        self.found = True
+        at = self.build.add(leaf("index", dim), i64, (dim,), let.span)
+        ones = self.build.add(Op("cast", _ref(self.test("eq", at, at))), i64, (dim,), let.span)
+        dims = union(tuple(d for d in chosen.dims if d != dim), part.lo.dims, part.hi.dims, value.dims)
+        equal = Op("ranged", "sum", dim, "same", *map(_ref, (ones, part.lo, part.hi, chosen, value)))
+        every = self.ints("max", self.ints("sub", part.hi, part.lo), 0)
+        size_ = self.build.add(Op("cast", _ref(size(self.build, dim, let.span))), i64, (), let.span)
+        rest = self.test("eq", other, value)
+        others = Op("where", *map(_ref, (rest, self.ints("sub", size_, every), self.integer(0, every))))
+        more = self.build.add(others, i64, union(rest.dims, every.dims), let.span)
+        return self.build.like(Op("add", _ref(self.build.add(equal, i64, dims, let.span)), _ref(more)), let, let.label)
+
+    def halves(self, let: Let, dim: str, s: Selected) -> Let | None:
+        """The sum over the ranges that a position lies in of one value where what a range has is the position's, and another where it
+        is not, as the sums of both; None where it is no such sum."""
+        if s.value is None or s.value.expr.name != "where" or let.expr.name != "sum":
+            return None
+        test, *values = self.operands(s.value)
+        if test.expr.name != "eq":
+            return None
+        a, b = (self.under(x, s.conditions) for x in self.operands(test))
+        key, own = (a, b) if dim in a.dims else (b, a)
+        parts: list[Let] = []
+        for value, which in zip(values, ("same", "other"), strict=True):
+            if is_nothing(value, let, self.build.defs):
+                continue
+            half = Selected(value, s.conditions, asked=(key, own, which))
+            part = None if dim in own.dims or dim not in key.dims or dim not in value.dims else self.around(half, dim, "sum")
+            if part is None:
+                return None
+            parts.append(self.made(replace(let, label=""), dim, half, part))
+        if not parts:
+            return None
+        self.found = True
+        return parts[0] if len(parts) == 1 else self.build.like(Op("add", *map(_ref, parts)), let, let.label)
+
+    def under(self, let: Let, conditions: tuple[Let, ...]) -> Let:
+        """A value where some conditions hold: what they choose."""
+        if let.expr.name != "where":
+            return let
+        test, chosen, _ = self.operands(let)
+        known = {c.name for c in conditions}
+        return chosen if all(c.name in known for c in self.conditions(test)) else let
 
     def keyed(self, condition: Let, dim: str) -> tuple[Let, Let] | None:
         """The key along a dim that a condition holds against an index, and that index."""
@@ -260,7 +318,7 @@ class _Segments:
                 ends[bound[0]] = bound[1]
             else:
                 rest.append(c)
-        own = union(*(let.dims for let in (*rest, *([s.value] if s.value else []))))
+        own = union(*(let.dims for let in (*rest, *([s.value] if s.value else []), *(s.asked[:1] if s.asked else ()))))
         if kind != "sum" or len(ends) < 2 or few(over) or over in own or dim not in own:
             return None
         index = self.build.add(leaf("index", over), i64, (over,), ends[True].span)
@@ -319,7 +377,9 @@ class _Segments:
             return self.same(let, value, part)
         if part.order is not None:
             return self.pieces(let, dim, value, part.lo, part.hi, part.order)
-        return self.build.like(Op("ranged", let.expr.name, dim, *map(_ref, (value, part.lo, part.hi, *part.within))), let, let.label)
+        which, asked = (s.asked[2:], s.asked[:2]) if s.asked else ((), ())
+        operands = value, part.lo, part.hi, *part.within, *asked
+        return self.build.like(Op("ranged", let.expr.name, dim, *which, *map(_ref, operands)), let, let.label)
 
     def pieces(self, let: Let, dim: str, value: Let, lo: Let, hi: Let, order: Let) -> Let:
         """The reduction of a segment: of its whole pieces, and of its rest."""

@@ -26,7 +26,7 @@ from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Form, Let, Program, Ref, Store, exact, leaf, live, taken
+from kgen.ir import Form, Let, Program, Ref, Store, asked, exact, leaf, live, taken, terms
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -65,8 +65,7 @@ NEARER = ("rough", "brief", "near")
 class Backend:
     """A target: a table of types, a table of keywords, how literals and casts are written, and its templates."""
 
-    name = ""
-    suffix = ""
+    name = suffix = ""
     comment = "//"
     brackets = False  # whether a value on several lines has to stand in brackets
     types: dict[str, str] = {}
@@ -85,7 +84,6 @@ class Backend:
     makes = False  # whether what a row is made into takes its place on the chip (`kgen.backends.remade`)
     shares = False  # whether quotients of which codes are made go by what follows from their divisor (`kgen.quotients`)
     rides = Rides.NONE  # of which rows sums about a peak are made with it
-    static_scans = False  # whether its static files have passes along rows
     merges = False  # whether sums over rows are made while these are gone through
     taps = False  # whether a map reads neighbours as vectors
 
@@ -169,8 +167,8 @@ class Backend:
             if s.note:
                 lines.append(f"{self.comment} {s.note}")
             if s.value:
-                room = len(bare(self.assign(replace(s, value=Text()))))
-                lines += self.assign(replace(s, value=broken(s.value, room, self.brackets and s.names != ()))).split("\n")
+                value = broken(s.value, len(bare(self.assign(replace(s, value=Text())))), self.brackets and s.names != ())
+                lines += self.assign(replace(s, value=value)).split("\n")
         return lines
 
     def compared(self, x: Text) -> Text:
@@ -203,9 +201,10 @@ class Backend:
         return made if dtype.is_float or MONOIDS[a.kind].fields[0].identity not in ENDS else made.typed or made
 
     def ranged(self, g: Gather, type_name: str, lo: Text, hi: Text, *at: Text) -> Text:
-        """The reduction of what stands in a range, of a type; `at` is the position for which terms are asked, if they are."""
-        others = [g.order] if g.order else g.within
-        called = ", ".join(("{0}", "{1}", g.name, *(o.name for o in others), *("{3}" for _ in at)))
+        """The reduction of what stands in a range, of a type; `at` has what terms are asked for, if they are: a position, a value."""
+        which, marks = "same_terms" if g.same else "other_terms", [f"{{{k + 3}}}" for k in range(len(at))]
+        term = self.call(which, f"{g.name}, {g.asked.name}, {marks.pop()}", "{2}") if g.asked else g.name
+        called = ", ".join(("{0}", "{1}", term, *(o.name for o in ([g.order] if g.order else g.within)), *marks))
         return source(self.call(f"ranged_{g.ranged}", called, "{2}"), lo, hi, type_name, *at)
 
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
@@ -334,8 +333,7 @@ class Render:
 
     def source(self) -> str:
         """The whole source, names as they will stand."""
-        units = self.units()
-        page = self.page()
+        units, page = self.units(), self.page()
         return self.poured(self.backend.view(self, units, page), f"kernel.{self.backend.suffix.lstrip('.')}.jinja", page)
 
     def poured(self, view: object, name: str, page: Page) -> str:
@@ -450,15 +448,14 @@ class Render:
         inputs = tuple(sorted(inputs, key=tensors.index))
         gathers = self.gathers(p, of)
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
-        last = (p.finish,) if p.finish else ()
-        each = (p.phases + last, p.long)
+        each = (p.phases + ((p.finish,) if p.finish else ()), p.long)
         names = [RowNames(self, p, f, *given) for f in each]
         codes, long = ([own.code(f) for f in phases] for own, phases in zip(names, each, strict=True))
         pieces, others = (own.pieces() if k == 0 or p.long else () for k, own in enumerate(names))
         outputs = tuple(o for c in (*codes, *(c for piece in pieces for c in piece.codes)) for o in c.outputs)
         uses = {t.type for t in (*tensors, *outputs)}.union(*(c.uses for c in codes), (s.type for s in scalars))
         uses = uses.union(*(c.uses for piece in pieces for c in piece.codes))
-        finish = codes.pop() if last else None
+        finish = codes.pop() if p.finish else None
         variables = self.variables_of(uses)
         made = tuple(dict.fromkeys(g for own in gathers.values() for g in whole(own)))
         words = {g.size for g in made}.union(*(s.text.uses for s in scalars))
@@ -471,23 +468,24 @@ class Render:
 
     def gathers(self, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str, Gather]:
         """What a pass reads at places of its own, by lets: one for all that read a tensor alike, but for each range one."""
-        defs, found = {let.name: let for let in p.lets}, dict[str, Gather]()
-        made: dict[tuple[str, ...], Gather] = {}
+        defs, found, made = {let.name: let for let in p.lets}, dict[str, Gather](), dict[tuple[str, ...], Gather]()
 
-        def one(of: Ref, dim: str, ranged: str = "", order: Gather | None = None, within: tuple[Gather, ...] = (), own: str = "") -> Gather:
+        def one(of: Ref, dim: str, ranged: str = "", own: str = "") -> Gather:
             t, fresh = tensors[defs[of.name].expr.attrs[0]], self.global_names.fresh
-            key = t.name, dim, ranged, own, *(w.name for w in within)
+            key = t.name, dim, ranged, own
             if key not in made:
                 names = fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
-                made[key] = Gather(*names, ranged, order, within)
+                made[key] = Gather(*names, ranged)
             return made[key]
 
         for let in p.gathers:
             of, attrs = let.expr.operands, let.expr.attrs
             if let.expr.name == "ranged":
-                others = tuple(one(o, attrs[1], ORDER if len(of) == 4 else "") for o in of[3:5])
+                others = tuple(one(o, attrs[1], ORDER if len(terms(let.expr)) == 4 else "") for o in terms(let.expr)[3:5])
                 order, within = (others[0], ()) if len(others) == 1 else (None, others)
-                found[let.name] = one(of[0], attrs[1], attrs[0], order, within, let.name)
+                beside = one(asked(let.expr)[0], attrs[1]) if asked(let.expr) else None
+                own = one(of[0], attrs[1], attrs[0], let.name)
+                found[let.name] = replace(own, order=order, within=within, asked=beside, same=attrs[-1] != "other")
             else:
                 found[let.name] = one(of[0], attrs[0])
         return found
@@ -515,8 +513,7 @@ class Render:
             names_of = {t.name for t in (*inputs, *indices)} | {s.name for s in scalars}
             unit = replace(unit, words=tuple(drawn.values()), within=frozenset(names_of - unit.uses))
         variables = self.variables_of(unit.uses | {t.type for t in (*inputs, *outputs)})
-        asked = frozenset().union(*(s.text.uses for s in scalars))
-        numbers = tuple(a for a in self.givens() if a.name in asked)
+        numbers = tuple(a for a in self.givens() if any(a.name in s.text.uses for s in scalars))
         own = self.declared(variables)
         return replace(unit, variables=variables, bindings=self.bindings(variables), numbers=numbers, dtype_variables=own)
 
@@ -593,9 +590,9 @@ class Render:
                     name = self.global_names.fresh(f"{name}_{s.let.dtype}")
                 text = self.backend.host_number(self.program, s.number, self.global_names)
                 note = self.note(s.number)
-            kinds = self.type_of(s.let), s.let.tensor_dtype.name
-            made.append(Argument(name, s.let.name, *kinds, None, text, note, NUMBERS[s.number.dtype.kind]))
+            own, passed = s.let.tensor_dtype.name, NUMBERS[s.number.dtype.kind]
+            made.append(Argument(name, s.let.name, self.type_of(s.let), own, None, text, note, passed))
         return tuple(made)
 
     def note(self, let: Let) -> str:
-        return next((text for name, _, text in self.kernel.equations if name == let.label), "") if let.label else ""
+        return next((text for name, _, text in self.kernel.equations if name == let.label and name), "")

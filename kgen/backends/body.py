@@ -238,7 +238,7 @@ class Body:
 
 def whole(gather: Gather) -> tuple[Gather, ...]:
     """A gather with those of its order, or of its terms' own ranges, if it has them."""
-    return (gather, *([gather.order] if gather.order is not None else []), *gather.within)
+    return (gather, *(g for g in (gather.order, gather.asked) if g is not None), *gather.within)
 
 
 class RowNames:

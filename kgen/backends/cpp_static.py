@@ -33,8 +33,6 @@ LONGEST_KEPT = 65536
 class StaticCpp(Cpp):
     """C++ without template arguments: functions by the names that they have for the dtype."""
 
-    static_scans = True
-
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, 'std::fma')}({operands})"
 

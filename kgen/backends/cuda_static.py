@@ -44,7 +44,6 @@ class StaticCuda(Cuda):
     """CUDA C++ without template arguments: functions by the names that they have for the dtype."""
 
     rides = Rides.NONE
-    static_scans = True
     taps = draws = makes = False
     pairs = {}
 

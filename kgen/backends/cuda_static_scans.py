@@ -1,7 +1,8 @@
 """CUDA C++ for known dims: passes along rows.
 
 A block takes a row tile by tile.  Its threads join the neighbours that each has, then what the threads of a warp have, then what warps
-have; what stands before a tile goes along with it.
+have; what stands before a tile goes along with it.  Where neighbours belong to other rows, 32 rows lie side by side in a block, several
+threads for each.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kgen.backends import cuda_host as host
 from kgen.backends.c_static import block
 from kgen.backends.c_static_scans import ScanTexts
-from kgen.backends.cuda_static_rows import KernelView, RowWriter
+from kgen.backends.cuda_static_rows import SIDE, SIDE_TEAM, KernelView, RowWriter
 from kgen.backends.static import refused
 from kgen.backends.text import Text, named
 from kgen.backends.units import Code, ScanUnit, Tensor
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Threads of a block, and of one whose threads take single elements: tiles are to have 512 elements, where rows have as many.
 THREADS, SINGLE_THREADS = 256, 512
+#: Elements of a thread where rows lie side by side, and the tiles that are joined before the tiles before them.
+EACH, GROUP = 8, 16
 
 
 class ScanWriter(RowWriter):
@@ -31,21 +34,22 @@ class ScanWriter(RowWriter):
     unit: ScanUnit
 
     def __init__(self, owner: CudaPrinter, unit: ScanUnit, planner: Callable[..., Any]):
-        """Raises `KgenError` where neighbours belong to other rows, or only a call tells how long rows are."""
+        """Raises `KgenError` where only a call tells how long rows are."""
         self.owner, self.unit, self.render = owner, unit, owner.render
         self.readings, self.wished, self.vectors, self.frame, self.thread = list(unit.codes), "", 1, "loop", "threadIdx.x"
         self.n = self.render.size(unit.inner)
         self.in_row = set[str]()
-        if owner.lies_across(unit):
-            raise refused(self.render.kernel, "it scans rows that lie side by side")
         if self.n is None:
             raise refused(self.render.kernel, "its rows have a length that only a call tells")
+        self.texts = ScanTexts(owner, unit)
+        if owner.lies_across(unit):
+            self.frame, self.lanes, self.team, self.threads, self.held = "across", EACH, SIDE_TEAM, SIDE * SIDE_TEAM, set[str]()
+            return
         self.vectored()
         self.threads = THREADS if self.lanes > 1 else SINGLE_THREADS
         while self.threads > 32 and self.threads * self.lanes >= 2 * self.n:
             self.threads //= 2
         self.team = self.threads
-        self.texts = ScanTexts(owner, unit)
 
     @property
     def rereads(self) -> bool:
@@ -53,11 +57,45 @@ class ScanWriter(RowWriter):
 
     def kernels(self, numbers: list[host.PassedNumber]) -> list[KernelView]:
         """The kernel and its launch."""
-        o, unit = self.owner, self.unit
-        body = [*o.converted(numbers), *self.opening(1), *o.row_values(unit), *self.texts.partial(), *self.lower(), *self.tiles()]
+        o, unit, side = self.owner, self.unit, SIDE if self.frame == "across" else 1
+        body = [*o.converted(numbers), *self.opening(side), *o.row_values(unit), *self.texts.partial()]
+        body += self.across() if side > 1 else [*self.lower(), *self.tiles()]
         about = f"A block of {self.threads} threads goes along a row, {self.threads * self.lanes} elements at a time."
-        launch = o.launch(unit, numbers, o.shared_out(unit.rows, 1), self.threads, body)
+        if side > 1:
+            about = f"{side} rows side by side in a block, {SIDE_TEAM} threads go along each, {SIDE_TEAM * EACH} elements at a time."
+        launch = o.launch(unit, numbers, o.shared_out(unit.rows, side), self.threads, body)
         return [KernelView(about, o.head(unit, numbers, self.threads, body), body, [], launch)]
+
+    def across(self) -> list[str]:
+        """The loop over the tiles of rows that lie side by side."""
+        step, side = SIDE_TEAM * EACH, f"threadIdx.x % {SIDE}"
+        turn = f"totals[tile / {step} % 2]"
+        place = f"lane * {EACH} + k"
+        back = self.unit.backwards
+        here = [f"const int i = {f'{self.length} - 1 - tile - ({place})' if back else f'tile + {place}'};"]
+        here.append(f"const bool there = {'i >= 0' if back else f'i < {self.length}'};")
+        lines, partial = self.texts.share()
+        head = f"for (int k = 0; k < {EACH}; k++)"
+        with_own, without = self.texts.both
+        ends, values = self.texts.ends("now", "past", apart=True)
+        joins = ["const Partial now = join(start, own[k]);"] if with_own else []
+        joins += ["const Partial past = k > 0 ? join(start, own[k - 1]) : start;"] if without else []
+        outputs = self.unit.stored.outputs
+        stores = [f"if (inside && there) {self.element(t)} = {self.owner.element(t, values[t.name])};" for t in outputs]
+        shares = [*here, *self.values(self.unit.scanned), *lines, f"own[k] = {partial};", "if (k > 0) own[k] = join(own[k - 1], own[k]);"]
+        tile = [
+            f"Partial own[{EACH}];", "#pragma unroll", *block(head, shares),
+            f"{turn}[lane][{side}] = own[{EACH - 1}];", "__syncthreads();", "Partial start = none, sum = none;",
+            f"for (int l = 0; l < {SIDE_TEAM}; l++) {{", "    if (l == lane) start = sum;", f"    sum = join(sum, {turn}[l][{side}]);", "}",
+            "start = join(join(groups, few), start);", "few = join(few, sum);", f"if (tile / {step} % {GROUP} == {GROUP - 1}) {{",
+            "    groups = join(groups, few);", "    few = none;", "}",
+            "#pragma unroll", *block(head, [*here, *self.values(self.unit.stored), *joins, *ends, *stores]),
+        ]  # fmt: skip
+        return [
+            f"__shared__ Partial totals[2][{SIDE_TEAM}][{SIDE}];  // two, so that one barrier is enough",
+            f"Partial groups = none, few = none;  // the tiles before this one: whole groups of {GROUP}, and the last ones",
+            *block(f"for (int tile = 0; tile < {self.length}; tile += {step})", tile),
+        ]  # fmt: skip
 
     def lower(self) -> list[str]:
         """The function that gives what another thread of the warp has."""
@@ -95,13 +133,15 @@ class ScanWriter(RowWriter):
 
     def values(self, c: Code) -> list[str]:
         """The lines that name what a code reads of an element."""
-        one = Text(("i", " + ", "k"), SUM) if self.lanes > 1 else named("i")
+        one = Text(("i", " + ", "k"), SUM) if self.lanes > 1 and self.frame != "across" else named("i")
         made = [f"const {t.compute} {t.name} = {self.read(t)};" for t in c.inputs if not self.unit.is_row(t)]
         return made + [self.owner.position(x, (self.unit.inner, one)) for x in c.indices if not self.unit.is_row(x)]
 
     def read(self, t: Tensor) -> str:
         """An element, 0 behind the row's end."""
-        return f"{t.compute}({self.element(t)})" if self.in_vectors(t) else f"inside ? {t.compute}({self.element(t)}) : {t.compute}(0)"
+        if self.in_vectors(t):
+            return f"{t.compute}({self.element(t)})"
+        return f"{'there' if self.frame == 'across' else 'inside'} ? {t.compute}({self.element(t)}) : {t.compute}(0)"
 
     def shares(self) -> list[str]:
         """A thread's elements, each joined to those before it that the thread has."""

@@ -22,6 +22,8 @@ TEAMS = (
     Team(1, 1, 128), Team(8, 4, 256), Team(16, 8, 256), Team(32, 16, 256), Team(256, 32, 256), Team(512, 128, 128), Team(1024, 256, 256),
     Team(ANY, 512, 512),
 )  # fmt: skip
+#: Rows of more vectors than so many, each of so many elements at least, that end within one: their warps wait for loads of their own alone.
+ODD, ODD_ABOVE, ODD_ELEMENTS = Team(640, 32, 256), 512, 8
 #: Rows whose elements lie apart, and which lie side by side themselves: neighbouring threads take neighbouring rows.
 TEAMS_ASIDE = (Team(4, 1, 128), Team(ANY, 4, 256))
 #: The tiles of a segment, and the most segments of a row: of longer rows each has more.
@@ -32,6 +34,11 @@ FEW, FEW_ASIDE = 96, 128
 AHEAD, AHEAD_OPERANDS = 2, 2
 #: Registers of a thread that blocks are promised room for, and of one that carries or moves much.
 REGISTERS, MANY_REGISTERS = 48, 96
+
+
+def odd(n: int, vec: int) -> bool:
+    """Whether rows of n neighbours, in vectors of so many, have a team of their own."""
+    return n % vec > 0 and vec >= ODD_ELEMENTS and ODD_ABOVE < -(-n // vec) <= ODD.longest
 
 
 def aside(partial: int) -> tuple[Team, ...]:
@@ -65,7 +72,8 @@ def table() -> str:
     """The text of kgen_scans_table.cuh."""
     names = ("FEW", "FEW_ASIDE", "SPAN", "MOST", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS")
     lines = [f"constexpr int SCAN_{n} = {globals()[n]};" for n in names]
-    for name, teams in (("SCAN_TEAMS", TEAMS), ("SCAN_ASIDE", TEAMS_ASIDE)):
+    lines.append(f"constexpr int SCAN_ODD_ABOVE = {ODD_ABOVE}, SCAN_ODD_ELEMENTS = {ODD_ELEMENTS};")
+    for name, teams in (("SCAN_TEAMS", TEAMS), ("SCAN_ASIDE", TEAMS_ASIDE), ("SCAN_ODD", (ODD,))):
         rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}}}" for t in teams)
         lines.append(f"constexpr ScanTeam {name}[] = {{{rows}}};")
     lines.append(f"constexpr int SCAN_SECTOR = {SECTOR};")
@@ -76,6 +84,6 @@ def table() -> str:
 
 
 __all__ = [
-    "AHEAD", "AHEAD_OPERANDS", "FEW", "FEW_ASIDE", "MOST", "SPAN", "TEAMS", "TEAMS_ASIDE", "Team", "aside", "resident",
+    "AHEAD", "AHEAD_OPERANDS", "FEW", "FEW_ASIDE", "MOST", "ODD", "SPAN", "TEAMS", "TEAMS_ASIDE", "Team", "aside", "odd", "resident",
     "table",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from kgen.errors import KgenError, printed
 from kgen.ir import Let
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import CALL, PRODUCT, SUM, tree_depth
-from kgen.passes import Map, Plan, Reduce, Scan
+from kgen.passes import Map, Plan, Reduce
 from kgen.searches import SEARCHES
 from kgen.sized import Unsized, names, resolve
 from kgen.specialise import bound
@@ -125,8 +125,6 @@ class StaticRender(Render):
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides, self.backend.merges)
         if any(let.expr.name in SEARCHES for let in plan.program.lets):
             raise refused(self.kernel, "it searches along a row, bit by bit")
-        if any(isinstance(p, Scan) for p in plan.passes) and not self.backend.static_scans:
-            raise refused(self.kernel, "it goes along rows by a scan")
         return plan
 
     def form(self, let: Let) -> tuple[str, str]:

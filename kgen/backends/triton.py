@@ -147,7 +147,10 @@ class Triton(Backend):
 
     def ranged(self, g: Gather, type_name: str, lo: Text, hi: Text, *at: Text) -> Text:
         """As a call of the gather, of which `RowPrinter` makes one that says where it reads."""
-        return Text((Call(g.name), "(", *lo.tokens, ", ", *hi.tokens, *(token for x in at for token in (", ", *x.tokens)), ")"))
+        count = len(at) - (g.asked is not None)
+        given = [token for x in (hi, *at[:count]) for token in (", ", *x.tokens)]
+        own = [token for x in at[count:] for token in (", own=", *x.tokens, *([] if g.same else [", same=False"]))]
+        return Text((Call(g.name), "(", *lo.tokens, *given, *own, ")"))
 
     def launches(self, kernel: Kernel) -> list[TritonUnit]:
         """For each pass the names of its kernels, and how it is launched."""

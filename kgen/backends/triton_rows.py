@@ -134,14 +134,16 @@ class RowPrinter:
         b = self.backend
 
         def called(text: Text, type_name: str = "") -> Text:
+            """A text in which gathers are calls."""
             for g in self.unit.gathers:
                 base = self.gather_operand(self.key(g.tensor), g.dim).base
                 extents = g.extent, g.stride
                 if g.ranged:
-                    others = [g.order] if g.order else g.within  # the ends of ranges are two
+                    others = [*([g.order] if g.order else g.within), *([g.asked] if g.asked else ())]  # the ends of ranges are two
                     order = [self.gather_operand(self.key(o.tensor), o.dim).base for o in others] or ["None"]
                     steps = [o.stride for o in others] or ["1"]
-                    ends = ("({0}, {1})" if len(x) > 1 else "{0}" for x in (order, steps))
+                    marks = ", ".join(f"{{{k}}}" for k in range(len(order)))
+                    ends = (f"({marks})" if len(x) > 1 else marks for x in (order, steps))
                     at = (source(pattern, *x) for pattern, x in zip(ends, (order, steps), strict=True))
                     call = f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
                     text = text.converted(g.name, source(call, base, g.stride, *at, g.tensor.compute))

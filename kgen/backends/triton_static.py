@@ -38,7 +38,6 @@ LONGEST = 2**20
 class StaticTriton(Triton):
     """Triton's functions by the names that they have for the dtype."""
 
-    static_scans = True
     neighbours = ""
 
     def call(self, function: str, operands: str, dtype: str) -> str:

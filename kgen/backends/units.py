@@ -234,6 +234,8 @@ class Gather:
     ranged: str = ""  # the reduction of what stands in a range, if it is one; ORDER of an order that one goes through: they lie inside
     order: Gather | None = None  # where the range's terms stand, if it is one of an order
     within: tuple[Gather, ...] = ()  # where each term's own range begins and ends, if it is asked for a position
+    asked: Gather | None = None  # what stands beside each term, if that is to be a value, or (not `same`) to be none
+    same: bool = True
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,12 @@ def fuzz_(
         raise click.UsageError("name the kept files to look at again: --replay FILE.k ...")
     if files and not replay:
         raise click.UsageError(f"to look at {files[0]} again: --replay")
-    from kgen.testing import campaigns, fuzz
+    from kgen.testing import campaigns, fuzz, properties
 
     able = _able(names or (("cuda", "triton") if compile_only else ("torch", *TARGETS)), compile_only)
     if replay:
-        found = fuzz.replay(files, able)
+        held = properties.COMPILED if compile_only else properties.ON_TARGET
+        found = fuzz.replay(files, able, held=tuple(held))
         for failure in found:
             click.echo(coloured(f"error: {failure.broken} {failure.target}: {failure.message}\n{failure.text}"), err=True)
         click.echo(f"{len(files)} files, {len(found)} failures")

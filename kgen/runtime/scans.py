@@ -103,7 +103,8 @@ def plan(
     chunks = -(-n // vec)
     aside = n > 1 and steps[main] * operands[main].itemsize >= SECTOR
     ladder = table.aside(partial) if aside else table.TEAMS
-    _, team, threads = next(t for t in ladder if chunks <= t.longest)
+    odd = not aside and table.odd(n, vec)
+    _, team, threads = table.ODD if odd else next(t for t in ladder if chunks <= t.longest)
     tiles, span = -(-chunks // team), table.SPAN
     while tiles > span * table.MOST:
         span *= 2

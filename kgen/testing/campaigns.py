@@ -31,6 +31,7 @@ from kgen.testing.quickly import launch_quickly, wait_without_spinning
 BLOCK = 8  # programs of a block, which share C++ builds
 SMALL_BLOCK = 2  # where nothing is shared and a program takes seconds: what the end cuts off is not counted
 LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
+BUILDS = 6  # so many times that while a block is built: half a minute of g++ on an idle machine, of many kernels in a row
 #: Levels at which blocks build C++ in turn: g++ takes most of a campaign's time; the last makes vectors as -O3 does, in a quarter of the
 #: time.
 LEVELS = ("-O0", "-O0", "-O0", "-O1 -ftree-vectorize")
@@ -340,8 +341,9 @@ class Campaign:
                         self.lost(hand, "the process died")
                 self.state.seconds = before + time.monotonic() - started
                 for hand in self.hands:
-                    if hand.block is not None and time.monotonic() - hand.since > self.plan.limit:
-                        self.lost(hand, f"no end in {self.plan.limit:.0f} seconds")
+                    limit = self.plan.limit * (BUILDS if hand.stage == "builds" else 1)
+                    if hand.block is not None and time.monotonic() - hand.since > limit:
+                        self.lost(hand, f"no end in {limit:.0f} seconds")
                 tell(self.state)
                 if time.monotonic() > until + GRACE:
                     break

@@ -62,6 +62,8 @@ class Launcher:
         more = ("launch_cooperative_grid", "launch_pdl", "global_scratch_size", "profile_scratch_size")
         if getattr(metadata, "num_ctas", 1) != 1 or any(getattr(metadata, name, 0) for name in more):
             return False
+        if not hasattr(metadata, "profile_scratch_size"):  # an older Triton hands its launcher other things
+            return False
         return all(isinstance(kind, str) and (kind == "constexpr" or kind[0] == "*" or kind in PASSED) for kind in signature.values())
 
     def __call__(

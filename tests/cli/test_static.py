@@ -36,7 +36,6 @@ MORE: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("forth", "f32", {"N": 777}),
     ("back", "bf16", {"N": 640}),
     ("upright", "f64", {"M": 300, "N": 7}),
-    ("shares", "f16", {"N": 130}),
 )
 
 
@@ -108,7 +107,6 @@ WRONG = {
     "groupnorm --static B=2,S=3": "lacks the size of G, C",
     "mse --static --target cuda": "reduces all elements to one",
     "mse --static --target triton": "reduces all elements to one",
-    "rg_lru --static B=2,S=64,C=32 --target cuda": "it scans rows that lie side by side",
     "median --static N=64": "it searches along a row",
     "softmax --static N=900000000 --target cuda": "longer than its order of sums bounds",
     "softmax --static N=900000000 --target triton": "longer than its order of sums bounds",

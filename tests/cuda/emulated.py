@@ -130,7 +130,10 @@ static void collect(unsigned at, unsigned parity) {
     moved = true;
 }
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
-float __double2float_rz(double);  // of the 16-bit floats, which are not here
+static float __double2float_rz(double x) {
+    const float y = static_cast<float>(x);
+    return fabs(y) > fabs(x) ? nextafterf(y, 0) : y;
+}
 float __ll2float_rz(long long);
 template <typename I> static I cut(double x) {
     const double low = double(std::numeric_limits<I>::min()), end = double(std::numeric_limits<I>::max() / 2 + 1) * 2;

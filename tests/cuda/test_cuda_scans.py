@@ -83,13 +83,15 @@ def planned(rows: int, n: int, size: int = 2, stride: int = 1):
 
 
 def test_how_a_row_is_joined_follows_from_its_length_alone() -> None:
-    for n in (1, 8, 100, 1024, 4096, 8192, 2**14, 2**17, 2**20 + 1):
+    for n in (1, 8, 100, 1024, 4096, 4097, 8192, 2**14, 2**17, 2**20 + 1):
         for size, stride in ((2, 1), (4, 1), (2, 64)):
             few, many = planned(2, n, size, stride), planned(200_000, n, size, stride)
             own = [{walk._replace(step=-1, index64=False) for walk, _ in p.steps} for p in (few, many)]
             assert own[0] == own[1] and len(own[0]) == 1 and len(many.steps) == 1
             walk, blocks = many.steps[0]
             assert blocks * (walk.threads // walk.team) >= 200_000 and few.segments * walk.team * walk.vec * few.span >= n and few.span == many.span
+    teams = {(n, size): planned(many, n, size).steps[0][0].team for n in (4096, 4097, 5121) for size in (2, 4) for many in (1, 70_000)}
+    assert teams == {(4096, 2): 128, (4097, 2): 32, (5121, 2): 256, (4096, 4): 256, (4097, 4): 512, (5121, 4): 512}
     assert planned(0, 5) is None and planned(5, 0) is None
     assert len(planned(2, 2**20).steps) == 2 and planned(2, 2**20).work >= 8 * 2 * planned(2, 2**20).segments
     assert planned(2**20, 2**13).steps[0][0].index64 and not planned(2**10, 2**13).steps[0][0].index64

@@ -75,10 +75,10 @@ SPECS: tuple[tuple[str, str, dict[str, int], bool], ...] = (
     ("sum_of_squares_cols", "f32", {"M": 3000, "N": 70}, False),
     ("row_absmax_int8", "f32", {"N": 512}, False),
     ("bias_gelu", "bf16", {"N": 41}, False),
-    ("cumsum", "bf16", {"N": 5000}, True),
-    ("forth", "f32", {"N": 2077}, False),
+    ("forth", "bf16", {"N": 2104}, False),
     ("back", "f64", {"N": 300}, False),
     ("shares", "f32", {"N": 77}, False),
+    ("upright", "bf16", {"M": 2100, "N": 40}, False),
 )
 
 

@@ -113,6 +113,17 @@ n = sum[S]((x if ids == index[V] else -inf) == top)
 """
 
 
+#: What ranges have in common with a value of each, and what follows for each position from the ranges that it lies in.
+RANGED_TIES = """
+ranged_ties(x: T[S, D], begin: i64[B], end: i64[B], top: T[B, D], dy: T[B, D]) -> (n: i64[B, D], dx: T[S, D])
+
+own  = begin <= index[S] and index[S] < end
+same = (x if own else -inf) == top
+n    = sum[S](same)
+dx   = sum[B]((dy if same else dy - 3) if own else 0)
+"""
+
+
 def _lowest(x: torch.Tensor, where: torch.Tensor, greatest: bool) -> torch.Tensor:
     empty = -torch.inf if greatest else torch.inf
     found = [(x[row].amax(0) if greatest else x[row].amin(0)) if row.any() else torch.full(x.shape[1:], empty) for row in where]
@@ -166,6 +177,13 @@ def _ties(x: torch.Tensor, keys: torch.Tensor, top: torch.Tensor) -> tuple[torch
     return (torch.stack(rows) if rows else torch.empty(top.shape, dtype=torch.int64),)
 
 
+def _ranged_ties(x: torch.Tensor, begin: torch.Tensor, end: torch.Tensor, top: torch.Tensor, dy: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    at = torch.arange(len(x))[:, None]
+    own = ((begin <= at) & (at < end))[:, :, None]  # S, B, D
+    same = torch.where(own, x[:, None], -torch.inf) == top
+    return same.sum(0), torch.where(own, dy.double() - 3 * ~same, 0.0).sum(1)
+
+
 def _like(n: int) -> torch.Tensor:
     return torch.zeros(n, dtype=torch.int8)
 
@@ -199,6 +217,11 @@ CASES = {
         lambda dy, w, k: (added(dy.reshape(-1, dy.shape[-1]), mask(k.reshape(-1), len(w))),),
     ),
     "around": Case(AROUND, lambda s, d, v, t: (torch.randn(v, d).to(t), *_edges(s, v), _like(s)), _around),
+    "ranged_ties": Case(
+        RANGED_TIES,
+        lambda s, d, v, t: (_levels(s, d).to(t), *_edges(s, v), _levels(v, d).to(t), torch.randn(v, d).to(t)),
+        _ranged_ties,
+    ),
     "ties": Case(TIES, lambda s, d, v, t: (_levels(s, d).to(t), ids(s, v), _levels(v, d).to(t)), _ties),
 }
 

@@ -102,7 +102,7 @@ def test_a_sum_of_minus_zero_and_zeros_is_zero() -> None:
     assert made(torch.tensor([-0.0, 2.0, torch.nan]), torch.tensor([0, 1, 3, -1]), target="cpp").tolist() == [torch.inf, 0.5, torch.inf, torch.inf]
 
 
-@pytest.mark.parametrize("name", ["segment_sum", "segment_mean", "scatter_add", "segment_max", "segment_softmax", "ragged_sum", "ragged_mean", "embedding_bag"])
+@pytest.mark.parametrize("name", ["segment_sum", "segment_mean", "scatter_add", "segment_max", "segment_softmax", "ragged_sum", "ragged_mean", "ragged_softmax", "embedding_bag"])
 def test_no_gradient_of_a_bundled_spec_of_segments_is_warned_of(name: str) -> None:
     assert not pipeline.warnings(backward(kgen.load(name).kernel).kernel)
 

@@ -230,6 +230,19 @@ def test_what_a_gpu_would_build_is_built_without_one() -> None:
         properties.compiles(spec, "cuda", numbers=(0,))
 
 
+def test_a_kept_file_is_compiled_again_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from kgen.cli import main
+    from kgen.testing import absent
+
+    seen: list[tuple[str, ...]] = []
+    monkeypatch.setattr(absent, "missing", lambda target: "")
+    monkeypatch.setattr(fuzz, "replay", lambda files, able, held: seen.append((*able, *held)) or [])
+    said = CliRunner().invoke(main, ["fuzz", "--compile-only", "--target", "cuda", "--replay", str(FUZZED[0])])
+    assert said.exit_code == 0 and seen == [("cuda", "compiles")], said.output
+
+
 def test_a_result_that_is_wrong_over_its_parameter_is_found() -> None:
     spec = kernel("f(x: T[..., N]) -> y: T[..., N]\n\ny = x - max[N](x)\n")
 
@@ -292,7 +305,7 @@ def test_tritons_launches_are_made_as_its_own_launcher_makes_them(monkeypatch: p
         return 0
 
     monkeypatch.setattr(driver, "_driver", lambda: SimpleNamespace(cuLaunchKernel=launch))
-    plain = SimpleNamespace(num_ctas=1, global_scratch_size=0)
+    plain = SimpleNamespace(num_ctas=1, profile_scratch_size=0)
     signature = {"x": "*fp32", "KINDS": "constexpr", "n": "i64", "e": "fp64"}
     assert Launcher.takes(signature, plain)
     assert not Launcher.takes({"x": ("*fp32", "i32")}, plain) and not Launcher.takes(signature, SimpleNamespace(num_ctas=2))

@@ -117,6 +117,13 @@ cudaError_t run_scan(P, int rank, int outer, const i64* size, const ScanOperand 
     }
     if (aside && general) return scan_from<P, true, true, 0>(row, n, operands, outer, stream, kernel, arguments...);
     if (aside) return scan_from<P, true, false, 0>(row, n, operands, outer, stream, kernel, arguments...);
+    if constexpr (P::VEC >= SCAN_ODD_ELEMENTS) {
+        const i64 chunks = (n + P::VEC - 1) / P::VEC;
+        if (n % P::VEC && chunks > SCAN_ODD_ABOVE && chunks <= SCAN_ODD[0].longest) {
+            constexpr ScanTeam odd = SCAN_ODD[0];
+            return scan_by<P, odd.team, odd.threads, false, false, true>(row, n, operands, outer, stream, kernel, arguments...);
+        }
+    }
     if (general || !even) return scan_from<P, false, true, 0>(row, n, operands, outer, stream, kernel, arguments...);
     return scan_from<P, false, false, 0>(row, n, operands, outer, stream, kernel, arguments...);
 }

@@ -3,15 +3,14 @@
 #include "kgen_partials.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
-// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time; a bit of WIDE stands for each operand that is
-// read and written in whole vectors, from where operand MAIN is aligned; unless WIDE is GIVEN. Of a row of several dims it has 32 bits
-// further a bit for each operand whose dims are one in memory, or, where it does not move in vectors, that has one element for each. A row
-// of one segment may stay on the chip between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another
-// (kgen_rounds.cuh), 4 where these have the readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A
-// CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is not -1, as many launches as
-// there are steps: one for the segments of each reading, one to combine them. The order in which a row's elements are combined depends on
-// TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up
-// to four vectors of each piece that it has some of.
+// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for
+// each operand that is read and written in whole vectors, from where operand MAIN is aligned; of rows of several dims one 32 bits further
+// for each whose dims are one in memory or that, without vectors, has one element for each. A row of one segment may stay on the chip
+// between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the
+// readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment
+// each. Otherwise a team goes through all segments; or, if STEP is not -1, one launch for the segments of each reading, and one to combine
+// them. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
+// (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
 struct Walk : Partials {
@@ -591,8 +590,7 @@ struct Walk : Partials {
             Words<Part> words;
             #pragma unroll
             for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            if (rescales<Part>(0) && s == t) whole = words;  // to rescale a part of none takes as long as of any
-            else whole.add(words);
+            rescales<Part>(0) && s == t ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
         }
         return warp<32>(whole);
 #else

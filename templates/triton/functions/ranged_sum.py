@@ -1,7 +1,8 @@
 @triton.jit
-def ranged_sum(at, stride, order, step, present, D: tl.constexpr, lo, hi, key=None):
-    """The sum of the elements from lo up to hi, or of those that an order has there, or whose own ranges have a key: by eights, whose sums
-    are added up sixteen by sixteen. The order of the additions depends on the number of terms alone."""
+def ranged_sum(at, stride, order, step, present, D: tl.constexpr, lo, hi, key=None, own=None, same: tl.constexpr = True):
+    """The sum of the elements from lo up to hi, or of those that an order has there, or whose own ranges have a key, or beside which a
+    value is the range's own: by eights, whose sums are added up sixteen by sixteen. The order of the additions depends on the number of terms
+    alone."""
     lo = tl.where(present, lo, 0)
     hi = tl.where(present, hi, 0)
     most = tl.max(tl.maximum(hi - lo, 0))
@@ -16,14 +17,14 @@ def ranged_sum(at, stride, order, step, present, D: tl.constexpr, lo, hi, key=No
                 for second in range(third, tl.minimum(third + 2048, most), 128):
                     ones = none
                     for first in range(second, tl.minimum(second + 128, most), 8):
-                        a = term(at, stride, order, step, D, lo + first, hi, 0, key)
-                        a += term(at, stride, order, step, D, lo + first + 1, hi, 0, key)
-                        b = term(at, stride, order, step, D, lo + first + 2, hi, 0, key)
-                        b += term(at, stride, order, step, D, lo + first + 3, hi, 0, key)
-                        c = term(at, stride, order, step, D, lo + first + 4, hi, 0, key)
-                        c += term(at, stride, order, step, D, lo + first + 5, hi, 0, key)
-                        d = term(at, stride, order, step, D, lo + first + 6, hi, 0, key)
-                        d += term(at, stride, order, step, D, lo + first + 7, hi, 0, key)
+                        a = term(at, stride, order, step, D, lo + first, hi, 0, key, own, same)
+                        a += term(at, stride, order, step, D, lo + first + 1, hi, 0, key, own, same)
+                        b = term(at, stride, order, step, D, lo + first + 2, hi, 0, key, own, same)
+                        b += term(at, stride, order, step, D, lo + first + 3, hi, 0, key, own, same)
+                        c = term(at, stride, order, step, D, lo + first + 4, hi, 0, key, own, same)
+                        c += term(at, stride, order, step, D, lo + first + 5, hi, 0, key, own, same)
+                        d = term(at, stride, order, step, D, lo + first + 6, hi, 0, key, own, same)
+                        d += term(at, stride, order, step, D, lo + first + 7, hi, 0, key, own, same)
                         ones += (a + b) + (c + d)
                     twos += ones
                 threes += twos

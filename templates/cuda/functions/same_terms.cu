@@ -1,0 +1,4 @@
+// The term x(j) where key(j) is the range's own; nothing elsewhere.
+template <typename F, typename X, typename Key, typename Own> __device__ inline auto same_terms(const X& x, const Key& key, Own own) {
+    return [=](i64 j) { return key(j) == own ? x(j) : F(); };
+}
