@@ -258,7 +258,7 @@ _TEXT = re.compile(r'^ +""".*?"""', flags=re.S | re.M)
 
 @lru_cache(200_000)
 def _line(line: str, mark: str) -> tuple[tuple[str, str], ...]:
-    """The tokens of one line; "open" brackets of Python's count for nothing here."""
+    """The tokens of one line."""
     found = []
     for m in _LEXERS[mark].finditer(line):
         kind = m.lastgroup or ""
@@ -287,11 +287,17 @@ def tokens(source: str, target: str) -> list[tuple[str, str]]:
         if re.search(r"(\\|\?\?/)[ \t\f\v]*\n", source):
             raise AssertionError("a line continues on the next")
     found: list[tuple[str, str]] = []
+    depth, broken = 0, False  # how many of Python's brackets are open; whether the outermost are there for the lines' breaks alone
     for line in source.split("\n"):
         made = _line(line, mark)
+        if mark == "#" and made:
+            made = tuple(t for t in made if not depth or t[0] != "indent")
+            opens, closes = not depth and [t for _, t in made[-2:]] == ["=", "("], broken and [t for _, t in made] == [")"]
+            depth += sum((t in ("(", "[", "{")) - (t in (")", "]", "}")) for kind, t in made if kind == "other")
+            made = made[:-1] if opens or closes else made
+            broken = depth > 0 and (opens or broken)
+            made = made if depth else (*made, ("end", ""))
         found += made
-        if made and mark == "#":
-            found.append(("end", ""))
     return found
 
 
