@@ -185,8 +185,8 @@ class Evaluator:
             if self.dtype(name).is_floating_point:
                 x = unsigned.number(x, self.kernel.values[v.args[0]].type)
             row = resolve(name, self.binding)
+            x, *bits = torch.broadcast_tensors(x, *args[1:]) if how or row.coded else (x,)  # the bits' dims are its own, rounded or not
             if how and row.narrow or row.coded:
-                x, *bits = torch.broadcast_tensors(x, *args[1:])
                 return coded.differentiable(row, how, x, self.lift(coded.nearest(row, how, x.detach(), *bits)))
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(name)))
         if v.op == "place":
