@@ -422,9 +422,9 @@ class Analysis(Evaluator):
             y = self.value(v, shifted)
             same = (y == x) | (torch.isnan(y.double()) & torch.isnan(x.double()))
             worst = torch.maximum(worst, torch.where(same, 0.0, (y.double() - x.double()).abs() / back))
-        for k in carrying:  # a NaN that may be a number, or the other way round
+        for k in carrying:  # a NaN that may be a number, or the other way round; one of an infinity that may be the other
             base = torch.as_tensor(args[k])
-            worst = torch.where(torch.isnan(errors[k]) | torch.isnan(base) & torch.isinf(errors[k]), torch.nan, worst)
+            worst = torch.where(errors[k].isnan() | (base.isnan() | base.isinf() & x.isnan()) & errors[k].isinf(), torch.nan, worst)
         return rules.between(move._replace(far=far), worst) if rules.between is not None else worst
 
     # ------------------------------------------------------------------------------------------------ reductions
