@@ -557,10 +557,10 @@ class _Checker(Sizes):
             if p.name in used:
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
-        for p in self.params.values():  # one that gives a size or a dtype that no other does need not be read
+        for p in self.params.values():  # one that gives a size or a dtype that no other does, or is asked for one
             if p.name in used or p.name in states:
                 continue
-            gives = p.name in self.passed or any(d in wanted and d not in first_with for d in p.dims or ())  # passed: its size may be asked for
+            gives = p.name in self.passed or any(d in wanted and d not in first_with for d in p.dims or ())
             if gives or is_variable(p.dtype) and p.dtype in typed - declared:
                 declared.add(p.dtype)
                 for d in p.dims or ():
