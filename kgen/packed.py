@@ -97,7 +97,8 @@ class _Unpacking:
         statements = [new for s in self.source.statements for new in self.statement(s)]
         for name, value in self.values.items():
             statements.append(self.written(name, value))
-        return replace(self.source, statements=tuple(statements))
+        halves = {name: dim for dim, split in self.splits.items() for name in (split.half, split.pair)}
+        return replace(self.source, statements=tuple(statements), halves=halves)
 
     def statement(self, s: Statement) -> list[Statement]:
         """What a statement becomes."""
