@@ -224,12 +224,16 @@ _TOKEN = re.compile(
 )
 
 
+def unbroken(source: str) -> str:
+    """A Python source in which no value stands on lines of its own, in brackets that are there for these alone."""
+    return re.sub(r"= \(\n([\s\S]*?)\n *\)(?=\n)", lambda m: "= " + re.sub(r"\n *", " ", m[1].lstrip()), source)
+
+
 def tokens(source: str, target: str) -> list[str]:
     """The words and signs of a source, comments and texts (which carry the spec's own words) left out; of Python also the brackets
     in which a value stands on lines of its own."""
     if target == "triton":
-        source = source.replace("//", "/ /")
-        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", re.sub(r"= \(\n([\s\S]*?)\n *\)(?=\n)", r"= \1", source))
+        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", unbroken(source.replace("//", "/ /")))
     found = []
     for match in _TOKEN.finditer(source):
         if match["comment"] and target != "triton" or match["hash"] and target == "triton" or match["string"]:
