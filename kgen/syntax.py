@@ -499,21 +499,9 @@ def _wanted(accepts: set[str]) -> str:
     """What could stand at the place of an error, in words ("expected a name or `(`"), from the parser's names for it; "" where that
     says nothing."""
     words = {
-        "NAME": "a name",
-        "NUMBER": "a number",
-        "RPAR": "`)`",
-        "RSQB": "`]`",
-        "LPAR": "`(`",
-        "LSQB": "`[`",
-        "COLON": "`: type`",
-        "EQUAL": "`=`",
-        "COMMA": "`,`",
-        "__ANON_0": "`->`",
-        "__ANON_1": "`...`",
-        "_NL": "a new line",
-        "ELSE": "`else`",
-        "$END": "",
-    }
+        "NAME": "a name", "NUMBER": "a number", "RPAR": "`)`", "RSQB": "`]`", "LPAR": "`(`", "LSQB": "`[`", "COLON": "`: type`",
+        "EQUAL": "`=`", "COMMA": "`,`", "__ANON_0": "`->`", "__ANON_1": "`...`", "_NL": "a new line", "ELSE": "`else`", "$END": "",
+    }  # fmt: skip
     names = list(dict.fromkeys(words[a] for a in sorted(accepts) if words.get(a)))
     if "TIMES" in accepts:
         names = ["an operator", *(n for n in names if n in ("`)`", "`,`", "`]`"))]

@@ -70,6 +70,15 @@ class MapView(Unit):
     rounded: dict[str, Text]
     computed: list[tuple[Argument, str]]
 
+#: The pattern of a function that takes an operator's fast form for results of 16 bits.
+BRIEF = """\
+// {about}; for results T of 16 bits the fast form.
+template <typename T, typename F> DEVICE F brief_{name}({F x}) {{
+    if constexpr (is_brief<T>) return fast_{name}({x});
+    else return {accurate};
+}}
+"""
+
 
 class CFamily(Backend):
     comment = "//"

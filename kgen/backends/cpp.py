@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kgen.backends import searching
 from kgen.backends.base import Page, Render
-from kgen.backends.c_family import CFamily, MapView
+from kgen.backends.c_family import BRIEF, CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
 from kgen.backends.sorts import PARTS, SortUnit
@@ -63,6 +63,7 @@ class CppView:
 class Cpp(CFamily):
     name = "cpp"
     own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_tanh", "near_erfc"))
+    brief = BRIEF.replace("DEVICE", "inline")
     scaled = frozenset(("erfc",))
     suffix = ".cpp"
     types = {

@@ -87,6 +87,15 @@ class Triton(Backend):
     brackets = True
     end = ""
     neighbours = "EVEN[1]"
+    brief = """\
+@triton.jit
+def brief_{name}({x}, T: tl.constexpr):
+    \"\"\"{about}; for results T of 16 bits the fast form.\"\"\"
+    if T.primitive_bitwidth == 16:
+        return fast_{name}({x})
+    else:
+        return {accurate}
+"""
     types = {
         "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64", "i8": "tl.int8", "u8": "tl.uint8",
         "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "bool": "tl.int1",

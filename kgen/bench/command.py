@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -100,7 +100,7 @@ def timings(
                 counted.add(key)
                 out.say(an_element(*key, found.rows[0].predicted))
             for r in found.rows:
-                out.add(r.row(peers) if peers else r.row(), [r.json()])
+                out.add(r.row(peers) if peers else r.row(), [asdict(r)])
 
 
 def _add_failed(
@@ -151,7 +151,7 @@ def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str]
                     continue
                 for name, times, us in found:
                     made = Launched(kernel.name, dtype, largest, row if has_rows(kernel) else 0, what, name, times, us)
-                    out.add(made.row(), [made.json()])
+                    out.add(made.row(), [asdict(made)])
             del given
             free(device)
 
@@ -172,7 +172,7 @@ def calls(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], s
             for peer, why in left_out.items():
                 out.warn(f"left out {peer}: {why}")
             for r in rows:
-                out.add(r.row(), [r.json()])
+                out.add(r.row(), [asdict(r)])
 
 
 def lists(kernels: Sequence[Kernel], targets: list[str], peers: bool, sizes: Sizes, scale: Fraction, device: str, out: Out) -> None:
@@ -193,7 +193,7 @@ def lists(kernels: Sequence[Kernel], targets: list[str], peers: bool, sizes: Siz
             for peer, why in left_out.items():
                 out.warn(f"left out {peer}: {why}")
             for r in rows:
-                out.add(r.row(), [r.json()])
+                out.add(r.row(), [asdict(r)])
 
 
 def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compiled: bool, sizes: Sizes, device: str, out: Out) -> None:
@@ -212,7 +212,7 @@ def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compile
                         break
                 if r is None:
                     break
-                out.add(r.row(), [r.json()])
+                out.add(r.row(), [asdict(r)])
 
 
 def kernelbench(tasks: str, targets: list[str], peers: Sequence[str], scale: Fraction, device: str, out: Out) -> None:
@@ -228,7 +228,7 @@ def kernelbench(tasks: str, targets: list[str], peers: Sequence[str], scale: Fra
         for why in found.wrong.values():
             out.fail(why if why.startswith("error:") else f"error: {why}")
         if found.rows:
-            out.add(bench.line(task, found.rows, targets), [r.json() for r in found.rows])
+            out.add(bench.line(task, found.rows, targets), [asdict(r) for r in found.rows])
 
 
 def block(text: str, peers: Sequence[str], device: str, out: Out) -> None:
@@ -239,4 +239,4 @@ def block(text: str, peers: Sequence[str], device: str, out: Out) -> None:
     sizes = sizes_of(text, device) if text else Sizes() if device == "cuda" else TINY
     with out.busy(f"{sizes.layers} layers, {sizes.batch} x {sizes.length} tokens"):
         for r in bench.time_block(sizes, peers, device, out.warn):
-            out.add(r.row(), [r.json()])
+            out.add(r.row(), [asdict(r)])
