@@ -41,6 +41,7 @@ from kgen.nodes import (
     Type,
     dim_names,
     postorder,
+    rebuilt,
 )
 
 MAX_BYTES = 65_536
@@ -511,5 +512,5 @@ def _wanted(accepts: set[str]) -> str:
 __all__ = [
     "ATOM", "INFIX", "KEYWORDS", "MAX_BYTES", "MAX_DIGITS", "MAX_EXPONENT", "MAX_NAME", "PREFIX", "WHERE", "WRITTEN", "Apply", "Clause",
     "Equation", "Expr", "File", "Header", "Helper", "Name", "Num", "Param", "Result", "Source", "Statement", "Type", "dim_names",
-    "literal", "parse", "postorder",
+    "literal", "parse", "postorder", "rebuilt",
 ]  # fmt: skip
