@@ -158,33 +158,28 @@ def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str]
 
 def calls(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], sizes: Sizes, device: str, out: Out) -> None:
     """What a call costs the host."""
-    from kgen.bench import timing
     from kgen.bench.calls import call_times
 
-    for kernel in kernels:
-        for dtype in sizes.dtypes if kernel.variables else sizes.dtypes[:1]:
-            try:
-                with out.busy(f"{kernel.name} {dtype}: calls"):
-                    rows, left_out = call_times(kernel, targets, tuple(peers), dtype, device)
-            except Exception as error:
-                out.fail(error.render() if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
-                continue
-            for peer, why in left_out.items():
-                out.warn(f"left out {peer}: {why}")
-            for r in rows:
-                out.add(r.row(), [asdict(r)])
+    _each(kernels, sizes, "calls", device, out, lambda kernel, dtype: call_times(kernel, targets, tuple(peers), dtype, device))
 
 
 def lists(kernels: Sequence[Kernel], targets: list[str], peers: bool, sizes: Sizes, scale: Fraction, device: str, out: Out) -> None:
     """A model's parameters in one call."""
-    from kgen.bench import timing
     from kgen.bench.lists import time_lists
+
+    row = sizes.rows[0]
+    _each(kernels, sizes, "lists", device, out, lambda kernel, dtype: time_lists(kernel, targets, peers, dtype, scale, device, row))
+
+
+def _each(kernels: Sequence[Kernel], sizes: Sizes, what: str, device: str, out: Out, time: Callable[[Kernel, str], Any]) -> None:
+    """The rows that `time` gives of each kernel in each dtype, and the peers that it left out."""
+    from kgen.bench import timing
 
     for kernel in kernels:
         for dtype in sizes.dtypes if kernel.variables else sizes.dtypes[:1]:
             try:
-                with out.busy(f"{kernel.name} {dtype}: lists"):
-                    rows, left_out = time_lists(kernel, targets, peers, dtype, scale, device, sizes.rows[0])
+                with out.busy(f"{kernel.name} {dtype}: {what}"):
+                    rows, left_out = time(kernel, dtype)
             except Exception as error:
                 out.fail(error.render() if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
                 continue
