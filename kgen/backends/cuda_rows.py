@@ -149,9 +149,7 @@ class RowPrinter:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
         read = {t.name for c in self.unit.every for t in read_by(c) if t in self.unit.inputs}
-        for t in self.unit.inputs:
-            if t.name in read & self.alone:
-                made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
+        alone = [f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);" for t in self.unit.inputs if t.name in read & self.alone]
         gathers = [*self.gathers]
         for k, w in enumerate(self.operands):
             if w.name in self.gathers:
@@ -163,7 +161,7 @@ class RowPrinter:
                 call = f"walk.template {way}<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
-            return [*made, *self.rounds()]
+            return [*made, *alone, *self.rounds()]
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
@@ -175,7 +173,7 @@ class RowPrinter:
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
-        return made
+        return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
 
     def row_values(self, read: set[str]) -> list[str]:
         """The lines that have a row's own values, of the tensors that are `read`."""
