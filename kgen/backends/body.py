@@ -315,7 +315,7 @@ class RowNames:
         lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
         once = self.once(phase, lets, text)
         lets, words = self.drawing(phase, lets, ends, text)
-        once = [m for name, m in once.items() if any(let.name == name for let in lets)]
+        made_once = tuple(once[let.name] for let in lets if let.name in once)
         body = _RowBody(self, lets, text, ends, (*phase.reductions, *phase.columns))
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
@@ -345,7 +345,7 @@ class RowNames:
             columns,
             self.search(search, accumulators[0], body) if search is not None else None,
             words,
-            tuple(once),
+            made_once,
             frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
             self.makes() if self.remade is not None and phase is self.remade.phase else None,
             tuple(body.divides),
