@@ -101,12 +101,16 @@ class Body:
         self.text[let.name] = named(name)
 
     def products(self, lets: tuple[Let, ...]) -> set[str]:
-        """The products that get no line since each is rounded together with the sum that takes it: by nodes alone, so that no value
-        follows from how long a line is."""
+        """The products that get no line since each is rounded together with the sum that takes it, and what a slope is not made of after
+        all: by nodes alone, so that no value follows from how long a line is."""
         found: set[str] = set()
         for let in lets:
-            if self.render.form(let)[0] == "fused":
+            form, _ = self.render.form(let)
+            if form == "fused":
                 found.update(o.name for o in let.expr.operands[self.factor(let) :][:1])
+            if form == "slope":  # of tanh's operand, not its value
+                square = let.expr.operands[1].name
+                found.update((square, self.defs[square].expr.operands[0].name))
         return found
 
     def factor(self, let: Let) -> int:
@@ -160,6 +164,9 @@ class Body:
             if fused is not None:
                 return fused
             form = ""
+        if form == "slope":
+            y = self.defs[self.defs[operands[1].name].expr.operands[0].name]
+            return source(self.backend.call("tanh_slope", "{0}", "{1}"), self.text[y.expr.operands[0].name], self.render.storage(decides))
         if form == "shared":
             parts = [self.text[operands[0].name], self.divisor(let, operands[1], self.render.storage(decides))]
             return fill(self.backend.spell(row), "float", parts, {})
