@@ -401,6 +401,8 @@ class RowPrinter:
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
+        if unit.columns:  # whose results are written one by one, at the end
+            along = [has and (o.role != "result" or bool(set(o.dims) & set(unit.rows))) for has, o in zip(along, operands, strict=True)]
         rowed = any(set(o.dims) & set(unit.rows) for o in operands)
         one_dim = len(unit.inner) == 1 and ELLIPSIS not in unit.inner
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}
