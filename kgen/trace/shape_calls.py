@@ -362,8 +362,6 @@ class ShapeCalls(Tracer):
             raise self.refuse(f"a tensor of {t} is no index", node, "choose by a mask with `torch.where(mask, x, 0.0)`")
         if len(axis.dims) != 1 or axis.short or x.pads:
             raise self.refuse(f"elements of {axis} are looked up here", node, "name the dim in the parameter's type")
-        if axis.dims[0] in self.dims_of(ids):
-            raise self.refuse(f"the index has the dim {axis} that it looks up", node, "give the index's dim a name of its own")
         made = self.apply("pick", [x, ids], node, None, "call", axis.dims)
         return replace(made, shape=self.without(x.shape, at, *ids.shape), free=x.free)
 
