@@ -156,8 +156,8 @@ class _Function(Statements):
     def take_sizes(self) -> None:
         """Take the clauses that the decorator says, and those of literals that the splits of dims gave names; what is wrong with them is an
         error."""
-        at = self.code.span(self.code.node)
-        self.clauses |= {n: Clause(Name(n, at), Num(str(size), at), at) for n, size in self.splits.named.items()}
+        here = self.code.span(self.code.node)
+        self.clauses |= {n: Clause(Name(n, here), Num(str(size), here), here) for n, size in self.splits.named.items()}
         if self.where:
             span = where_span(self.code, self.where)
             at = span.start if self.code.source.text[span.start : span.end] == self.where else -1

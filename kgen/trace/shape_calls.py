@@ -92,10 +92,12 @@ class ShapeCalls(Tracer):
         others = {d for p in self.scout.params.values() if dim in (p.dims or ()) for d in p.dims or () if d != dim}
         made = list[str | None]()
         for part in parts:
-            twice = part is not None and part in (*others, *made)
-            if twice and not is_literal(part):
+            if part is None or part not in (*others, *made):
+                made.append(part)
+            elif is_literal(part):
+                made.append(self.splits.literal(literal_size(part), {*self.scout.dims, *self.scout.params, *self.clauses}))
+            else:
                 raise self.refuse(f"this makes two dims {part} in one tensor", node, "a kernel tells dims apart by their names")
-            made.append(self.splits.literal(int(part), {*self.scout.dims, *self.scout.params, *self.clauses}) if twice else part)
         self.splits.note(dim, made)
         return Restart()
 
