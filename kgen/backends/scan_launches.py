@@ -48,8 +48,13 @@ def odd(n: int, vec: int) -> bool:
 
 
 def chained_shared(vec: int, team: Team, sizes: Sequence[int]) -> int:
-    """The shared memory of a block that takes tiles: for each operand, of elements of such sizes, a vector more than a tile has."""
+    """The shared memory that tiles have in a block that takes them: for each operand, of elements of such sizes, a vector more."""
     return STAGES * sum(-(-(team.threads * team.parts + 1) * vec * size // 16) * 16 for size in sizes)
+
+
+def chained_static(team: Team, partial: int) -> int:
+    """What its warps have there besides, of partials of so many bytes: totals and what stands before a tile, twice, and tickets."""
+    return 2 * ((team.threads // 32 * team.parts + 1) * partial + 4)
 
 
 def told(rows: int, segments: int, aside: bool) -> int:
@@ -105,5 +110,6 @@ def table() -> str:
 
 __all__ = [
     "AHEAD", "AHEAD_OPERANDS", "CHAINED_REGISTERS", "FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "MANY_REGISTERS", "ODD", "ODD_REGISTERS",
-    "REGISTERS", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "odd", "resident", "table", "told",
+    "REGISTERS", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "chained_static", "odd", "resident",
+    "table", "told",
 ]  # fmt: skip

@@ -121,7 +121,8 @@ def plan(
     blocks, segments = -(-count // side), -(-n // tile)
     least = table.FEW_ASIDE if aside else table.FEW
     shared = 0 if aside else table.chained_shared(vec, team, read)
-    few = segments > 1 and team.longest == ANY and blocks < least and shared <= room
+    fits = aside or shared + table.chained_static(team, partial) <= room
+    few = segments > 1 and team.longest == ANY and blocks < least and fits
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
     index64 = max(furthest, count * segments, n) > FAR - 2 * team.threads * vec * parts * table.AHEAD

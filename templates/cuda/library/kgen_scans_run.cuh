@@ -75,10 +75,10 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
     row.put(layout.row_size, layout.row_stride);
     for (int k = 0; k < P::OPERANDS; k++) layout.step[k] = decltype(layout.n)(operands[k].stride[outer]);
     if constexpr (LAST) {
-        constexpr int SHARED = ASIDE ? 0 : P::chained_shared(THREADS, PARTS);
+        constexpr int SHARED = ASIDE ? 0 : P::chained_shared(THREADS, PARTS), BESIDES = ASIDE ? 0 : 2 * ((THREADS / 32 * PARTS + 1) * P::PARTIAL + 4);
         int device = 0, room = 0;
         if (cudaGetDevice(&device) == cudaSuccess) cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-        if (segments > 1 && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED <= room) {
+        if (segments > 1 && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + BESIDES <= room) {
             const auto groups = [](i64 of, int group) { return (of + group - 1) / group; };
             const i64 few = groups(segments, SCAN_GROUP), told = ASIDE ? groups(segments, SCAN_GROUP_ASIDE) : few + groups(few, SCAN_GROUP);
             const i64 words = 1 + row.count * (segments + told) * (P::PARTIAL / 4);
