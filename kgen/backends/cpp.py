@@ -4,7 +4,6 @@ kgen.backends.cpp_rows."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import dataclass
 
 from kgen.backends import searching
@@ -75,16 +74,6 @@ class Cpp(CFamily):
     infinity, not_a_number = "INFINITY", "NAN"
     rides = Rides.LONG
     taps = True
-    #: Whether a map's entries go over lists of tensors, which the runtime alone calls.
-    over_lists = False
-
-    @property
-    def listed(self) -> Cpp:
-        """This target with entries that go over lists of tensors."""
-        mine = copy(self)
-        mine.over_lists = True
-        return mine
-
     #: Functions that glibc's vector library serves (2.35 and later), by number of operands.
     vector_library = {
         **dict.fromkeys(

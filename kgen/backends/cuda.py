@@ -140,15 +140,6 @@ class Cuda(CFamily):
 
     #: Whether a source stands alone, as the runtime's compiler takes it; else it includes the library beside it.
     standalone = True
-    #: Whether a map's kernel goes over lists of tensors, which the runtime alone launches.
-    over_lists = False
-
-    @property
-    def listed(self) -> Cuda:
-        """This target with kernels that go over lists of tensors."""
-        mine = copy(self)
-        mine.over_lists = True
-        return mine
 
     def render(self, kernel: Kernel, only: Only | None = None, standalone: bool = True) -> str:
         """As `Backend.render` has it; where the source does not stand alone it includes what `beside` gives."""
