@@ -95,6 +95,30 @@ struct Partials {
             return part;
         }
     }
+    // The parts of COUNT threads as one, whose k-th words `get(t, k)` gives: likewise.
+    template <int COUNT, typename Part, typename Get> __device__ static Part whole_of(Get get) {
+        const auto part = [&](int t) {
+            Words<Part> words;
+            #pragma unroll
+            for (int k = 0; k < words.COUNT; k++) words.at[k] = get(t, k);
+            return Part(words);
+        };
+        Part whole;
+        if constexpr (rescales<Part>(0)) {
+            #pragma unroll 8
+            for (int t = 0; t < COUNT; t++) whole.merge_peaks(part(t));
+            #pragma unroll 8
+            for (int t = 0; t < COUNT; t++) {
+                Part one = part(t);
+                one.rescale(whole);
+                whole.merge_sums(one);
+            }
+        } else {
+            #pragma unroll 8
+            for (int t = 0; t < COUNT; t++) whole.add(part(t));
+        }
+        return whole;
+    }
     // The parts of COUNT neighbours as one: those of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
     template <int COUNT, typename Part, typename Join> __device__ static Part tree(Part (&part)[COUNT], Join join) {
         #pragma unroll

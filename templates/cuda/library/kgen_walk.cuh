@@ -529,12 +529,7 @@ struct Walk : Partials {
             Words<Part> words;
             Part whole;
             if constexpr (ACROSS) {
-                #pragma unroll
-                for (int t = 0; t < TEAM; t++) {
-                    #pragma unroll
-                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * teams() + threadIdx.x % teams()];
-                    whole.add(words);
-                }
+                whole = this->template whole_of<TEAM, Part>([&](int t, int k) { return mine[k][t * teams() + threadIdx.x % teams()]; });
             } else {
                 const unsigned t = threadIdx.x % WARPS;
                 if (t * 32 < size) {
