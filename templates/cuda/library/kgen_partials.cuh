@@ -135,6 +135,19 @@ struct Partials {
         for (int k = 0; k < COUNT; k++) part[k] = f(in.one(v, k)...);
         return tree(part, join);
     }
+    // The sums of COUNT elements about a peak; each added to those of its four neighbours, where it is rounded with them.
+    template <int COUNT, typename Part, typename About, typename... In>
+    __device__ static Part summed(int v, const Part& top, const About& about, In&... in) {
+        return joined<COUNT, Part>(v, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...);
+    }
+    template <int COUNT, typename Part, typename F, typename... In>
+    __device__ static Part summed(int v, const Part& top, const Adding<F>& about, In&... in) {
+        constexpr int EACH = COUNT < 4 ? COUNT : 4;
+        Part part[COUNT / EACH];
+        #pragma unroll
+        for (int k = 0; k < COUNT; k++) about.add(part[k / EACH], top, in.one(v, k)...);
+        return tree(part, [](Part& a, const Part& b) { a.merge_sums(b); });
+    }
     // Add a part whose elements come later in the row; for some that is simpler.
     template <typename Part> __device__ static auto follow(Part& part, const Part& later, int) -> decltype(part.follow(later)) {
         return part.follow(later);

@@ -362,7 +362,7 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            few.merge_sums(some(c, joined<VEC, Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
+            few.merge_sums(some(c, this->template summed<VEC>(k, top, about, in...)));
         }
     }
     template <int GROUP, typename Part, typename A, typename B, typename... In>
