@@ -326,7 +326,8 @@ class RowPrinter:
         for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.repeated)) for w in words):
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
         for m in c.repeated:
-            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words), *((x.type, x.name) for x in m.others)]
+            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
+            of += [(x.type, x.name) for x in m.others]
             params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))

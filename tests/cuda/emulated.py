@@ -48,6 +48,7 @@ struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
 static uint4 __ldg(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim, gridDim;
+static unsigned atomicAdd(unsigned* p, unsigned by) { const unsigned old = *p; *p += by; return old; }
 alignas(128) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; unsigned bytes, group; };

@@ -143,7 +143,7 @@ def are_within_bounds(kernel: Emulated, text: str, calls: list[tuple]) -> None:
     checked = kgen.loads(text).kernel
     for args in calls:
         found = kernel(*args)
-        wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
+        wanted = Analysis(checked, dict(zip((p.name for p in checked.params), args, strict=True)), "cuda").results()
         for r, want in zip(checked.results, wanted, strict=True):
             got = found[r.name].double()
             assert bool(((got - want.exact).abs().le(want.bound) | (got == want.exact)).all()), (r.name, args[0].shape)
@@ -220,6 +220,17 @@ def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> Non
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_a_selection_leaves_out_of_a_column_is_not_added(tmp_path) -> None:
+    text = "f(x: T[..., N], y: T[..., N]) -> (d: T[..., N], a: T32[N], b: T32[N])\nd = 0 if x <= 0 else y\n"
+    text += "a = sum[...](0 if x <= 0 else y * x)\nb = sum[...](y if x > 0 else 0)"
+    torch.manual_seed(3)
+    x, y = torch.randn(300, 40), torch.randn(300, 40)
+    y[x <= 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, 3.0]).repeat(3000)[: int((x <= 0).sum())]
+    x[:, 7] = -1
+    assert "if (" in kgen.loads(text).source("cuda")
+    hold_within_bounds(tmp_path, [(x, y)], text)
+
+
 def test_rows_of_two_dims_are_on_their_way_too(tmp_path) -> None:
     """Runs that lie apart, as the halves of heads do; of bf16, 3 rows of 2,112 elements."""
     torch.manual_seed(3)
