@@ -167,6 +167,7 @@ static float hardware_inverse(float x) {  // as far off as it may be: a unit in 
     float off;
     return memcpy(&off, &i, 4), off;
 }
+#define __builtin_assume(known)
 static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static float max_plain(float a, float b) { return fmaxf(a, b); }
 static float min_plain(float a, float b) { return fminf(a, b); }
