@@ -326,7 +326,8 @@ class RowPrinter:
         for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.repeated)) for w in words):
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
         for m in c.repeated:
-            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words), *((x.type, x.name) for x in m.others)]
+            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
+            of += [(x.type, x.name) for x in m.others]
             params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
@@ -400,6 +401,8 @@ class RowPrinter:
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
+        if unit.columns:  # whose results are written one by one, at the end
+            along = [has and (o.role != "result" or bool(set(o.dims) & set(unit.rows))) for has, o in zip(along, operands, strict=True)]
         rowed = any(set(o.dims) & set(unit.rows) for o in operands)
         one_dim = len(unit.inner) == 1 and ELLIPSIS not in unit.inner
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}

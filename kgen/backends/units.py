@@ -202,6 +202,8 @@ class Accumulator:
     exclusive: bool = False  # of a scan: whether an element's own share is not in what it ends as
     magnitude: bool = False  # of a maximum: whether `value` is the magnitude of an operand as it lies in memory
     when: Text = NOTHING  # where it is not read in every call: the number that says whether
+    only: Text = NOTHING  # of a sum over rows: the condition under which an element adds to it, if there is one
+    share: Text = NOTHING  # and what it adds then
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,202 @@
+// Walks along rows that lie side by side, for kernels that scan.
+#pragma once
+#include "kgen_scans.cuh"
+#include "kgen_told.cuh"
+
+// As `Along`, where a thread takes VEC elements of each of PARTS neighbouring rows, and TEAM threads share these rows. EVEN has a bit for each
+// operand in which the PARTS elements beside one another are an aligned vector.
+template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u64 EVEN, int STEP, int RR, int K, typename Index> struct Beside {
+    static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, VEC = VEC_, EACH = VEC * PARTS, TEAMS = THREADS / TEAM, SIDE = TEAMS * PARTS;
+    static constexpr int GROUP = 16, AT_ONCE = 8;
+    static constexpr bool CLEARS = STEP == 0, CHAINED = STEP == 1;
+    static constexpr Index TILE = Index(TEAM) * VEC;
+    using Layout = Lines<RR, K, Index>;
+
+    const Layout& rows;
+    Index begin, row, segment = 0, first, last, at_row[K];
+    unsigned lane, side;
+    bool inside;
+
+    __device__ explicit Beside(const Layout& rows) : rows(rows), lane(threadIdx.x / TEAMS), side(threadIdx.x % TEAMS * PARTS) {
+        Index block = blockIdx.x;
+        if constexpr (CHAINED) {
+            const Index blocks = (rows.rows + SIDE - 1) / SIDE;
+            block = ticket(rows.work);
+            segment = block / blocks;
+            block %= blocks;
+        }
+        begin = block * SIDE;
+        row = begin + side;
+        inside = row < rows.rows;
+        if (!inside) row = rows.rows - PARTS;  // reads what another thread reads, writes nothing
+        places_of(rows.row_size, rows.row_stride, row, at_row);
+        first = segment * TILE;
+        last = !CHAINED || rows.n - first < TILE ? rows.n : first + TILE;
+    }
+    __device__ bool more() const { return first < last; }
+    __device__ void next() { first += TILE; }
+    __device__ static constexpr bool tells() { return false; }
+
+    // Where the thread's k-th element of a tile stands among those it has, and its place.
+    __device__ static constexpr int at(int k) { return k; }
+    __device__ Index place(Index i) const { return BACK ? rows.n - 1 - i : i; }
+    template <int O> __device__ i64 position(int k) const {
+        return i64(at_row[O] + k / VEC * rows.row_stride[O][RR - 1] + place(first + lane * VEC + k % VEC) * rows.step[O]);
+    }
+
+    template <typename T> using Held = Words<Vector<T, PARTS>>;
+    template <typename T> using Memory = Vector<unsigned, Held<T>::COUNT>;
+    template <int O, typename T> static constexpr bool WHOLE = (EVEN >> O & 1) && sizeof(Vector<T, PARTS>) % 4 == 0;
+    // The elements at place `i` of the thread's rows.
+    template <int O, typename T> __device__ Held<T> load(const T* p, Index i) const {
+        p += place(i) * rows.step[O];
+        if constexpr (WHOLE<O, T>) {
+            Held<T> found;
+            #pragma unroll
+            for (int w = 0; w < found.COUNT; w++) found.at[w] = 0;
+            if (i < last) {
+                const Memory<T> all = *reinterpret_cast<const Memory<T>*>(p);
+                #pragma unroll
+                for (int w = 0; w < found.COUNT; w++) found.at[w] = all.at[w];
+            }
+            return found;
+        } else {
+            Vector<T, PARTS> found = {};
+            if (i < last) {
+                #pragma unroll
+                for (int c = 0; c < PARTS; c++) found.at[c] = p[c * rows.row_stride[O][RR - 1]];
+            }
+            return Held<T>(found);
+        }
+    }
+    template <int O, typename T> __device__ void store(T* p, const Vector<T, EACH>& values) const {
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) {
+            const Index i = first + lane * VEC + k;
+            if (!inside || i >= last) return;
+            Vector<T, PARTS> one;
+            #pragma unroll
+            for (int c = 0; c < PARTS; c++) one.at[c] = values.at[c * VEC + k];
+            T* to = p + at_row[O] + place(i) * rows.step[O];
+            if constexpr (WHOLE<O, T>) {
+                const Held<T> words(one);
+                Memory<T> made;
+                memcpy(&made, &words, sizeof(made));
+                *reinterpret_cast<Memory<T>*>(to) = made;
+            } else {
+                #pragma unroll
+                for (int c = 0; c < PARTS; c++) to[c * rows.row_stride[O][RR - 1]] = one.at[c];
+            }
+        }
+    }
+
+    // Operand O of the thread's rows, a tile of it on its way.
+    template <int O, typename T> struct Tiles {
+        const T* p;
+        Held<T> held[VEC];
+
+        __device__ Tiles(const Beside& walk, const T* base) : p(base + walk.at_row[O]) { ask(walk, walk.first); }
+        __device__ void ask(const Beside& walk, Index from) {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) held[k] = walk.template load<O>(p, from + walk.lane * VEC + k);
+        }
+        __device__ Vector<T, EACH> take(const Beside& walk) {
+            Vector<T, EACH> now;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) {
+                const Vector<T, PARTS> one = held[k];
+                #pragma unroll
+                for (int c = 0; c < PARTS; c++) now.at[c * VEC + k] = one.at[c];
+            }
+            if constexpr (!CHAINED) ask(walk, walk.first + TILE);
+            return now;
+        }
+    };
+
+    template <typename P> struct Before {
+        P of[PARTS];
+        __device__ const P& at(int k) const { return of[k / VEC]; }
+    };
+    // What stands before a tile: of the tiles before it the whole groups of GROUP, and the last ones, each of these joined one by one.
+    template <typename P, typename Join> struct Carried {
+        P groups[PARTS], few[PARTS];
+        const P none;
+        Join join;
+        unsigned turn = 0, tiles = 0;
+
+        __device__ Carried(const P& none, Join join) : none(none), join(join) {
+            #pragma unroll
+            for (int c = 0; c < PARTS; c++) groups[c] = few[c] = none;
+        }
+        // Makes a thread's elements what each has joined to those before it that the thread has of its row, and gives what stands before these.
+        __device__ Before<P> prefix(Beside& walk, P (&tile)[EACH]) {
+            __shared__ Words<P> totals[CHAINED ? 1 : 2][TEAM][SIDE];  // two, so that one barrier is enough
+            Before<P> found;
+            #pragma unroll
+            for (int k = 1; k < EACH; k++) {
+                if (k % VEC) tile[k] = join(tile[k - 1], tile[k]);
+            }
+            #pragma unroll
+            for (int c = 0; c < PARTS; c++) totals[turn][walk.lane][walk.side + c] = Words<P>(tile[c * VEC + VEC - 1]);
+            __syncthreads();
+            if constexpr (CHAINED) {
+                __shared__ Words<P> starts[SIDE];
+                if (threadIdx.x < SIDE) {
+                    P all = none;
+                    #pragma unroll 4
+                    for (int l = 0; l < TEAM; l++) {
+                        const P one = totals[0][l][threadIdx.x];
+                        totals[0][l][threadIdx.x] = Words<P>(all);
+                        all = join(all, one);
+                    }
+                    starts[threadIdx.x] = Words<P>(heard(walk, all));
+                }
+                __syncthreads();
+                #pragma unroll
+                for (int c = 0; c < PARTS; c++) found.of[c] = join(P(starts[walk.side + c]), P(totals[0][walk.lane][walk.side + c]));
+            } else {
+                tiles++;
+                #pragma unroll
+                for (int c = 0; c < PARTS; c++) {
+                    P all = none;
+                    #pragma unroll
+                    for (int l = 0; l < TEAM; l++) {
+                        if (walk.lane == l) found.of[c] = all;
+                        all = join(all, P(totals[turn][l][walk.side + c]));
+                    }
+                    found.of[c] = join(join(groups[c], few[c]), found.of[c]);
+                    few[c] = join(few[c], all);
+                    if (tiles % GROUP == 0) groups[c] = join(groups[c], few[c]), few[c] = none;
+                }
+                turn ^= 1;
+            }
+            return found;
+        }
+        // A thread tells the total of a tile of the block's row number threadIdx.x, and hears what stands before that.
+        __device__ P heard(const Beside& walk, const P& total) {
+            const i64 rows = walk.rows.rows, own = i64(walk.begin) + threadIdx.x, number = walk.segment / GROUP, first = number * GROUP;
+            if (own >= rows) return none;
+            const i64 start = (walk.rows.segments + number) * rows + own;
+            const bool goes_on = walk.segment + 1 < walk.rows.segments;
+            unsigned* work = walk.rows.work;
+            if (goes_on) tell(work, walk.segment * rows + own, total);
+            P last = none, groups = none;
+            for (i64 from = first; from < walk.segment; from += AT_ONCE) {
+                Told<P> some[AT_ONCE];
+                #pragma unroll
+                for (int s = 0; s < AT_ONCE; s++) some[s] = Told<P>(work, (from + s < walk.segment ? from + s : from) * rows + own);
+                #pragma unroll
+                for (int s = 0; s < AT_ONCE; s++) {
+                    if (from + s < walk.segment) last = join(last, some[s].heard());
+                }
+            }
+            if (number > 0) groups = Told<P>(work, start).heard();
+            if (goes_on && walk.segment - first == GROUP - 1) tell(work, start + rows, join(groups, join(last, total)));
+            return join(groups, last);
+        }
+    };
+    template <typename P, typename Join> __device__ Carried<P, Join> carried(const P& none, Join join) const { return {none, join}; }
+    template <typename P> __device__ static void clear(const Layout& rows) {
+        ::clear<THREADS>(rows.work, i64(rows.rows) * (rows.segments + (rows.segments + GROUP - 1) / GROUP) * Words<P>::COUNT);
+    }
+};

@@ -1,0 +1,41 @@
+// What blocks that share rows tell one another.
+#pragma once
+#include "kgen_memory.cuh"
+
+// What blocks tell one another in memory that was cleared: words, each beside a mark that it is there. A block's ticket says how many blocks
+// began before it: it may wait for these.
+template <typename P> struct Told {
+    static constexpr int COUNT = Words<P>::COUNT;
+    const volatile u64* from;
+    u64 found[COUNT];
+
+    Told() = default;
+    __device__ Told(const unsigned* work, i64 at) : from(reinterpret_cast<const u64*>(work) + 1 + at * COUNT) {
+        #pragma unroll
+        for (int w = 0; w < COUNT; w++) found[w] = from[w];
+    }
+    __device__ P heard() {
+        Words<P> words;
+        #pragma unroll
+        for (int w = 0; w < COUNT; w++) {
+            while (found[w] >> 32 == 0) found[w] = from[w];
+            words.at[w] = unsigned(found[w]);
+        }
+        return words;
+    }
+};
+template <typename P> __device__ inline void tell(unsigned* work, i64 at, const P& value) {
+    const Words<P> words(value);
+    volatile u64* to = reinterpret_cast<u64*>(work) + 1 + at * words.COUNT;
+    #pragma unroll
+    for (int w = 0; w < words.COUNT; w++) to[w] = 1ull << 32 | words.at[w];
+}
+__device__ inline unsigned ticket(unsigned* work) {
+    __shared__ unsigned taken;
+    if (threadIdx.x == 0) taken = atomicAdd(work, 1u);
+    __syncthreads();
+    return taken;
+}
+template <int THREADS> __device__ inline void clear(unsigned* work, i64 words) {
+    for (i64 i = i64(blockIdx.x) * THREADS + threadIdx.x; i <= words; i += i64(gridDim.x) * THREADS) reinterpret_cast<u64*>(work)[i] = 0;
+}
