@@ -550,17 +550,18 @@ class _Checker(Sizes):
         first_with: dict[str, str] = {}
         states = {r.state for r in decls}
         read = self.reach([r.value for r in decls])
-        used = self.passed | {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in read}
+        used = {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in read}
         used |= {n for c in self.clauses for n in sized.names(c.value) if n in self.params}
-        declared = {p.dtype for p in self.params.values() if p.name in used or p.name in states}
+        declared = {p.dtype for p in self.params.values() if p.name in used | self.passed or p.name in states}
         for p in self.params.values():
             if p.name in used:
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
-        for p in self.params.values():  # one that gives a size or a dtype that no other does need not be read
+        for p in self.params.values():  # one that gives a size or a dtype that no other does, or is asked for one
             if p.name in used or p.name in states:
                 continue
-            if any(d in wanted and d not in first_with for d in p.dims or ()) or is_variable(p.dtype) and p.dtype in typed - declared:
+            gives = p.name in self.passed or any(d in wanted and d not in first_with for d in p.dims or ())
+            if gives or is_variable(p.dtype) and p.dtype in typed - declared:
                 declared.add(p.dtype)
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)

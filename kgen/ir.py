@@ -161,7 +161,7 @@ FEW_DIGITS = frozenset(d.name for d in DTYPES.values() if d.narrow and d.digits 
 
 class Form(NamedTuple):
     """How an operator is computed where the dtype that `decides` (a variable's name, or its own) has 16 bits: "brief", "rough", "near",
-    "fused" or "shared" (`precision.py`)."""
+    "fused", "slope" or "shared" (`precision.py`)."""
 
     name: str
     decides: str

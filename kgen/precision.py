@@ -23,6 +23,9 @@ result is stored in more than 16 bits, the form is the accurate one.
 A sum with a product in it, of what ends in 16 bits alone, is `fused`: rounded once.  That is never further from the exact value than the
 bound of both roundings.
 
+A difference 1 - tanh(x)^2, of a tanh that nothing else uses, is a `slope` where its near form would do: it is made of exp(-2 |x|), within
+NEAR of its value, in which no digit cancels.
+
 What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
 and is not fused.  Such forms go by where values end, which differs between a forward and a backward: the one's greatest would be none
 of the values that the other computes anew.
@@ -217,6 +220,8 @@ def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
     for let in program.lets:
         if let.name in ends and let.expr.name in ("add", "sub") and let.dims and _product(let, defs, uses) is not None:
             made[let.name] = Form("fused", ends[let.name][0])
+            if _is_tanh_slope(let, defs, uses) and let.name in chosen:
+                made[let.name] = Form("slope", ends[let.name][0])
     declared = {p.name: p.dtype for p in kernel.params}
     return made | {name: Form("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
 
@@ -236,6 +241,15 @@ def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int 
         if term.expr.name == "mul" and not term.label and uses[o.name] == 1 and term.dtype is let.dtype and term.generic == let.generic:
             return k
     return None
+
+
+def _is_tanh_slope(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> bool:
+    """Whether a let is 1 - tanh(x)^2, of a tanh that nothing else uses."""
+    one, square = (defs[o.name] for o in let.expr.operands)
+    if let.expr.name != "sub" or literal_of(one, dict(defs)) != 1 or square.expr.name != "mul" or uses[square.name] > 1:
+        return False
+    a, b = (defs[o.name] for o in square.expr.operands)
+    return a is b and a.expr.name == "tanh" and uses[a.name] == 2 and a.dtype is let.dtype and a.generic == let.generic
 
 
 def _short(dtype: str) -> int:

@@ -32,7 +32,7 @@ from kgen.backends.units import (
     Tensor,
     Words,
 )  # fmt: skip
-from kgen.ir import GATHERS, Let, Store, taken
+from kgen.ir import GATHERS, Let, Store, literal_of, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
 from kgen.ops.scans import EXCLUSIVE
@@ -101,12 +101,16 @@ class Body:
         self.text[let.name] = named(name)
 
     def products(self, lets: tuple[Let, ...]) -> set[str]:
-        """The products that get no line since each is rounded together with the sum that takes it: by nodes alone, so that no value
-        follows from how long a line is."""
+        """The products that get no line since each is rounded together with the sum that takes it, and what a slope is not made of after
+        all: by nodes alone, so that no value follows from how long a line is."""
         found: set[str] = set()
         for let in lets:
-            if self.render.form(let)[0] == "fused":
+            form, _ = self.render.form(let)
+            if form == "fused":
                 found.update(o.name for o in let.expr.operands[self.factor(let) :][:1])
+            if form == "slope":  # of tanh's operand, not its value
+                square = let.expr.operands[1].name
+                found.update((square, self.defs[square].expr.operands[0].name))
         return found
 
     def factor(self, let: Let) -> int:
@@ -160,6 +164,9 @@ class Body:
             if fused is not None:
                 return fused
             form = ""
+        if form == "slope":
+            y = self.defs[self.defs[operands[1].name].expr.operands[0].name]
+            return source(self.backend.call("tanh_slope", "{0}", "{1}"), self.text[y.expr.operands[0].name], self.render.storage(decides))
         if form == "shared":
             parts = [self.text[operands[0].name], self.divisor(let, operands[1], self.render.storage(decides))]
             return fill(self.backend.spell(row), "float", parts, {})
@@ -315,6 +322,7 @@ class RowNames:
         lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
         once = self.once(phase, lets, text)
         lets, words = self.drawing(phase, lets, ends, text)
+        made_once = tuple(once[let.name] for let in lets if let.name in once)
         body = _RowBody(self, lets, text, ends, (*phase.reductions, *phase.columns))
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
@@ -344,7 +352,7 @@ class RowNames:
             columns,
             self.search(search, accumulators[0], body) if search is not None else None,
             words,
-            once,
+            made_once,
             frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
             self.makes() if self.remade is not None and phase is self.remade.phase else None,
             tuple(body.divides),
@@ -394,26 +402,27 @@ class RowNames:
         """A literal number, converted."""
         return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
 
-    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Repeated, ...]:
-        """What a phase reads of the values that are made once, whose names `text` gets."""
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> dict[str, Repeated]:
+        """The values of a phase that are made once, by let, whose names `text` gets."""
         if not self.draws(phase):
-            return ()
-        made = [let for let in lets if let.name in self.often]
-        for let in made:
-            if let.name not in self.made:
-                self.made[let.name] = self.maker(let, phase, lets, dict(text))
-        text.update({let.name: named(self.made[let.name].name) for let in made})
-        return tuple(self.made[let.name] for let in made)
+            return {}
+        made = [let.name for let in lets if let.name in self.often]
+        for name in made:
+            if name not in self.made:
+                self.made[name] = self.maker(self.defs[name], phase, lets, dict(text))
+            text[name] = named(self.made[name].name)
+        return {name: self.made[name] for name in made}
 
     def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Repeated:
         """How one of them is made; `text` is its own."""
         left, words = self.drawing(phase, lets, [let.name], text)
         body = _RowBody(self, left, text, [let.name])
-        read = {o.name for x in left if x.name not in self.streams for o in taken(x.expr)}
+        read = {o.name for x in left if x.name not in self.streams and x.name not in self.made for o in taken(x.expr)}
         loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
         indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
         name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
-        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
+        others = tuple(self.made[x.name] for x in left if x.name in self.made)
+        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name], others)
 
     @cached_property
     def made_name(self) -> str:
@@ -485,9 +494,11 @@ class RowNames:
         peak = self.rows[let.expr.operands[1].name].name if row.about else ""
         at = text[rest[0].name] if row.placed else NOTHING
         weights = tuple(text[w.name] for w in rest) if row.about or is_scan(let) else ()
-        factors = tuple(text[o.name].fit(CALL) for o in value.expr.operands) if value.name in body.summed else ()
+        only, share = body.selected(value)
+        factors = tuple(text[o.name].fit(CALL) for o in share.expr.operands) if share.name in body.summed else ()
         return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors,
-                           EXCLUSIVE in let.expr.attrs[1:], row.name == "max" and self.is_magnitude(value), self.when(let))  # fmt: skip
+                           EXCLUSIVE in let.expr.attrs[1:], row.name == "max" and self.is_magnitude(value), self.when(let), only,
+                           text[share.name])  # fmt: skip
 
     def is_magnitude(self, value: Let) -> bool:
         """Whether a value is the magnitude of an operand along the row, or of what takes the place of one."""
@@ -507,7 +518,7 @@ class RowNames:
 class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], reductions: tuple[Let, ...] = ()):
         """`reductions` are those that take these lets; `summed` will have the products that sums take as two factors."""
-        self.reductions, self.summed = reductions, frozenset[str]()
+        self.reductions, self.summed, self.chosen = reductions, frozenset[str](), dict[str, int]()
         self.owner, self.gathers, self.neighbours = owner, owner.gathers, owner.neighbours
         self.forced = owner.costly | owner.render.backend.selected(lets, owner.rows, owner.render.program.by_name)
         self.divides: list[Given] = []
@@ -524,9 +535,28 @@ class _RowBody(Body):
     def products(self, lets: tuple[Let, ...]) -> set[str]:
         """Those that a sum over a row takes too."""
         sums = [let for let in self.reductions if MONOIDS.get(let.expr.name) is MONOIDS["sum"] and let.tensor_dtype.is_float]
-        values = (self.defs[elements(let.expr)[0].name] for let in sums)
+        values = [self.defs[elements(let.expr)[0].name] for let in sums]
+        columns = {elements(let.expr)[0].name for let in self.owner.p.columns}
+        self.chosen = {value.name: k for value in values if value.name in columns and (k := self.share_of(value))}
+        values = [self.defs[v.expr.operands[self.chosen[v.name]].name] if v.name in self.chosen else v for v in values]
         self.summed = frozenset(value.name for value in values if self.multiplies(value))
         return super().products(lets) | self.summed
+
+    def share_of(self, value: Let) -> int:
+        """Which operand of a selection that one sum over rows takes is its share, where the other one is 0, which leaves such sums as they
+        are (they begin with +0); 0 of other values."""
+        if value.expr.name != "where" or value.label or value.name not in self.singles or value.name in self.forced:
+            return 0
+        zero = [literal_of(self.defs[o.name], self.defs) == 0 for o in value.expr.operands[1:]]
+        return 2 if zero == [True, False] else 1 if zero == [False, True] else 0
+
+    def selected(self, value: Let) -> tuple[Text, Let]:
+        """Under which condition a sum takes an element at all, and what it then takes."""
+        k = self.chosen.get(value.name, 0)
+        if not k:
+            return NOTHING, value
+        condition = self.text[value.expr.operands[0].name]
+        return source("!{0}", condition) if k == 2 else condition, self.defs[value.expr.operands[k].name]
 
     def divisor(self, let: Let, y: Let, digits: str) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""

@@ -62,7 +62,7 @@ class CppView:
 
 class Cpp(CFamily):
     name = "cpp"
-    own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_tanh", "near_erfc"))
+    own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_sigmoid_slope", "brief_tanh", "near_erfc"))
     scaled = frozenset(("erfc",))
     suffix = ".cpp"
     types = {

@@ -224,12 +224,12 @@ def columns(backend: Backend, sums: Sequence[Accumulator]) -> list[str]:
 
 
 def contributed(backend: Backend, partial: str, sums: Sequence[Accumulator]) -> list[str]:
-    """The lines that add an element's share to a partial; a product is rounded with the sum."""
+    """The lines that add an element's share to a partial; a product is rounded with the sum, and a 0 that is selected is not added."""
     made = []
     for a in sums:
-        own = f"{partial}.{a.name}"
-        sum_of = f"multiply_add({', '.join(a.factors)}, {own})" if a.factors else backend.combined(a, own, a.value.fit(UNARY))
-        made.append(f"{own} = {sum_of};")
+        own, share = f"{partial}.{a.name}", a.share if a.only else a.value
+        sum_of = f"multiply_add({', '.join(a.factors)}, {own})" if a.factors else backend.combined(a, own, share.fit(UNARY))
+        made.append(f"{f'if ({a.only}) ' if a.only else ''}{own} = {sum_of};")
     return made
 
 

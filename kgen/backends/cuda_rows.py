@@ -134,7 +134,7 @@ class RowPrinter:
         written = {w.name for w in self.operands if w.is_written}
         self.alone = {t.name for t in unit.inputs if not t.dims and t.name not in written}  # one value for all rows
         asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
-        self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.drawn for t in m.indices)}
+        self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.repeated for t in m.indices)}
         self.is_kept = any(w.record.kept for w in self.operands)
         self.persists = persists(unit, [w.record for w in self.operands])
 
@@ -149,9 +149,7 @@ class RowPrinter:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
         read = {t.name for c in self.unit.every for t in read_by(c) if t in self.unit.inputs}
-        for t in self.unit.inputs:
-            if t.name in read & self.alone:
-                made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
+        alone = [f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);" for t in self.unit.inputs if t.name in read & self.alone]
         gathers = [*self.gathers]
         for k, w in enumerate(self.operands):
             if w.name in self.gathers:
@@ -163,7 +161,7 @@ class RowPrinter:
                 call = f"walk.template {way}<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
-            return [*made, *self.rounds()]
+            return [*made, *alone, *self.rounds()]
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
@@ -175,7 +173,7 @@ class RowPrinter:
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
-        return made
+        return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
 
     def row_values(self, read: set[str]) -> list[str]:
         """The lines that have a row's own values, of the tensors that are `read`."""
@@ -285,7 +283,7 @@ class RowPrinter:
                 reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)
-                done = [f"{m.name}_row.done = true;" for m in c.drawn if any(m in x.drawn for x in codes[k + 1 :])]
+                done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
                 reads = [*self.draws(c, declared), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
                 behind = []
@@ -325,11 +323,12 @@ class RowPrinter:
     def draws(self, c: Code, declared: set[str]) -> list[str]:
         """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
         made: list[str] = []
-        for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.drawn)) for w in words):
+        for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.repeated)) for w in words):
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
-        for m in c.drawn:
-            params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"u32 {w.name}" for w in m.words)]
-            operands = ", ".join(f"{name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
+        for m in c.repeated:
+            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
+            of += [(x.type, x.name) for x in m.others]
+            params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
             made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of, operands({operands}));")
@@ -402,6 +401,8 @@ class RowPrinter:
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
+        if unit.columns:  # whose results are written one by one, at the end
+            along = [has and (o.role != "result" or bool(set(o.dims) & set(unit.rows))) for has, o in zip(along, operands, strict=True)]
         rowed = any(set(o.dims) & set(unit.rows) for o in operands)
         one_dim = len(unit.inner) == 1 and ELLIPSIS not in unit.inner
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}

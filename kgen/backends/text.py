@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -306,9 +306,11 @@ def _helper(source: Path | str) -> Text:
     return Text(tokens(source.read_text() if isinstance(source, Path) else source))
 
 
-def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) -> dict[str, Text]:
+def functions(
+    folder: Path, calls: Iterable[str], spells: Iterable[Spell] = (), change: Callable[[str], str] | None = None
+) -> dict[str, Text]:
     """The helper functions among `calls`, and those that they call, each after what it needs: those of a target's folder, and those that
-    its spellings bring along."""
+    its spellings bring along.  `change` makes of a function's text what is to stand for it."""
     known: dict[str, Path | str] = {**library(folder), **brought(spells)}
     found: dict[str, Text] = {}
     visiting: set[str] = set()
@@ -318,6 +320,7 @@ def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) 
             if name in known and name not in visiting:
                 visiting.add(name)
                 made = _helper(known[name])
+                made = made if change is None else Text(tokens(change(made)))
                 visit(made.calls)
                 found[name] = made
 

@@ -6,15 +6,15 @@ dynamic file's host part would choose, or a part of a long one; where neighbours
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from math import prod
 
 from kgen.backends.names import bare
-from kgen.backends.python_text import wrapped
+from kgen.backends.python_text import decided, wrapped
 from kgen.backends.static import Known, StaticRender, deep, refused, rounds, static_call, stored
-from kgen.backends.text import Text, named, source
+from kgen.backends.text import Text, functions, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
 from kgen.backends.triton_nodes import Block, Node, Slot
@@ -34,11 +34,22 @@ SIDE, SIDE_BLOCK, FEW = 32, 128, 20
 #: The longest row whose length only a call tells: beyond, sums would be deeper than the bounds allow.
 LONGEST = 2**20
 
+#: What helper functions ask of a dtype, and the answers where there is none of some dtypes.
+ANSWERS: tuple[tuple[frozenset[str], dict[str, bool]], ...] = (
+    (frozenset({"f64"}), {"dtype == tl.float64": False, "dtype == tl.float32": True}),
+    (frozenset({"f32"}), {"dtype == tl.float32": False}),
+    (frozenset({"u8", "u16", "u32", "u64"}), {"dtype.is_int_signed()": True}),
+)
+
 
 class StaticTriton(Triton):
     """Triton's functions by the names that they have for the dtype."""
 
     neighbours = ""
+
+    def settled(self, calls: Iterable[str], known: Mapping[str, bool]) -> dict[str, Text]:
+        """The helper functions among calls, as they are where the answers to some conditions are known."""
+        return functions(self.template_folder(), calls, self.columns(), lambda text: decided(text, known))
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, 'tl.fma')}({operands})"
@@ -359,19 +370,33 @@ class TritonPrinter:
         finally:
             del PLACES[id(r)]
         calls = [c for p in passes for c in p.calls] + [c for u in self.units for s in u.scalars for c in s.text.calls]
-        functions = b.functions(calls)
-        words = frozenset(calls).union(*((*f.uses, *f.calls) for f in functions.values()))
+        found = self.functions(calls, passes)
+        words = frozenset(calls).union(*((*f.uses, *f.calls) for f in found.values()))
         fresh = [x for x in self.kernel.results if not x.state]
         returns = ", ".join(self.names[x.name] for x in fresh)
         return TritonStatic(
             about=str(self.known), call=bare(f"{r.kernel_name}({', '.join(r.global_names.user(p.name) for p in self.kernel.params)})"),
             constants=[(r.global_names.user(d), n) for d, n in self.known.named.items()],
             math=any(w.startswith("math.") for w in words), assembly="ASSEMBLY" in words, fractions="Fraction" in words,
-            libdevice=any(w.startswith("libdevice.") for w in words), function_sources=[*functions.values()], passes=passes,
+            libdevice=any(w.startswith("libdevice.") for w in words), function_sources=[*found.values()], passes=passes,
             host_head=b.head(r, False), host_about=self.host_about(), checks=self.checks(),
             fresh=self.made(),
             returns=returns,
         )  # fmt: skip
+
+    def functions(self, calls: list[str], passes: list[PassView]) -> dict[str, Text]:
+        """The helper functions by name, without what is for dtypes that the file has not: neither a value of the program, nor a type that
+        what is left of the functions or a pass names."""
+        b, dtypes, known = self.backend, {let.tensor_dtype.name for let in self.render.program.lets if not let.is_number}, dict[str, bool]()
+        body = [text for p in passes for node in (*p.body, *(s for j in p.joins for s in j.body)) for text in _texts(node)]
+        named_types = {b.number_type(s) for u in self.units for s in u.scalars}.union(*(t.uses for t in body))
+        found = b.functions(calls)
+        for absent, answers in ANSWERS:
+            made = b.settled(calls, known | answers)
+            types = {b.types[d] for d in absent}
+            if not dtypes & absent and not types & named_types.union(*(f.uses for f in made.values())):
+                found, known = made, known | answers
+        return found
 
     # ------------------------------------------------------------------ the host function
 

@@ -202,6 +202,8 @@ class Accumulator:
     exclusive: bool = False  # of a scan: whether an element's own share is not in what it ends as
     magnitude: bool = False  # of a maximum: whether `value` is the magnitude of an operand as it lies in memory
     when: Text = NOTHING  # where it is not read in every call: the number that says whether
+    only: Text = NOTHING  # of a sum over rows: the condition under which an element adds to it, if there is one
+    share: Text = NOTHING  # and what it adds then
 
 
 @dataclass(frozen=True)
@@ -262,8 +264,8 @@ class Search:
 
 @dataclass(frozen=True)
 class Repeated:
-    """A value of an element that several readings would make anew of random words: its code takes `inputs`, `indices` and `words` by name,
-    and makes `value`."""
+    """A value of an element that several readings would make anew of random words: its code takes `inputs`, `indices`, `words` and `others`
+    of its kind by name, and makes `value`."""
 
     name: str
     type: str
@@ -272,6 +274,7 @@ class Repeated:
     words: tuple[Words, ...]
     lines: tuple[Statement, ...]
     value: Text
+    others: tuple[Repeated, ...] = ()
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -322,20 +325,25 @@ class Code:
     divisors: tuple[Given, ...] = ()  # what elements are divided by, made of a row's value: of `type` what these have the digits of
 
     @property
+    def repeated(self) -> tuple[Repeated, ...]:
+        """`drawn`, and before each what it is made of."""
+        return tuple(dict.fromkeys(m for own in self.drawn for m in (*own.others, own)))
+
+    @property
     def made(self) -> tuple[Text, ...]:
         """What it makes, in its order."""
         shares = (text for a in (*self.accumulators, *self.columns) for text in (a.value, a.place, *a.weights))
         own = [*(s.value for s in self.makes.lines), self.makes.value] if self.makes else []
         own += [g.text for g in self.divisors] + [x for w in self.words for x in (w.seed, w.offset, w.before)]
-        own += [x for m in self.drawn for x in m.texts]
+        own += [x for m in self.repeated for x in m.texts]
         return (*own, *(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
 
     @property
     def uses(self) -> frozenset[str]:
         """The names that its code reads."""
         types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
-        types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.drawn}
-        types = types.union(*(s.uses for m in self.drawn for s in m.lines))
+        types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.repeated}
+        types = types.union(*(s.uses for m in self.repeated for s in m.lines))
         types |= {x for g in self.divisors for x in (g.type, *g.text.uses)}
         if (m := self.makes) is not None:
             types |= {m.type, *(t.compute for t in m.inputs), *(s.type for s in m.lines)}

@@ -229,6 +229,16 @@ def whole_poles(m: Move, worst: Any) -> Any:
     return _poles(m, (m.errors[0] != 0) & (a - e <= 0) & (m.torch.ceil(a - e) <= a + e), worst)
 
 
+def summit(height: float) -> Callable[[Move, Any], Any]:
+    """Of a function that rises to `height` at 0 and falls as it rose."""
+
+    def between(m: Move, worst: Any) -> Any:
+        a, torch = m.operands[0], m.torch
+        return torch.where(a.abs() <= m.errors[0], torch.maximum(torch.as_tensor(worst), height - m.x.double()), worst)
+
+    return between
+
+
 def branch_cut(m: Move, worst: Any) -> Any:
     """An angle jumps where its first operand changes sign beside a negative second one."""
     (a, b), (e, f) = m.operands, m.errors

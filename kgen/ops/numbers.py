@@ -174,3 +174,8 @@ sqrt = guarded(math.sqrt)
 
 def sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-x)) if x > -700 else exp(x) if x == x else x
+
+
+def sigmoid_slope(x: float) -> float:
+    e = math.exp(-abs(x))
+    return e / ((1.0 + e) * (1.0 + e))

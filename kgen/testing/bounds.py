@@ -26,8 +26,8 @@ exponentials, `fallen`, is moved through the products with weights to the sum; w
 no bound, since a term that ends small may have begun as large as its weight.  A sum of squares about a mean is made so only of rows that
 may not stay on the chip (`staying.py`); of others a second reading adds no error.
 
-An operator in its brief or rough form (`precision.py`) has that form's bound, relative to its value; in its near form, a bound relative
-to its value and what that moves by where its argument is a little off.
+An operator in its brief or rough form, or a slope (`precision.py`), has that form's bound, relative to its value; in its near form, a
+bound relative to its value and what that moves by where its argument is a little off.
 
 Terms whose errors are correlated need no rule of their own: the sum of the errors bounds them too.
 """
@@ -318,7 +318,7 @@ class Analysis(Evaluator):
             zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
         local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
         if (form := self.forms.get((v.op, v.span), self.forms.get((v.op, None)))) and format_ == "f32":
-            own = {"near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
+            own = {"slope": NEAR, "near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
             local = torch.maximum(local, own * self.size_of(x, moved) + 2.0**-148)
             if form == "near":
                 local = local + self.shifted(v, x, args, entering, moved)

@@ -16,7 +16,7 @@ from kgen.parts import over_parts
 from kgen.types import DType
 
 #: The forms of operators, each with a larger bound than those before it.
-LOOSER = NEARER[::-1]
+LOOSER = ("slope", *NEARER[::-1])
 #: Those that add no error: a fused sum rounds once where its bound has two roundings, a shared quotient makes the same of 8 bits.
 EXACT = ("fused", "shared")
 
@@ -37,7 +37,7 @@ def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
         form = mine.form(let)
         if form and form.name not in EXACT and (own := form.of(named.get(form.decides, form.decides))):
             place = let.expr.name, let.span
-            made[place] = max(made.get(place, "near"), made.get((place[0], None), "near"), own, key=LOOSER.index)
+            made[place] = max(made.get(place, own), made.get((place[0], None), own), own, key=LOOSER.index)
     return made
 
 

@@ -77,11 +77,13 @@ def test_cpp_files_stand_alone(name: str, dtype: str, sizes: dict[str, int], bac
 LINES = {("softmax", "cuda"): 110, ("softmax", "triton"): 80, ("softmax", "cpp"): 90, ("gelu", "cuda"): 65, ("gelu", "triton"): 65, ("gelu", "cpp"): 65}
 
 
+@pytest.mark.parametrize("dtype", ("bf16", "f32"))
 @pytest.mark.parametrize(("name", "target"), LINES)
-def test_files_are_short(name: str, target: str, tmp_path: Path) -> None:
-    path = files.compiled(name, target, tmp_path, "bf16", {"N": 4096} if name == "softmax" else {})[name]
+def test_files_are_short(name: str, target: str, dtype: str, tmp_path: Path) -> None:
+    path = files.compiled(name, target, tmp_path, dtype, {"N": 4096} if name == "softmax" else {})[name]
     text = path.read_text()
     assert len(text.splitlines()) <= LINES[name, target]
+    assert "dtype == tl." not in text
     assert "template <" not in text or target == "cpp"
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 

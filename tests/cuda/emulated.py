@@ -158,12 +158,12 @@ static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
 static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static float __fdividef(float a, float b) {  // as far off as it may be: two units in the last place, to either side
-    const float q = a / b;
+static float hardware_inverse(float x) {  // as far off as it may be: a unit in the last place, to either side
+    const float q = 1 / x;
     if (!(fabsf(q) >= 1e-37f) || q - q != 0) return q;
     unsigned i;
     memcpy(&i, &q, 4);
-    i += i & 4 ? 2 : -2;
+    i += i & 4 ? 1 : -1;
     float off;
     return memcpy(&off, &i, 4), off;
 }
@@ -278,7 +278,7 @@ ASM = (
     (r'asm\("(max|min)\.f32 %0, %0, %1;" : "\+f"\(a\) : "f"\(b\)\);', r"a = \1_plain(a, b);"),
     (r'asm\("ex2\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = x < -126 ? 0 : exp2f(x);"),
     (r'asm\("ex2\.approx\.f32 %0, %1;" : "=f"\(e\) : "f"\(u\)\);', "e = exp2f(u);"),
-    (r'asm\("rcp\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = 1 / x;"),
+    (r'asm\("rcp\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = hardware_inverse(x);"),
     (r'asm\("cvt\.rn\.f16\.f32 %0, %1;" : "=h"\(bits\) : "f"\(x\)\);', "bits = half_of(x);"),
     (r'asm\("cvt\.rn\.f16\.f64 %0, %1;" : "=h"\(bits\) : "d"\(x\)\);', "_Float16 h = x; memcpy(&bits, &h, 2);"),
     (r'asm\("cvt\.f32\.f16 %0, %1;" : "=f"\(x\) : "h"\(bits\)\);', "x = of_half(bits);"),

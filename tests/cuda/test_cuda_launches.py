@@ -66,7 +66,6 @@ float __double2float_rz(double);
 float __ll2float_rz(long long);
 long long __float2ll_rz(float);
 float __fmaf_rn(float, float, float);
-float __fdividef(float, float);
 double __fma_rn(double, double, double);
 unsigned __float_as_uint(float);
 float __uint_as_float(unsigned);

@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
-from kgen.backends import launches  # noqa: E402
+from kgen.backends import backend, launches  # noqa: E402
 from kgen.grad import backward  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
 from kgen.ops import tree_depth  # noqa: E402
-from kgen.runtime import rounds  # noqa: E402
+from kgen.runtime import nvrtc, rounds  # noqa: E402
 from kgen.runtime.rows import RowOperandPlace  # noqa: E402
 from kgen.runtime.verified import verify_rounds  # noqa: E402
 from kgen.show import show  # noqa: E402
@@ -143,7 +143,7 @@ def are_within_bounds(kernel: Emulated, text: str, calls: list[tuple]) -> None:
     checked = kgen.loads(text).kernel
     for args in calls:
         found = kernel(*args)
-        wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
+        wanted = Analysis(checked, dict(zip((p.name for p in checked.params), args, strict=True)), "cuda").results()
         for r, want in zip(checked.results, wanted, strict=True):
             got = found[r.name].double()
             assert bool(((got - want.exact).abs().le(want.bound) | (got == want.exact)).all()), (r.name, args[0].shape)
@@ -220,6 +220,17 @@ def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> Non
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_a_selection_leaves_out_of_a_column_is_not_added(tmp_path) -> None:
+    text = "f(x: T[..., N], y: T[..., N]) -> (d: T[..., N], a: T32[N], b: T32[N])\nd = 0 if x <= 0 else y\n"
+    text += "a = sum[...](0 if x <= 0 else y * x)\nb = sum[...](y if x > 0 else 0)"
+    torch.manual_seed(3)
+    x, y = torch.randn(300, 40), torch.randn(300, 40)
+    y[x <= 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, 3.0]).repeat(3000)[: int((x <= 0).sum())]
+    x[:, 7] = -1
+    assert "if (" in kgen.loads(text).source("cuda")
+    hold_within_bounds(tmp_path, [(x, y)], text)
+
+
 def test_rows_of_two_dims_are_on_their_way_too(tmp_path) -> None:
     """Runs that lie apart, as the halves of heads do; of bf16, 3 rows of 2,112 elements."""
     torch.manual_seed(3)
@@ -278,6 +289,16 @@ def test_drawn_plans_hold() -> None:
 @pytest.mark.slow
 def test_many_drawn_plans_hold() -> None:
     hold(range(3000, 103_000))
+
+
+@pytest.mark.parametrize("read, vec", [((), 8), (("w: f32[N]",), 4)])
+def test_vectors_follow_what_moves_and_is_shared_not_what_columns_leave(read: tuple[str, ...], vec: int) -> None:
+    """A sum of columns in f32 is written once, at the end: rows of bf16 move 16 bytes at a time."""
+    kernel = kgen.loads(f"a({', '.join(('x: bf16[M, N]', *read))}) -> y: f32[N]\n\ny = sum[M](f32(x){' * w' if read else ''})\n").kernel
+    (unit,) = backend("cuda").layout(kernel)
+    operands = [(0, ((4096,) if "M" in o.dims else (0,)), (1,), 2 if "M" in o.dims else 4) for o in unit.operands]
+    plan = nvrtc.row_plan(unit, (64,), (4096,), operands, 0, "sm_90")
+    assert plan is not None and plan.under.steps[0][0].vec == vec
 
 
 def test_a_columns_values_pass_through_few_additions() -> None:

@@ -104,7 +104,7 @@ def test_a_gradient_is_torchs_at_random_points_kinks_ties_bounds_and_nan(op: Op,
     at = torch.ones_like(dy, dtype=torch.bool)
     if op.name in ("erf", "erfc"):
         rtol += 2 * EPS * operands[0].square().nan_to_num(0, 0)  # exp magnifies the rounding of x^2 by x^2
-    elif op.name in ("tanh", "sigmoid", "expm1"):
+    elif op.name in ("tanh", "sigmoid", "sigmoid_slope", "expm1"):
         atol = 2 * EPS * dy.abs()  # 1 - y^2 cancels, torch's is fused; of the others torch's cancels (1 - y, y + 1), see the test below
     elif op.name == "cbrt":  # torch has none: the reference is a power, of which autograd gives no more than this
         at, rtol = (operands[0].abs() > 1e-3) & operands[0].isfinite(), 1024 * rtol
@@ -195,7 +195,7 @@ def test_a_gradient_is_proved_by_sympy(op: Op, k: int) -> None:
     dy = sympy.Symbol("dy", real=True)
     f = formula(op, list(symbols))
     got = expression(gradient(op, k), dict(zip(op.args, symbols)) | {"y": f, "dy": dy})
-    difference = (got - dy * sympy.diff(f, symbols[k])).rewrite(sympy.exp) if op.name == "sigmoid" else got - dy * sympy.diff(f, symbols[k])
+    difference = (got - dy * sympy.diff(f, symbols[k])).rewrite(sympy.exp) if op.name.startswith("sigmoid") else got - dy * sympy.diff(f, symbols[k])
     if sympy.simplify(difference) == 0:
         return
     inside = DOMAIN.get(op.name, lambda s: s)
@@ -265,6 +265,7 @@ HARD: dict[str, list[float]] = {
     "asinh": [1e10, 1e300, -1.7e308, 1e-9, 5e-324],
     "sinh": [710.0, -710.4, 709.8, 1e-9], "cosh": [710.0, -710.4, 709.8, 1e-9], "tanh": [22.0, 19.06, 0.5493, 1e-9, -18.7],
     "sigmoid": [-700.0, -709.0, -708.3, 36.0, 37.0, 40.0, -1e-17],
+    "sigmoid_slope": [-700.0, 708.3, 36.0, 1e-17],
     "erf": [0.84375, 1.25, 5.9, 6.0, 1e-300, 1e-17], "erfc": [0.84, 1.25, 5.0, 26.0, 26.5, 27.0, -6.0, 1e-17, 28.0],
     "lgamma": [1 + 1e-9, 2 - 1e-9, 1.0, 2.0, 1.5, 0.999, 2.0001, -0.5, -1.5, -2.457024738220797, -2.7476826467274127, -3.1, 171.0, 1e10, 1e305, 2.5e305, -10.5, -20.3, 1e-300, 3.0, 8.0],
     "digamma": [1.4616321449683622, 1.4616, 1.462, 1.2, 1.8, 1.0, 1e-9, -0.5040830082644554, -0.5, -1.5734984731623904, -1.5, -2.61, 10.0, 9.99, 1e10, 1e305, -10.1, -1e5 - 0.3],
@@ -314,6 +315,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "sqrt": mpmath.sqrt, "rsqrt": lambda x: 1 / mpmath.sqrt(x), "cbrt": lambda x: _sign(x) * mpmath.cbrt(abs(x)), "sin": mpmath.sin, "cos": mpmath.cos,
     "tan": mpmath.tan, "asin": mpmath.asin, "acos": mpmath.acos, "atan": mpmath.atan, "atan2": mpmath.atan2, "sinh": mpmath.sinh, "cosh": mpmath.cosh,
     "tanh": mpmath.tanh, "asinh": mpmath.asinh, "acosh": mpmath.acosh, "atanh": mpmath.atanh, "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "sigmoid_slope": lambda x: mpmath.exp(-abs(x)) / (1 + mpmath.exp(-abs(x))) ** 2,
     "erf": mpmath.erf, "erfc": mpmath.erfc, "erfinv": lambda x: mpmath.erfinv(x) if abs(x) <= 1 else mpmath.nan, "lgamma": _lgamma,
     "digamma": _digamma, "fma": lambda a, b, c: a * b + c, "hypot": mpmath.hypot, "max": max, "min": min, "clamp": lambda x, a, b: min(max(x, a), b),
     "relu": lambda x: max(x, mpmath.mpf(0)), "copysign": lambda a, b: abs(a) if b > 0 else -abs(a), "where": lambda a, b, c: b if a > 0 else c,

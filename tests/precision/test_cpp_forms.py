@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 
 #: Where the values of a function are numbers of f32, and its exact value.
 WHERE = {"exp": ((-104, 88.7), torch.exp), "sigmoid": ((-104, 200), torch.sigmoid), "tanh": ((-200, 200), torch.tanh),
+         "sigmoid_slope": ((-104, 104), lambda x: torch.sigmoid(x) * torch.sigmoid(-x)),
          "erfc": ((-20, 10.2), torch.erfc)}
 HEAD = "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <limits>\n"
 

@@ -27,8 +27,8 @@ def functions(tmp_path_factory):
     """Each function of one or two f32, as ctypes finds it: `brief_exp` for 16 bits, `sigmoid` as it stands."""
     folder = tmp_path_factory.mktemp("forms")
     named = [f"{form}_{name}" for name, row in OPS.items() if row.brief for form in ("brief", "near") if row.brief.named(form) == form]
-    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below"]
-    sources = pieces.functions(resource("templates") / "cuda", [*named, *own])
+    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below", "sigmoid_slope", "tanh_slope<short>"]
+    sources = pieces.functions(resource("templates") / "cuda", [*named, *(name.partition("<")[0] for name in own)])
     text = "\n".join(sources.values())
     for pattern, made in ASM:
         text = re.sub(pattern, made, text, flags=re.S)
@@ -38,7 +38,7 @@ def functions(tmp_path_factory):
         arity = OPS[name.partition("_")[2]].arity if name in named else 1
         arguments = ", ".join(["x[i]", "y[i]"][:arity])
         called = f"{name}<short>({arguments})" if name in named else f"{name}({arguments})"
-        entries.append(f'extern "C" void call_{name}(int n, const float* x, const float* y, float* r) {{ for (int i = 0; i < n; i++) r[i] = {called}; }}')
+        entries.append(f'extern "C" void call_{name.partition("<")[0]}(int n, const float* x, const float* y, float* r) {{ for (int i = 0; i < n; i++) r[i] = {called}; }}')
     place = folder / "forms.cpp"
     place.write_text(SHIM + "typedef unsigned long long u64; typedef long long i64; struct bf16 {};\n" + text + "\n".join(entries))
     done = subprocess.run(["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-w", "-shared", "-fPIC", str(place), "-o", str(folder / "forms.so")],
@@ -61,10 +61,14 @@ def sample(least: float, most: float, n: int = 100_000):
     return torch.cat([torch.empty(n).uniform_(least, most), small, 1 + about]).clamp(least, most)
 
 
+def slope(x):
+    return torch.sigmoid(x) * torch.sigmoid(-x)
+
+
 #: Functions of one number, where their values are normal numbers of f32, and their exact values.
 WHERE = [
     ("exp", (-87, 88), torch.exp), ("exp2", (-126, 127), torch.exp2), ("sigmoid", (-87, 100), torch.sigmoid), ("tanh", (-20, 20), torch.tanh),
-    ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt), ("log", (2.0**-126, 1e38), torch.log),
+    ("sigmoid_slope", (-87, 87), slope), ("erfc", (-10, 9), torch.special.erfc), ("sqrt", (0, 1e30), torch.sqrt), ("log", (2.0**-126, 1e38), torch.log),
     ("log1p", (-1 + 2.0**-20, 1e38), torch.log1p), ("expm1", (-87, 88), torch.expm1),
 ]  # fmt: skip
 
@@ -84,6 +88,15 @@ def test_near_forms_stay_within_their_bound_about_a_near_argument(functions, nam
     moved = torch.maximum((exact(wide * (1 - SHIFT)) - want).abs(), (exact(wide * (1 + SHIFT)) - want).abs())
     form = OPS[name].brief.named("near")
     assert ((functions(f"{form}_{name}", x).double() - want).abs() <= (NEAR - MACHINE) * want.abs() + moved).all()
+
+
+def test_the_slope_of_tanh_stays_within_its_bound_and_has_its_denormals(functions):
+    x = sample(-52, 52)
+    want = 4 * slope(2 * x.double())
+    moved = torch.maximum(*((4 * slope(2 * x.double() * (1 + s)) - want).abs() for s in (-SHIFT, SHIFT)))
+    assert ((functions("tanh_slope", x).double() - want).abs() <= (NEAR - MACHINE) * want + moved + 2.0**-148).all()
+    ends = functions("tanh_slope", torch.tensor([torch.inf, -torch.inf, torch.nan, 1e38, -0.0]))
+    assert torch.equal(ends.nan_to_num(7), torch.tensor([0.0, 0, 7, 0, 1]))
 
 
 def test_every_form_has_its_test():
@@ -120,7 +133,7 @@ def test_small_results_keep_their_denormals(functions):
 
 @pytest.mark.parametrize("name, row, interval, exact", [
     ("sigmoid", "sigmoid", (-87, 100), torch.sigmoid), ("hyperbolic_tangent", "tanh", (-20, 20), torch.tanh),
-    ("error_complement", "erfc", (-10, 9), torch.special.erfc),
+    ("error_complement", "erfc", (-10, 9), torch.special.erfc), ("sigmoid_slope", "sigmoid_slope", (-87, 87), slope),
 ])  # fmt: skip
 def test_own_f32_functions_stay_within_the_tables_bound(functions, name, row, interval, exact):
     x = sample(*interval)

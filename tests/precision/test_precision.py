@@ -40,6 +40,8 @@ def test_brief_where_relative_errors_stay_as_they_are(equations, want):
     ("y = x * tanh(relu(x) + log1p(exp(x)) - 1)", {"tanh": "rough", "log1p": "near", "exp": "near"}),
     ("y = sqrt(exp(x)) - x", {"exp": "near", "sqrt": "near"}),  # kept on the way to the difference
     ("y = exp(x) * (1 - sigmoid(x))", {"exp": "brief", "sigmoid": "near"}),
+    ("y = x * (1 - tanh(x)^2)", {"tanh": "near", "sub": "slope"}),
+    ("y = x * (1 - tanh(x)^2) + tanh(x)", {"tanh": "near"}),  # computed all the same
     ("y = relu(exp(x) - 1) if x > 0 else clamp(x / 3 - x, 0, 1)", {"exp": "near", "div": "near"}),
 ])  # fmt: skip
 def test_near_where_terms_are_added_and_what_follows_is_steady(equations, want):

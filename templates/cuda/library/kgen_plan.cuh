@@ -289,15 +289,15 @@ template <int K> struct RowDims {
     u64 wide = 0;
     i64 segments = 1, span = 1;
 
-    // Rank at most 64. With `always` there are none but whole vectors.
-    RowDims(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, bool always) : operands(given), f(f) {
+    // Rank at most 64. Where `columns` are added up there are none but whole vectors.
+    RowDims(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, bool columns) : operands(given), f(f) {
         choose_main(dims, outer);
         const int lead = main < 0 ? 0 : main;
         row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
         const auto along = [&](int k) { return given[k].element ? given[k].stride + outer : NONE; };
         inner.merge(dims - outer, sizes + outer, lead, 0, along, f.pieces);
         if (main < 0) return;
-        choose_vectors(always);
+        choose_vectors(columns);
         across = step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
         misaligned = int(place(main) % vec);
     }
@@ -335,13 +335,16 @@ template <int K> struct RowDims {
         return (place(k) - place(main)) % vec == 0;
     }
     // The elements of a vector, whether rows begin or end within one, and the operands that move in vectors.
-    void choose_vectors(bool always) {
+    void choose_vectors(bool columns) {
         if (step(main) != 1) return;
         int bytes = 0;
-        for (int k = 0; k < K; k++) bytes = memory(k) && step(k) == 1 ? wider(bytes, operands[k].bytes) : bytes;
+        const auto along = [&](int k) {  // columns' results are written one by one, at the end
+            return memory(k) && (!columns || Facts::has(f.read, k) || operands[k].rows > 0);
+        };
+        for (int k = 0; k < K; k++) bytes = along(k) && step(k) == 1 ? wider(bytes, operands[k].bytes) : bytes;
         vec = 16 / bytes;
         const i64 length = inner.size[inner.rank - 1];
-        always = always || inner.rank > 1;
+        const bool always = columns || inner.rank > 1;
         if (always) {  // whole vectors along the innermost dim
             while (vec > 1 && !(length % vec == 0 && whole(main, vec))) vec /= 2;
         } else {
@@ -349,8 +352,8 @@ template <int K> struct RowDims {
             if (edges && inner.count < 4 * vec) vec = 1, edges = false;
         }
         for (int k = 0; k < K && vec > 1; k++) {
-            if (memory(k) && step(k) == 1 && (always ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
-            if (memory(k) && inner.rank > 1 && K < 32 && even(k)) wide |= u64(1) << 32 << k;
+            if (along(k) && step(k) == 1 && (always ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
+            if (along(k) && inner.rank > 1 && K < 32 && even(k)) wide |= u64(1) << 32 << k;
         }
     }
     // Whether an operand moves in vectors and its elements follow one another without gaps, or it stands still along the innermost dim.

@@ -475,7 +475,7 @@ struct Walk : Partials {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && VECTORS > 8) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll

@@ -201,8 +201,8 @@ __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 whiten_kinds_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, const float* far_kept_ptr, i64* kinds_ptr) {
     Walk walk(rows);
-    const float far_kept = float(*far_kept_ptr);
     auto x_row = walk.template input<0>(x_ptr);
+    const float far_kept = float(*far_kept_ptr);
 
     struct First {
         i64 kinds = i64(0);
