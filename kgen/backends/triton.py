@@ -220,7 +220,7 @@ def brief_{name}({x}, T: tl.constexpr):
             return single
         double = numeral(decimal(value, single=False))
         if not too_large:
-            rounded = _to_f32(value)
+            rounded = single_precision(value)
             if host.to_dtype(float(double), DTYPES["f32"]) == host.to_dtype(float(single), DTYPES["f32"]) == rounded:
                 return double
             single = numeral(repr(rounded))
@@ -464,11 +464,6 @@ def mixes(kernel: Kernel) -> bool:
     casts = {str(v.attr) for v in kernel.values if v.op == "cast"}
     declared = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results} | casts
     return len(declared & {*NARROW, *kernel.variables}) > 1
-
-
-def _to_f32(value: Fraction) -> float:
-    """The exact value rounded once to f32."""
-    return single_precision(value)
 
 
 def _python(text: str, kind: Number, keep: bool = False) -> Text:

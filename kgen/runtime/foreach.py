@@ -181,7 +181,7 @@ class Foreach:
         lengths |= {"out" if len(outs) == 1 else f"out of {r.name}": len(own) for r, own in zip(self.fresh, outs or (), strict=False)}
         for name, length in lengths.items():
             if length != n:
-                raise self.wrong(f"{first} has {n} {_things(n)} and {name} has {length}", "lists have as many as one another")
+                raise self.wrong(f"{first} has {n} tensor{'s' * (n != 1)} and {name} has {length}", "lists have as many as one another")
         return Given(n, values, outs if out is not None else None, target)
 
     def value(self, p: Parameter, value: Any) -> tuple[Any, bool]:
@@ -393,10 +393,6 @@ def _room(kept: dict[Any, Any]) -> None:
     """Make room for one more; each step is whole, whatever other threads do."""
     for old in list(kept)[: max(0, len(kept) + 1 - KEPT)]:
         kept.pop(old, None)
-
-
-def _things(n: int) -> str:
-    return "tensor" if n == 1 else "tensors"
 
 
 def call(runnable: Runnable, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:

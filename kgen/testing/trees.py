@@ -67,10 +67,6 @@ def typed(dtype: str, dims: Iterable[str] | None) -> Type:
 # ------------------------------------------------------------------------------------------------ tidying
 
 
-def _names_in(body: Expr) -> set[str]:
-    return {n.name for n in syntax.postorder(body) if isinstance(n, Name)}
-
-
 def tidy(made: Program) -> Program:
     """The program without equations, helpers and parameters that nothing uses."""
     header = next(s for s in made.statements if isinstance(s, Header))
@@ -80,7 +76,7 @@ def tidy(made: Program) -> Program:
     for e in reversed(equations):
         if e.name.name in needed:
             kept.insert(0, e)
-            needed |= _names_in(e.body)
+            needed |= {n.name for n in syntax.postorder(e.body) if isinstance(n, Name)}
     helpers = [s for s in made.statements if isinstance(s, Helper)]
     called: set[str] = set()
     todo: list[Expr] = [e.body for e in kept]
