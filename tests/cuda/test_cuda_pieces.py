@@ -42,7 +42,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
 def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path) -> None:
     """One pass; scales and codes are those of the stored result, bit for bit, of rows in registers, in shared memory and read anew, also of
     zeros, infinity and NaN."""
@@ -66,7 +66,7 @@ def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
 def test_scales_along_both_dims(dtype: torch.dtype, tmp_path) -> None:
     """One pass over tiles, which gives what one along each dim does."""
     x = torch.randn(2, 32, 3, 32, generator=torch.Generator().manual_seed(1)).to(dtype)
