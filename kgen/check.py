@@ -7,7 +7,7 @@ applies to, a dtype (dtype variables left open) and dims.  Helpers and the prelu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -71,6 +71,8 @@ class Kernel:
     equations: tuple[tuple[str, int, str], ...]  # (name, value, text)
     parts: tuple[tuple[str, str, tuple], ...] = ()  # tensors that are parts of others: the name, of which, and which part
     clauses: tuple[Clause, ...] = ()  # what the header says of sizes
+    turned: frozenset[str] = frozenset()  # those of `parts` whose neighbours lie in turns with another part's
+    called: str = field(default="", compare=False)  # the signature that calls see, where this is the kernel of those that leave tensors out
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -144,7 +146,8 @@ def left_out(kernel: Kernel, names: Iterable[str]) -> Kernel:
     if not absent:
         return kernel
     try:
-        return _Checker(options.without(kernel.file, absent, options.spread(kernel.values, kernel.params, absent))).kernel()
+        made = _Checker(options.without(kernel.file, absent, options.spread(kernel.values, kernel.params, absent))).kernel()
+        return replace(made, called=kernel.called or kernel.signature())
     except KgenError as error:
         shown = " and ".join(f"`{name}`" for name in absent)
         said = f"where {shown} {'is' if len(absent) == 1 else 'are'} left out: "

@@ -49,6 +49,7 @@ struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
 static uint4 __ldg(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim, gridDim;
+static unsigned atomicAdd(unsigned* p, unsigned by) { const unsigned old = *p; *p += by; return old; }
 alignas(128) static unsigned char row_memory[1 << 18];
 
 struct Copy { unsigned to; const void* from; unsigned bytes, group; };
@@ -167,6 +168,7 @@ static float hardware_inverse(float x) {  // as far off as it may be: a unit in 
     float off;
     return memcpy(&off, &i, 4), off;
 }
+#define __builtin_assume(known)
 static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static float max_plain(float a, float b) { return fmaxf(a, b); }
 static float min_plain(float a, float b) { return fminf(a, b); }
