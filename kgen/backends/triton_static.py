@@ -317,9 +317,11 @@ class StaticScans(ScanPrinter, StaticRows):
         main = max((t for t in unit.inputs if not unit.is_row(t)), key=lambda t: len(t.dims), default=None)
         across = main is not None and render.step(main.dims, unit.inner) != 1 and render.step(main.dims, unit.rows) == 1
         self.frame, self.loops = "across" if across else "loop", True
-        self.block = min(512 if across else 4096, 1 << max(0, self.n - 1).bit_length())
-        self.side = (max(1, min(SIDE, 8192 // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
-        self.warps = max(1, min(8, self.side * self.block // 512))
+        wide = any(DTYPES[let.tensor_dtype.name].bytes > 4 for let in render.program.lets if not let.is_number)
+        most, each = (1024, 128) if wide else (4096, 512)  # of f64 a thread has fewer: each join of them is long
+        self.block = min(512 if across else most, 1 << max(0, self.n - 1).bit_length())
+        self.side = (max(1, min(SIDE, 2 * most // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
+        self.warps = max(1, min(8, self.side * self.block // each))
 
     def body(self) -> list[Node]:
         shape = "1" if self.flat else f"{self.side}, 1"
