@@ -17,7 +17,7 @@ from kgen.backends.static import Known, StaticRender, deep, refused, rounds, sta
 from kgen.backends.text import Text, functions, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
-from kgen.backends.triton_nodes import Block, Node, Slot
+from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
@@ -305,10 +305,6 @@ class StaticRows(RowPrinter):
                     made.append(self.accumulate(a, [f"{n}{own[k - 1]}" for n in names], [named(f"{n}{own[k]}") for n in names]))
             inner = made
         return [*inner, *(self.reduced(a, [named(f"{s.name}{own[0]}") for s in self.slots(a)]) for a in c.accumulators)]
-
-    @staticmethod
-    def filled(s: Slot, name: str, shape: str) -> Statement:
-        return Statement((name,), "", source(f"tl.full([{shape}], {{0}}, {{1}})", s.start, s.type))
 
 
 class StaticScans(ScanPrinter, StaticRows):
