@@ -221,7 +221,7 @@ def plan(
 
 class Shared(NamedTuple):
     """How a contiguous row is shared out where its length is known: `team` threads of `threads` take one, `vectors` of `vec` elements
-    each; `held` in registers, else read anew each time; `wished` is what the planner would do if it could: "shared" or "cluster"."""
+    each; `held` in registers, else read anew each time; `wished` is what the planner would do then if it could: "shared" or "cluster"."""
 
     threads: int
     team: int
@@ -241,7 +241,7 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
     teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
-    wished = "" if first is team else "cluster" if first.cluster else "shared"
+    wished = "" if first is team or team.keep == 1 else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
 
 
