@@ -1,6 +1,6 @@
 // Walks over rows, for kernels that reduce.
 #pragma once
-#include "kgen_partials.cuh"
+#include "kgen_clusters.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for
@@ -441,7 +441,9 @@ struct Walk : Partials {
         } else if constexpr (SEGMENTS) {
             return all(segment_part, true);
         } else if constexpr (CLUSTER) {
-            return cluster<R>(segment_part(segment));
+            // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
+            constexpr bool FEW = KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * Words<Part>::COUNT;
+            return part_of_cluster<R, (KEEP > 2), rescales<Part>(0) || FEW>(*this, segment_part(segment));
         } else {
             return segment_part(0);
         }
@@ -543,53 +545,5 @@ struct Walk : Partials {
             turn++;
             return whole;
         }
-    }
-
-    // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
-    template <int R, typename Part> __device__ Part cluster(Part part) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-        constexpr int COUNT = Words<Part>::COUNT;
-        struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
-        __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
-        auto& parts = both[KEEP > 2 ? round % 2 : 0];
-        // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
-        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
-        if constexpr (WHOLE) part = team(part);
-        else part = warp<32>(part);
-        if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = WHOLE ? 1 : threads() / 32;
-        const unsigned here = barrier(R + 8 * odd), t = threadIdx.x % 32;
-        if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
-        }
-        if (t < blocks && threadIdx.x / 32 < warps) {
-            const Words<Part> words(part);
-            unsigned there, its_barrier;
-            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
-            #pragma unroll
-            for (int k = 0; k < COUNT; k += COUNT % 2 ? 1 : 2) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32].at[k]));
-                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
-                if constexpr (COUNT % 2 == 0) {
-                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
-                                 :: "r"(there), "r"(words.at[k]), "r"(words.at[k + 1]), "r"(its_barrier) : "memory");
-                } else {
-                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
-                                 :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
-                }
-            }
-        }
-        await(here, round / 2 % 2);
-        Part whole;
-        for (unsigned s = t; s < blocks * warps; s += 32) {
-            Words<Part> words;
-            #pragma unroll
-            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            rescales<Part>(0) && s == t ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
-        }
-        return warp<32>(whole);
-#else
-        return part;  // there are no clusters, so this does not run
-#endif
     }
 };
