@@ -5,7 +5,8 @@
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for
 // each operand that is read and written in whole vectors, from where operand MAIN is aligned; of rows of several dims one 32 bits further
-// for each whose dims are one in memory or that, without vectors, has one element for each. A row of one segment may stay on the chip
+// for each whose dims are one in memory or that, without vectors, has one element for each; of rows whose columns are added up one 48 bits
+// further for each that lies in turns with the next. A row of one segment may stay on the chip
 // between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the
 // readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment
 // each. Otherwise a team goes through all segments; or, if STEP is not -1, one launch for the segments of each reading, and one to combine
@@ -95,6 +96,8 @@ struct Walk : Partials {
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
+    // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs.
+    __device__ static constexpr bool turns(int k) { return k >= 0 && K <= 16 && WIDE != GIVEN && (WIDE >> 48 >> k & 1); }
     __device__ static constexpr bool stops(int step) { return STEP == step; }  // after which a launch ends
     // One thread for each row.
     __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
@@ -237,6 +240,7 @@ struct Walk : Partials {
         __device__ T& one(int v, int k) { return now[v].at[k]; }
         __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
+            if constexpr (turns(O) || turns(O - 1)) return;  // both at once
             const Index from = walk.offset(O, c.first), step = walk.wide(O) ? 1 : walk.rows.stride[O][RI - 1];
             if (walk.wide(O)) {
                 *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
@@ -269,7 +273,21 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {start_of<O>(p), {}, {}}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const {
+        return {turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
+    }
+    // Write two outputs that lie in turns; any others are not.
+    template <int O, typename T> __device__ void put_both(const Chunk& c, int v, const Output<O, T>& a, const Output<O + 1, T>& b, int) const {
+        if constexpr (turns(O)) {
+            auto* to = reinterpret_cast<Vector<T, VEC>*>(a.p + 2 * offset(O, c.first));
+            to[0] = in_turns(a.now[v], b.now[v], 0);
+            to[1] = in_turns(a.now[v], b.now[v], 1);
+        }
+    }
+    template <typename A, typename B> __device__ void put_both(const Chunk&, int, const A&, const B&, long) const {}
+    template <typename A, typename... In> __device__ void put_with(const Chunk& c, int v, const A& a, const In&... in) const {
+        (put_both(c, v, a, in, 0), ...);
+    }
     template <int O> __device__ Position<O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
@@ -483,6 +501,7 @@ struct Walk : Partials {
             #pragma unroll
             for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
             if (c.some) (in.put(*this, c, v), ...);
+            if constexpr (K <= 16 && WIDE != GIVEN && WIDE >> 48) if (c.some) (put_with(c, v, in, in...), ...);
         }, in...);
     }
 
