@@ -2,9 +2,9 @@
 #pragma once
 #include "kgen_partials.cuh"
 
-// The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs; WHOLE are those of a block, which go
-// through it first. Where rows FOLLOW one another those of the next may come before all have these.
-template <int R, bool FOLLOW, bool WHOLE, typename Walk, typename Part> __device__ inline Part part_of_cluster(Walk& walk, Part part) {
+// The parts of a cluster's threads as one: each warp (or block, or each of its rows that lie side by side, ACROSS) sends its own to all
+// blocks, and waits for theirs; WHOLE are those of a block. Where rows FOLLOW one another those of the next may come before all have these.
+template <int R, bool FOLLOW, bool WHOLE, bool ACROSS, typename Walk, typename Part> __device__ inline Part part_of_cluster(Walk& walk, Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     constexpr int COUNT = Words<Part>::COUNT;
     struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
@@ -13,18 +13,19 @@ template <int R, bool FOLLOW, bool WHOLE, typename Walk, typename Part> __device
     if constexpr (WHOLE) part = walk.team(part);
     else part = walk.template warp<32>(part);
     if (R == 0 && walk.round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-    const unsigned odd = walk.round % 2, blocks = unsigned(walk.rows.segments), warps = WHOLE ? 1 : walk.threads() / 32;
-    const unsigned here = walk.barrier(R + 8 * odd), t = threadIdx.x % 32;
+    const unsigned odd = walk.round % 2, blocks = unsigned(walk.rows.segments), here = walk.barrier(R + 8 * odd);
+    const unsigned parts_each = ACROSS ? walk.teams() : WHOLE ? 1 : walk.threads() / 32;
+    const unsigned own = ACROSS ? threadIdx.x % walk.teams() : threadIdx.x / 32, t = ACROSS ? walk.lane : threadIdx.x % 32;
     if (threadIdx.x == 0) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * parts_each * COUNT * 4) : "memory");
     }
-    if (t < blocks && threadIdx.x / 32 < warps) {
+    if (t < blocks && own < parts_each) {
         const Words<Part> words(part);
         unsigned there, its_barrier;
         asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
         #pragma unroll
         for (int k = 0; k < COUNT; k += COUNT % 2 ? 1 : 2) {
-            const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[walk.segment * warps + threadIdx.x / 32].at[k]));
+            const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[walk.segment * parts_each + own].at[k]));
             asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
             if constexpr (COUNT % 2 == 0) {
                 asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
@@ -37,13 +38,13 @@ template <int R, bool FOLLOW, bool WHOLE, typename Walk, typename Part> __device
     }
     walk.await(here, walk.round / 2 % 2);
     Part whole;
-    for (unsigned s = t; s < blocks * warps; s += 32) {
+    for (unsigned s = ACROSS ? own : t; s < blocks * parts_each; s += ACROSS ? parts_each : 32) {
         Words<Part> words;
         #pragma unroll
         for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-        Walk::template rescales<Part>(0) && s == t ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
+        Walk::template rescales<Part>(0) && s == (ACROSS ? own : t) ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
     }
-    return walk.template warp<32>(whole);
+    return ACROSS ? whole : walk.template warp<32>(whole);
 #else
     return part;  // there are no clusters, so this does not run
 #endif

@@ -27,7 +27,7 @@ struct Walk : Partials {
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
-    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
+    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
@@ -179,7 +179,7 @@ struct Walk : Partials {
             }
         }
         __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
-            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS)
+            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS > 16 ? 16 : VECTORS)
             for (int v = 0; v < VECTORS; v++) {
                 const Chunk c = walk.chunk(base, end, v, full);
                 if (!c.some) continue;
@@ -461,7 +461,7 @@ struct Walk : Partials {
         } else if constexpr (CLUSTER) {
             // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
             constexpr bool FEW = KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * Words<Part>::COUNT;
-            return part_of_cluster<R, (KEEP > 2), rescales<Part>(0) || FEW>(*this, segment_part(segment));
+            return part_of_cluster<R, (KEEP > 2), ACROSS || rescales<Part>(0) || FEW, ACROSS>(*this, segment_part(segment));
         } else {
             return segment_part(0);
         }
