@@ -2,10 +2,9 @@
 #pragma once
 #include "kgen_partials.cuh"
 
-// The parts of a cluster's threads as one: each warp, or ACROSS rows that lie side by side each row of the block, sends its own to all blocks,
-// and waits for theirs; WHOLE are those of a block, which go through it first. Where rows FOLLOW one another those of the next may come before
-// all have these.
-template <int R, bool FOLLOW, bool ACROSS, bool WHOLE, typename Walk, typename Part> __device__ inline Part part_of_cluster(Walk& walk, Part part) {
+// The parts of a cluster's threads as one: each warp (or block, or each of its rows that lie side by side, ACROSS) sends its own to all
+// blocks, and waits for theirs; WHOLE are those of a block. Where rows FOLLOW one another those of the next may come before all have these.
+template <int R, bool FOLLOW, bool WHOLE, bool ACROSS, typename Walk, typename Part> __device__ inline Part part_of_cluster(Walk& walk, Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     constexpr int COUNT = Words<Part>::COUNT;
     struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };

@@ -461,7 +461,7 @@ struct Walk : Partials {
         } else if constexpr (CLUSTER) {
             // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
             constexpr bool FEW = KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * Words<Part>::COUNT;
-            return part_of_cluster<R, (KEEP > 2), ACROSS, ACROSS || rescales<Part>(0) || FEW>(*this, segment_part(segment));
+            return part_of_cluster<R, (KEEP > 2), ACROSS || rescales<Part>(0) || FEW, ACROSS>(*this, segment_part(segment));
         } else {
             return segment_part(0);
         }
