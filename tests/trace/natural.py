@@ -65,6 +65,10 @@ def embed(ids: "i64[B, S]", wte: "T[V, D]", wpe: "T[P, D]"):
     return F.embedding(ids, wte) + wpe[positions]
 
 
+def padded_embed(ids: "i64[B, S]", wte: "T[V, D]"):
+    return F.embedding(ids, wte, padding_idx=0) * wte.shape[1] ** 0.5
+
+
 def token_loss(logits: "T[B, V]", labels: "i64[B]"):
     logp = F.log_softmax(logits, dim=-1)
     return -logp[torch.arange(logits.shape[0]), labels].mean()
@@ -145,6 +149,7 @@ CASES = [
     (total_variation, [(2, 3, 5, 4)]),
     (complex_multiply, [(3, 5, 2), (3, 5, 2)]),
     (embed, [(11, (2, 5)), (11, 6), (8, 6)]),
+    (padded_embed, [(4, (3, 5)), (4, 6)]),
     (token_loss, [(4, 9), (9, (4,))]),
     (distillation, [(4, 9), (4, 9)]),
     (norm_act, [(2, 8, 3, 5), (8,), (8,)]),
