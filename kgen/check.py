@@ -71,6 +71,7 @@ class Kernel:
     equations: tuple[tuple[str, int, str], ...]  # (name, value, text)
     parts: tuple[tuple[str, str, tuple], ...] = ()  # tensors that are parts of others: the name, of which, and which part
     clauses: tuple[Clause, ...] = ()  # what the header says of sizes
+    turned: frozenset[str] = frozenset()  # those of `parts` whose neighbours lie in turns with another part's
     called: str = field(default="", compare=False)  # the signature that calls see, where this is the kernel of those that leave tensors out
 
     @property

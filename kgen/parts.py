@@ -172,7 +172,10 @@ class _Parts(Tape):
         doc = [*(kernel.doc.split("\n") if kernel.doc else ()), f"{'; '.join(shown)}."]
         text = write(kernel.name, doc, declared, outs, self.values, {}, labels, self.free, self.clauses)
         made = checker.check(syntax.parse(text, kernel.file.source.name))
-        made = replace(made, parts=tuple((of.name, of.of, of.at) for of in (*params, *results) if of.at))
+        inmost = {p.name: p.dims[-1] for p in kernel.params if p.dims} | {r.name: r.dims[-1] for r in kernel.results if r.dims}
+        every = [of for of in (*params, *results) if of.at]
+        turned = frozenset(of.name for of in every if inmost[of.of] in dict(of.at))
+        made = replace(made, parts=tuple((of.name, of.of, of.at) for of in every), turned=turned)
         return Parted(made, tuple(params), tuple(results))
 
     # ------------------------------------------------------------------ one value

@@ -104,7 +104,7 @@ def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 
 def _merged(made: Plan, kernel: Kernel) -> Plan:
     """Passes over memory as a backend that merges them prints them."""
-    return _finished(reread.reread(in_pieces(hoist.hoisted(columns.merged(made))), kernel), kernel)
+    return _finished(reread.reread(in_pieces(hoist.hoisted(columns.merged(made)), kernel.turned), kernel), kernel)
 
 
 def _finished(plan: Plan, kernel: Kernel) -> Plan:

@@ -91,6 +91,16 @@ class Partial:
         """The lines that set an element's share, `part`."""
         return [f"part.{self.named(f)} = {self.filled(f.share)};" for f in self.fields(False)]
 
+    @property
+    def squares(self) -> bool:
+        """Whether all that an element gives are squares."""
+        return all(f.root for f in self.fields(False))
+
+    def squared(self) -> list[str]:
+        """The lines that add an element's squares to `part`, rounded with it."""
+        own = [(f"part.{self.named(f)}", self.filled(f.root)) for f in self.fields(False)]
+        return [f"{name} = squared_onto({name}, {root});" for name, root in own]
+
     def added(self) -> list[str]:
         """The lines that add an element's share: what a share is a multiple of stands there itself."""
         return [f"{self.named(f)} += {self.filled(f.share, whole=True)};" for f in self.fields(False)]
@@ -209,6 +219,9 @@ def about(backend: Backend, c: Code, kind: str, params: list[str], peaked: list[
         shares = [f"    {line}" for m in sums for line in m.shares()]
         return [f"[&](const {kind}& top, {', '.join(params)}) {{", *lines, f"    {kind} part;", *shares, "    return part;"]
 
+    if all(m.squares for m in peaked):
+        shares = [f"    {line}" for m in peaked for line in m.squared()]
+        return [f"}}, adding([&]({kind}& part, const {kind}& top, {', '.join(params)}) {{", *lines, *shares, "})"]
     first, *rest = function(peaked)
     if when is None:
         return [f"}}, {first}", *rest, "}"]

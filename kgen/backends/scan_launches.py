@@ -47,14 +47,16 @@ def odd(n: int, vec: int) -> bool:
     return n % vec > 0 and vec >= ODD_ELEMENTS and ODD_ABOVE < -(-n // vec) <= ODD.longest
 
 
-def chained_shared(vec: int, team: Team, sizes: Sequence[int]) -> int:
-    """The shared memory that tiles have in a block that takes them: for each operand, of elements of such sizes, a vector more."""
-    return STAGES * sum(-(-(team.threads * team.parts + 1) * vec * size // 16) * 16 for size in sizes)
+def chained_shared(vec: int, team: Team, parts: int, sizes: Sequence[int], aside: bool) -> int:
+    """The shared memory that tiles have in a block that takes them: for each operand, of elements of such sizes, a vector more; of rows
+    side by side none."""
+    return STAGES * sum(-(-(team.threads * parts + (not aside)) * vec * size // 16) * 16 for size in sizes)
 
 
-def chained_static(team: Team, partial: int) -> int:
-    """What its warps have there besides, of partials of so many bytes: totals and what stands before a tile, twice, and tickets."""
-    return 2 * ((team.threads // 32 * team.parts + 1) * partial + 4)
+def chained_static(team: Team, parts: int, partial: int, aside: bool) -> int:
+    """What its threads have there besides, of partials of so many bytes: totals, what stands before a tile, tickets."""
+    values = team.threads * parts + 2 * (team.threads // team.team * parts) if aside else 2 * (team.threads // 32 * parts + 1)
+    return values * partial + 8
 
 
 def told(rows: int, segments: int, aside: bool) -> int:
@@ -65,9 +67,14 @@ def told(rows: int, segments: int, aside: bool) -> int:
     return rows * (segments + groups + -(-groups // GROUP))
 
 
-def beside(partial: int, threads: int, parts: int) -> int:
-    """The rows side by side of a thread: those whose partials of so many bytes, twice for each thread, fit in shared memory."""
-    return parts if parts == 1 or 2 * partial * threads * parts <= MAX_STATIC else beside(partial, threads, parts // 2)
+def beside(partial: int) -> tuple[Team, ...]:
+    """Who takes rows side by side: those whose partials of so many bytes, twice for each thread and row, fit in shared memory; a thread
+    takes half as many rows where that helps."""
+    *short, last = TEAMS_ASIDE
+    parts = last.parts
+    while parts and 2 * partial * (last.threads + last.threads // last.team) * parts > MAX_STATIC:
+        parts //= 2
+    return (*short, last._replace(parts=parts)) if parts else (*short[:-1], short[-1]._replace(longest=ANY))
 
 
 def resident(threads: int, registers: int) -> int:

@@ -23,8 +23,8 @@ from kgen.runtime.rows import FAR, RowOperandPlace
 
 
 class Along(NamedTuple):
-    """The template arguments of the source's `Along`, in order.  Where rows lie side by side `Beside` has all but `ahead` and `near`, and
-    `step`; where blocks take tiles of any row, `Chained` has all but `team` and `ahead`, and `step`: 0 clears what they are told in."""
+    """The template arguments of the source's `Along`, of `Beside` where rows lie side by side, of `Chained` and `ChainedBeside` where
+    blocks take tiles, in order; `step` 0 clears what these are told in."""
 
     threads: int
     blocks: int
@@ -43,15 +43,15 @@ class Along(NamedTuple):
     keep: int = 0  # what a pass that reduces holds of a row: here nothing
 
     def text(self) -> str:
-        chained = not self.aside and self.step >= 0
         own = {
             "threads": self.threads, "blocks": self.blocks, "team": self.team, "vec": self.vec, "parts": self.parts, "ahead": self.ahead,
             "backwards": str(self.backwards).lower(), "near": f"{self.near}ull", "even": f"{self.even}ull", "step": self.step,
             "row_rank": self.row_rank, "operands": self.operands, "index64": "u64" if self.index64 else "unsigned",
         }  # fmt: skip
-        for name in ("ahead", "near") if self.aside else ("team", "ahead") if chained else ("step",):
-            del own[name]
-        return f"{'Beside' if self.aside else 'Chained' if chained else 'Along'}<{', '.join(map(str, own.values()))}>"
+        chained = self.step >= 0
+        without = {*(("ahead", "near") if self.aside else ("team", "ahead") if chained else ()), *(() if chained else ("step",))}
+        name = f"{'Chained' * chained}{'Beside' * self.aside}" or "Along"
+        return f"{name}<{', '.join(str(value) for key, value in own.items() if key not in without)}>"
 
 
 #: An operand that has neighbours: where it lies, its strides over rows, that along a row, its number.
@@ -120,15 +120,15 @@ def plan(
     tile, side = team.team * vec * (1 if aside else parts), team.threads // team.team * (parts if aside else 1)
     blocks, segments = -(-count // side), -(-n // tile)
     least = table.FEW_ASIDE if aside else table.FEW
-    shared = 0 if aside else table.chained_shared(vec, team, read)
-    fits = aside or shared + table.chained_static(team, partial) <= room
-    few = segments > 1 and team.longest == ANY and blocks < least and fits
+    shared = table.chained_shared(vec, team, parts, read, aside)
+    fits = shared + table.chained_static(team, parts, partial, aside) <= room
+    few = segments > 1 and team.longest == ANY and team.team > 1 and blocks < least and fits
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
     index64 = max(furthest, count * segments, n) > FAR - 2 * team.threads * vec * parts * table.AHEAD
     odd = not aside and even != sum(1 << k for k in memory)
     much = partial > 8 or len(memory) > 3
-    usual = table.CHAINED_REGISTERS if few and not aside else table.ODD_REGISTERS if odd else table.REGISTERS
+    usual = table.CHAINED_REGISTERS if few else table.ODD_REGISTERS if odd else table.REGISTERS
     registers = table.MANY_REGISTERS if much else usual
     several = team.team > 1 and len(read) <= table.AHEAD_OPERANDS and not odd
     walk = Along(
@@ -140,8 +140,8 @@ def plan(
     work = 0
     if few:
         words = 1 + table.told(count, segments, aside) * (partial // 4)
-        takers = blocks * segments if aside else min(count * segments, table.TAKERS)
-        launches, work = ((walk._replace(step=0), min(-(-words // team.threads), table.TAKERS)), (walk, takers)), 8 * words
+        grids = min(-(-words // team.threads), table.TAKERS), min(blocks * segments, table.TAKERS)
+        launches, work = tuple((walk._replace(step=k), grid) for k, grid in enumerate(grids)), 8 * words
     made = ScanPlan(launches, count, n, segments, sizes, strides, steps, work, shared if few else 0)
     wide = not aside and team.team > 32 and team.team != team.threads
     if team.threads % team.team or team.team & (team.team - 1) or wide or (aside and few and side > team.threads):
@@ -158,8 +158,8 @@ def _along(near: Sequence[Near], vec: int, n: int) -> tuple[table.Team, int, int
 def _across(near: Sequence[Near], vec: int, n: int, side: int, partial: int) -> tuple[table.Team, int, int]:
     """Who takes rows side by side, `side` of them in the innermost dim; how many a thread takes: as many neighbours as lie in an aligned
     vector in each operand that has them, and as there is shared memory for; a bit for each operand that has these."""
-    team = next(t for t in table.TEAMS_ASIDE if -(-n // vec) <= t.longest)
-    parts = table.beside(partial, team.threads, team.parts)
+    team = next(t for t in table.beside(partial) if -(-n // vec) <= t.longest)
+    parts = team.parts
     if not near or side % parts or not all(_even(o, (*strides[:-1], step), parts) for o, strides, step, _ in near):
         parts = 1
     return team, parts, sum(1 << k for *_, k in near) if parts > 1 else 0

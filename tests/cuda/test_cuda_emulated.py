@@ -233,15 +233,15 @@ def test_rows_of_several_dims_whatever_their_operands_lie_like(tmp_path):
 m = sum[C, S](x)
 y = (x - m) * w + b + d
 """
-    folder = iter(range(99))
+    given = []
     for m, c, s in ((3, 5, 16), (2, 3, 600), (1, 1, 8), (2, 70, 4), (0, 3, 8), (2, 3, 7)):
         x, w, b, d = integers(m, c, s), integers(c), integers(c, s), integers(s)
         apart = torch.zeros(m, c, s + 8)[..., :s].copy_(x)
         within = torch.zeros(c * s + 1)[1:].view(c, s).copy_(b)
         layouts = ((x, w, b, d), (apart, w, b, d), (x, w, within, d), (x, w.expand(c), b, d[:1].expand(s)))
-        for given in layouts[: {16: 4, 600: 2}.get(s, 1)]:
-            (own := tmp_path / str(next(folder))).mkdir()
-            found = Emulated(text, own, given)(*given)
-            total = given[0].sum((1, 2))
-            same(found["m"], total)
-            same(found["y"], (given[0] - total[:, None, None]) * w[:, None] + given[2] + given[3])
+        given += layouts[: {16: 4, 600: 2}.get(s, 1)]
+    kernel = Emulated(text, tmp_path, *given)
+    for x, w, b, d in given:
+        found, total = kernel(x, w, b, d), x.sum((1, 2))
+        same(found["m"], total)
+        same(found["y"], (x - total[:, None, None]) * w[:, None] + b + d)

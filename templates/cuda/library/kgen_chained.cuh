@@ -3,22 +3,16 @@
 #include "kgen_scans.cuh"
 #include "kgen_told.cuh"
 
-// As `Along`, where a block takes the next tile of any row: a ticket says which, the first tiles of all rows before the second ones. It tells
-// a tile's total as soon as it has read that; then it hears what stands before the tile that it told of last, of blocks whose tickets are
-// older, and stores that. The tile behind these is on its way meanwhile. STEP 0: a launch that clears what blocks are told in.
+// As `Along`, where blocks take tiles. STEP 0: a launch that clears what they are told in.
 template <int THREADS, int BLOCKS, int VEC, int PARTS, bool BACK, u64 NEAR, u64 EVEN, int STEP, int RR, int K, typename Index>
-struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN, RR, K, Index> {
+struct Chained : Taking<Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN, RR, K, Index>, Index> {
     using Under = Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN, RR, K, Index>;
-    using typename Under::Layout;
-    using Under::EACH, Under::TILE;
-    static constexpr int GROUP = 64, STAGES = 3;
+    using Took = Taking<Under, Index>;
+    using typename Under::Layout, typename Took::Tile;
+    using Under::EACH, Under::TILE, Took::STAGES;
+    using Took::Took;
+    static constexpr int GROUP = 64;
     static constexpr bool CLEARS = STEP == 0;
-    struct Tile { Index row, segment; };
-
-    Index segment;
-    Tile own, after, later;  // what is stored next, what is told next, what is sent for
-    unsigned stage = 0, round = 0, memory = 0, next_ticket;
-    bool telling = true;
 
     // Told are a tile's total, a group's, and what stands before a group of groups.
     __device__ static i64 groups(i64 of) { return (of + GROUP - 1) / GROUP; }
@@ -26,52 +20,6 @@ struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN
         const i64 count = rows.segments;
         ::clear<THREADS>(rows.work, rows.rows * (count + groups(count) + groups(groups(count))) * Words<P>::COUNT);
     }
-
-    __device__ explicit Chained(const Layout& rows) : Under(rows) {
-        this->inside = true;
-        own = {rows.rows, 0}, after = tile(taken()), later = tile(taken());
-        if (threadIdx.x == 0) next_ticket = atomicAdd(rows.work, 1u);
-        go();
-    }
-    __device__ static unsigned& ticket(unsigned round) {
-        __shared__ unsigned tickets[2];  // two, so that no barrier is needed behind where one is read
-        return tickets[round % 2];
-    }
-    __device__ unsigned taken() {
-        if (threadIdx.x == 0) ticket(round) = atomicAdd(this->rows.work, 1u);
-        __syncthreads();
-        return ticket(round++);
-    }
-    __device__ Tile tile(Index ticket) const {
-        const Index segment = ticket / this->rows.rows;
-        return segment < this->rows.segments ? Tile{ticket - segment * this->rows.rows, segment} : Tile{this->rows.rows, 0};
-    }
-    __device__ bool there(const Tile& t) const { return t.row < this->rows.rows; }
-    __device__ void go() {
-        this->row = telling ? after.row : own.row;  // as a choice of tiles they would be on the stack
-        segment = telling ? after.segment : own.segment;
-        this->first = segment * TILE;
-        Under::go();
-    }
-    // Each tile is told, and stored a turn later.
-    __device__ bool more() const { return this->row < this->rows.rows; }
-    __device__ bool tells() const { return telling; }
-    __device__ void next() {
-        if (telling) asm volatile("cp.async.commit_group;" ::: "memory");
-        if (telling && there(own)) {
-            telling = false;
-        } else {
-            stage = stage == STAGES - 1 ? 0 : stage + 1;
-            own = after, after = later;
-            later = there(own) ? tile(ticket(round)) : own;
-            if (threadIdx.x == 0 && there(after)) next_ticket = atomicAdd(this->rows.work, 1u);
-            round++;
-            telling = there(after);
-        }
-        go();
-    }
-    // The stage of a tile that is so many behind the one that is stored next.
-    __device__ unsigned slot(unsigned by) const { return stage + by < STAGES ? stage + by : stage + by - STAGES; }
 
     // Operand O: of neighbours the aligned vectors that a tile lies in go to shared memory, one more than it has.
     template <int O, typename T> struct Tiles {
@@ -86,10 +34,6 @@ struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN
             asm volatile("cp.async.commit_group;" ::: "memory");
         }
         __device__ static bool near(const Chained& walk) { return SENT && ((NEAR >> O & 1) || walk.rows.step[O] == 1); }
-        __device__ static unsigned char* slot(unsigned at) {
-            extern __shared__ __align__(128) unsigned char row_memory[];
-            return row_memory + at;
-        }
         __device__ void send(const Chained& walk, const Tile& tile, unsigned by) {
             if (!walk.there(tile) || !near(walk)) return;
             Index at_row[K];
@@ -104,19 +48,13 @@ struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN
                 if (v == PARTS && threadIdx.x > 0) break;
                 const i64 begin = (BACK ? n - from - i64(number + WHOLE) * VEC : from + i64(number) * VEC) - over;
                 if (begin >= n || begin <= -VEC) continue;
-                const unsigned at = unsigned(__cvta_generic_to_shared(slot(to + number * BYTES)));
-                const T* source = low + begin;
-                if constexpr (BYTES == 16) {
-                    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at), "l"(source) : "memory");
-                } else {
-                    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(at), "l"(source), "n"(BYTES) : "memory");
-                }
+                Took::template send<BYTES>(to + number * BYTES, low + begin);
             }
         }
         __device__ Vector<T, EACH> take(Chained& walk) {
             Vector<T, EACH> all;
             if (walk.telling) {
-                asm volatile("cp.async.wait_group %0;" :: "n"(0) : "memory");
+                walk.arrived();
                 send(walk, walk.later, 2);
                 if constexpr (!WHOLE) __syncthreads();
             }
@@ -131,11 +69,11 @@ struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN
                 if (near(walk)) {
                     using Memory = typename Under::template Memory<T>;
                     if constexpr (WHOLE) {
-                        const Memory one = *reinterpret_cast<const Memory*>(slot(from + number * BYTES));
+                        const Memory one = *reinterpret_cast<const Memory*>(walk.memory_at(from + number * BYTES));
                         memcpy(&part, &one, sizeof(part));
                     } else if constexpr (SENT) {
-                        const Memory low = *reinterpret_cast<const Memory*>(slot(from + (number + BACK) * BYTES));
-                        const Memory high = *reinterpret_cast<const Memory*>(slot(from + (number + !BACK) * BYTES));
+                        const Memory low = *reinterpret_cast<const Memory*>(walk.memory_at(from + (number + BACK) * BYTES));
+                        const Memory high = *reinterpret_cast<const Memory*>(walk.memory_at(from + (number + !BACK) * BYTES));
                         part = shifted<T, VEC>(low, high, over);
                     }
                 } else {
@@ -154,11 +92,11 @@ struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN
     template <typename P> using Before = typename Under::template Before<P>;
     template <typename P, typename Join> struct Carried {
         Before<P> kept, told;  // within their tiles: of the one that is stored next, and of the one behind it
-        P kept_total, told_total;
+        P kept_total, told_total, start;
         const P none;
         Join join;
 
-        __device__ Carried(const P& none, Join join) : kept_total(none), told_total(none), none(none), join(join) {}
+        __device__ Carried(const P& none, Join join) : kept_total(none), told_total(none), start(none), none(none), join(join) {}
         // Makes a thread's elements what each has joined to those before it in its vector, and gives what stands before that: while the walk
         // tells, in the tile alone.
         __device__ Before<P> prefix(Chained& walk, P (&tile)[EACH]) {
@@ -167,25 +105,29 @@ struct Chained : Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEAR, EVEN
                 if (k % VEC) tile[k] = join(tile[k - 1], tile[k]);
             }
             if (walk.telling) {
-                if (threadIdx.x == 0) ticket(walk.round) = walk.next_ticket;
+                if (threadIdx.x == 0) walk.ticket(walk.round) = walk.next_ticket;
                 kept = told, kept_total = told_total;
                 told_total = warps_before<THREADS / 32, VEC, PARTS>(tile, told.of, walk.round % 2, none, join);
                 const bool goes_on = walk.segment + 1 < walk.rows.segments;
                 if (goes_on && threadIdx.x == 0) tell(walk.rows.work, i64(walk.row) * walk.rows.segments + walk.segment, told_total);
                 return told;
             }
-            __shared__ Words<P> starts[2];  // two, so that one barrier is enough
-            Words<P>& start = starts[walk.round % 2];
-            if (threadIdx.x < 32) hear(walk, start);
-            __syncthreads();
             Before<P> found;
             #pragma unroll
-            for (int v = 0; v < PARTS; v++) found.of[v] = join(P(start), kept.of[v]);
+            for (int v = 0; v < PARTS; v++) found.of[v] = join(start, kept.of[v]);
             kept = told, kept_total = told_total;
             return found;
         }
-        // A warp hears what stands before the tile that is stored next, and tells of a group of tiles that ends with it.
-        __device__ void hear(const Chained& walk, Words<P>& start) {
+        // Before a tile is stored: what stands before it.
+        __device__ void hear(const Chained& walk) {
+            if (walk.telling) return;
+            __shared__ Words<P> starts[2];  // two, so that one barrier is enough
+            if (threadIdx.x < 32) heard(walk, starts[walk.round % 2]);
+            __syncthreads();
+            start = starts[walk.round % 2];
+        }
+        // A warp hears it, and tells of a group of tiles that ends with this one.
+        __device__ void heard(const Chained& walk, Words<P>& start) {
             const i64 rows = walk.rows.rows, row = walk.row, count = walk.rows.segments, each = groups(count);
             const i64 segment = walk.segment, group = segment / GROUP, whole = group / GROUP;
             const i64 of_groups = rows * count + row * each, of_wholes = rows * (count + each) + row * groups(each);

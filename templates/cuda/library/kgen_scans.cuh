@@ -78,18 +78,16 @@ __device__ inline P warps_before(const P (&tile)[VEC * PARTS], P (&found)[PARTS]
 
 // What stands before a tile: of the tiles before it the whole groups of 4,096, joined one by one, then those of 512, of 64, of 8, then single
 // ones. Blocks that share a row join them alike.
-template <typename P, typename Join> struct Levels {
+template <typename P> struct Levels {
     static constexpr int COUNT = 5, EACH = 8;
     P at[COUNT];
-    const P none;
-    Join join;
     unsigned tiles = 0;
 
-    __device__ Levels(const P& none, Join join) : none(none), join(join) {
+    __device__ void begin(const P& none) {
         #pragma unroll
         for (int e = 0; e < COUNT; e++) at[e] = none;
     }
-    __device__ void add(const P& total) {
+    template <typename Join> __device__ void add(const P& total, const P& none, Join join) {
         at[0] = join(at[0], total);
         if (++tiles % EACH) return;
         bool whole = true;
@@ -99,7 +97,7 @@ template <typename P, typename Join> struct Levels {
             if (whole) at[e] = join(at[e], at[e - 1]), at[e - 1] = none;
         }
     }
-    __device__ P before() const {
+    template <typename Join> __device__ P before(Join join) const {
         P all = at[COUNT - 1];
         #pragma unroll
         for (int e = COUNT - 2; e >= 0; e--) all = join(all, at[e]);
@@ -114,22 +112,25 @@ template <typename P, typename Join> struct Levels {
 template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, int AHEAD, bool BACK, u64 NEAR, u64 EVEN, int RR, int K, typename Index>
 struct Along {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, VEC = VEC_, EACH = VEC * PARTS, TEAMS = THREADS / TEAM;
-    static constexpr int WIDTH = TEAM < 32 ? TEAM : 32;
+    static constexpr int WIDTH = TEAM < 32 ? TEAM : 32, SIDE = 1;
     static constexpr bool CLEARS = false;
     static constexpr Index PART = Index(TEAM) * VEC, TILE = PART * PARTS;
     using Layout = Lines<RR, K, Index>;
 
     const Layout& rows;
-    Index row, first = 0, at_row[K];
+    Index row, first, at_row[K];
     unsigned lane, turn = 0;
     bool inside;
 
-    __device__ explicit Along(const Layout& rows) : rows(rows), row(blockIdx.x * TEAMS + threadIdx.x / TEAM), lane(threadIdx.x % TEAM) {
-        inside = row < rows.rows;
-        if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
-        go();
+    __device__ explicit Along(const Layout& rows) : rows(rows), lane(threadIdx.x % TEAM) {
+        go(Index(blockIdx.x) * TEAMS + threadIdx.x / TEAM, 0);
     }
-    __device__ void go() { places_of(rows.row_size, rows.row_stride, row, at_row); }
+    __device__ void go(Index to, Index from) {
+        first = from;
+        inside = to < rows.rows;
+        row = inside ? to : rows.rows - 1;  // reads what another team reads, writes nothing
+        places_of(rows.row_size, rows.row_stride, row, at_row);
+    }
     // A tile after the other; whether only its total is wanted.
     __device__ bool more() const { return first < rows.n; }
     __device__ void next() { first += TILE; }
@@ -293,11 +294,12 @@ struct Along {
         __device__ const P& at(int k) const { return of[k / VEC]; }
     };
     template <typename P, typename Join> struct Carried {
-        Levels<P, Join> levels;
+        Levels<P> levels;
         const P none;
         Join join;
 
-        __device__ Carried(const P& none, Join join) : levels(none, join), none(none), join(join) {}
+        __device__ Carried(const P& none, Join join) : none(none), join(join) { levels.begin(none); }
+        __device__ void hear(const Along&) {}
         // Makes a thread's elements what each has joined to those before it in its vector, and gives what stands before that.
         __device__ Before<P> prefix(Along& walk, P (&tile)[EACH]) {
             Before<P> found;
@@ -314,10 +316,10 @@ struct Along {
                 found.of[0] = lanes_before<WIDTH>(total, none, join);
                 if constexpr (WIDTH > 1) total = lane_of<WIDTH>(total, WIDTH - 1);
             }
-            const P start = levels.before();
+            const P start = levels.before(join);
             #pragma unroll
             for (int v = 0; v < PARTS; v++) found.of[v] = join(start, found.of[v]);
-            levels.add(total);
+            levels.add(total, none, join);
             return found;
         }
     };

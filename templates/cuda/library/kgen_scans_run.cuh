@@ -34,16 +34,16 @@ template <int K, u64 ALONG_, u64 READ, bool BACK_, int PARTIAL_, int... BYTES> s
     static constexpr int VEC = 16 / widest();
     static constexpr bool MANY_AHEAD = counted(ALONG & READ) <= SCAN_AHEAD_OPERANDS, MUCH = PARTIAL > 8 || counted(ALONG) > 3;
     static constexpr bool reads(int k) { return READ >> k & 1; }
-    // The bytes of shared memory of a block that takes tiles of any row: for each operand a vector more than a tile has.
-    static constexpr int chained_shared(int threads, int parts) {
+    // The shared memory that tiles have in a block that takes them: for each operand a vector more; none more of rows side by side.
+    static constexpr int chained_shared(int threads, int parts, bool aside) {
         const int bytes[] = {BYTES...};
         int found = 0;
-        for (int k = 0; k < K; k++) found += (ALONG & READ) >> k & 1 ? ((threads * parts + 1) * VEC * bytes[k] + 15) / 16 * 16 : 0;
+        for (int k = 0; k < K; k++) found += (ALONG & READ) >> k & 1 ? ((threads * parts + !aside) * VEC * bytes[k] + 15) / 16 * 16 : 0;
         return SCAN_STAGES * found;
     }
-    // Rows side by side of a thread: those whose partials, twice for each thread, fit in shared memory.
-    static constexpr int beside(int threads, int parts) {
-        return parts == 1 || 2 * PARTIAL * threads * parts <= SCAN_STATIC ? parts : beside(threads, parts / 2);
+    // Rows side by side of a thread: those whose partials, twice for each thread and row, fit in shared memory; 0 where none do.
+    static constexpr int beside(const ScanTeam& team, int parts) {
+        return parts == 0 || 2 * PARTIAL * (team.threads + team.threads / team.team) * parts <= SCAN_STATIC ? parts : beside(team, parts / 2);
     }
 };
 
@@ -55,10 +55,11 @@ template <typename P, int TEAM, int THREADS, int PARTS, bool ASIDE, bool GENERAL
     static constexpr int CHAINED_BLOCKS = scans_resident(THREADS, P::MUCH ? SCAN_MANY_REGISTERS : SCAN_CHAINED_REGISTERS);
     static constexpr u64 KNOWN = GENERAL ? 0 : P::ALONG;
     using Index = std::conditional_t<GENERAL, u64, unsigned>;
-    template <int STEP> using Side = Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, P::BACK, KNOWN, STEP, RANK, K, Index>;
-    using Whole = std::conditional_t<ASIDE, Side<-1>, Along<THREADS, BLOCKS, TEAM, VEC, PARTS, AHEAD, P::BACK, KNOWN, KNOWN, RANK, K, Index>>;
+    using Whole = std::conditional_t<ASIDE, Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, P::BACK, KNOWN, RANK, K, Index>,
+                                     Along<THREADS, BLOCKS, TEAM, VEC, PARTS, AHEAD, P::BACK, KNOWN, KNOWN, RANK, K, Index>>;
     template <int STEP>
-    using Taken = std::conditional_t<ASIDE, Side<STEP>, Chained<THREADS, CHAINED_BLOCKS, VEC, PARTS, P::BACK, KNOWN, KNOWN, STEP, RANK, K, Index>>;
+    using Taken = std::conditional_t<ASIDE, ChainedBeside<THREADS, CHAINED_BLOCKS, TEAM, VEC, PARTS, P::BACK, KNOWN, STEP, RANK, K, Index>,
+                                     Chained<THREADS, CHAINED_BLOCKS, VEC, PARTS, P::BACK, KNOWN, KNOWN, STEP, RANK, K, Index>>;
 };
 
 // Launch a pass whose rows are taken by teams of TEAM threads.
@@ -75,15 +76,16 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
     row.put(layout.row_size, layout.row_stride);
     for (int k = 0; k < P::OPERANDS; k++) layout.step[k] = decltype(layout.n)(operands[k].stride[outer]);
     if constexpr (LAST) {
-        constexpr int SHARED = ASIDE ? 0 : P::chained_shared(THREADS, PARTS), BESIDES = ASIDE ? 0 : 2 * ((THREADS / 32 * PARTS + 1) * P::PARTIAL + 4);
+        constexpr int SHARED = P::chained_shared(THREADS, PARTS, ASIDE);
+        constexpr int VALUES = ASIDE ? THREADS * PARTS + 2 * (THREADS / TEAM * PARTS) : 2 * (THREADS / 32 * PARTS + 1);
         int device = 0, room = 0;
         if (cudaGetDevice(&device) == cudaSuccess) cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-        if (segments > 1 && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + BESIDES <= room) {
+        if (segments > 1 && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + VALUES * P::PARTIAL + 8 <= room) {
             const auto groups = [](i64 of, int group) { return (of + group - 1) / group; };
             const i64 few = groups(segments, SCAN_GROUP), told = ASIDE ? groups(segments, SCAN_GROUP_ASIDE) : few + groups(few, SCAN_GROUP);
             const i64 words = 1 + row.count * (segments + told) * (P::PARTIAL / 4);
             const i64 clears = words < i64(THREADS) * SCAN_TAKERS ? (words + THREADS - 1) / THREADS : SCAN_TAKERS;
-            const i64 takes = ASIDE ? blocks * segments : row.count * segments < SCAN_TAKERS ? row.count * segments : SCAN_TAKERS;
+            const i64 takes = blocks * segments < SCAN_TAKERS ? blocks * segments : SCAN_TAKERS;
             void* work = nullptr;
             cudaError_t error = cudaMallocAsync(&work, size_t(8 * words), stream);
             layout.work = static_cast<unsigned*>(work);
@@ -100,15 +102,18 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
 template <typename P, bool ASIDE, bool GENERAL, int I, typename Kernel, typename... A>
 cudaError_t scan_from(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&operands)[P::OPERANDS], int outer, cudaStream_t stream,
                       Kernel kernel, A... arguments) {
-    constexpr int LAST = int((ASIDE ? sizeof(SCAN_ASIDE) : sizeof(SCAN_TEAMS)) / sizeof(ScanTeam)) - 1;
+    constexpr int COUNT = int((ASIDE ? sizeof(SCAN_ASIDE) : sizeof(SCAN_TEAMS)) / sizeof(ScanTeam));
+    constexpr const ScanTeam& longest = ASIDE ? SCAN_ASIDE[COUNT - 1] : SCAN_TEAMS[COUNT - 1];
+    constexpr int SIDE = ASIDE ? P::beside(longest, longest.parts) : 0;
+    constexpr int LAST = ASIDE && SIDE == 0 ? COUNT - 2 : COUNT - 1;
     constexpr ScanTeam team = ASIDE ? SCAN_ASIDE[I] : SCAN_TEAMS[I];
     if constexpr (I < LAST) {
         if ((n + P::VEC - 1) / P::VEC > team.longest) {
             return scan_from<P, ASIDE, GENERAL, I + 1>(row, n, operands, outer, stream, kernel, arguments...);
         }
     }
-    constexpr int PARTS = !ASIDE ? team.parts : GENERAL ? 1 : P::beside(team.threads, team.parts);
-    return scan_by<P, ASIDE, GENERAL, team.team, team.threads, PARTS, I == LAST>(row, n, operands, outer, stream, kernel, arguments...);
+    constexpr int PARTS = !ASIDE ? team.parts : GENERAL ? 1 : I == COUNT - 1 ? SIDE : team.parts;
+    return scan_by<P, ASIDE, GENERAL, team.team, team.threads, PARTS, I == LAST && (team.team > 1)>(row, n, operands, outer, stream, kernel, arguments...);
 }
 
 // Launch a pass along rows of `rank` dims, of which all but the last are the rows'; `kernel(way)` gives the kernel for a way of walking.

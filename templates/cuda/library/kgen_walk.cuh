@@ -95,11 +95,11 @@ struct Walk : Partials {
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
-    // The step after which a launch ends.
-    __device__ static constexpr bool stops(int step) { return STEP == step; }
+    __device__ static constexpr bool stops(int step) { return STEP == step; }  // after which a launch ends
     // One thread for each row.
     __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
     template <int O, typename T> __device__ T* at(T* p) const { return p + at_row[O]; }
+    template <int O, typename T> __device__ T* start_of(T* p) const { return ACROSS ? settled(p + at_row[O]) : p + at_row[O]; }
     template <int O> __device__ i64 row_index() const { return i64(at_row[O]); }
     // The element of a row at `place` along the dim of gather g; 0 outside, where nothing is read; `within` where it is known to lie inside.
     template <int O, typename T> __device__ T gathered(const T* p, int g, i64 place) const {
@@ -162,7 +162,7 @@ struct Walk : Partials {
         Halves<T, VEC> halves[HALVES ? VECTORS : 1];
         T loose[LOOSE > 0 ? LOOSE : 1];  // on their way with the rest
 
-        __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
+        __device__ Input(Walk& walk, const T* start) : p(walk.template start_of<O>(start)) {
             if constexpr (HELD > 0) {
                 shared = walk.kept;
                 walk.kept += HELD == 2 ? walk.threads() * VECTORS * BYTES : 0;
@@ -269,7 +269,7 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}, {}}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {start_of<O>(p), {}, {}}; }
     template <int O> __device__ Position<O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
@@ -362,7 +362,7 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            few.merge_sums(some(c, joined<VEC, Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
+            few.merge_sums(some(c, this->template summed<VEC>(k, top, about, in...)));
         }
     }
     template <int GROUP, typename Part, typename A, typename B, typename... In>
@@ -529,12 +529,7 @@ struct Walk : Partials {
             Words<Part> words;
             Part whole;
             if constexpr (ACROSS) {
-                #pragma unroll
-                for (int t = 0; t < TEAM; t++) {
-                    #pragma unroll
-                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * teams() + threadIdx.x % teams()];
-                    whole.add(words);
-                }
+                whole = this->template whole_of<TEAM, Part>([&](int t, int k) { return mine[k][t * teams() + threadIdx.x % teams()]; });
             } else {
                 const unsigned t = threadIdx.x % WARPS;
                 if (t * 32 < size) {
