@@ -30,7 +30,7 @@ from kgen.runtime.sorts import sort
 from kgen.runtime.verified import verify_map
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
-OPTIONS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
+OPTIONS: tuple[str, ...] = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 UINT_MAX = 2**32 - 1
 
 # ---------------------------------------------------------------------------------------------------------------- plan
