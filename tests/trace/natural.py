@@ -137,6 +137,12 @@ def in_order(x: "T[M, N]", order: "i64[M, N]", rows: "i64[M]"):
     return torch.gather(x, 1, order).cumsum(-1)[rows]
 
 
+def three_heads(x: "T[B, S, N]"):
+    q, k, v = x.split(6, dim=-1)
+    left, right = torch.split(k, 3, -1)
+    return F.normalize(q, dim=-1) * v, left * right
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -161,6 +167,7 @@ CASES = [
     (pixel_shuffle, [(2, 8, 4, 6)]),
     (windows, [(2, 8, 4, 3)]),
     (quarters, [(3, 20)]),
+    (three_heads, [(2, 5, 18)]),
     (causal_scores, [(2, 3, 5, 5)]),
     (in_order, [(4, 6), (6, (4, 6)), (4, (4,))]),
 ]
