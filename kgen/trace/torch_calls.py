@@ -143,7 +143,8 @@ class TorchCalls(Joining):
             lacking = [w for w in names.uses(text, params) if w in given and self.is_none(given[w])]
             if not lacking:
                 return text
-        raise self.refuse(f"`{shown}` needs `{lacking[0]}`", node)
+        help = "a number, as in `nn.RMSNorm(n, eps=1e-6)`: its default depends on the dtype of the call" if lacking[0] == "eps" else ""
+        raise self.refuse(f"`{shown}` needs `{lacking[0]}`", node, help)
 
     def evaluate(self, text: str, params: tuple[str, ...], values: dict[str, Traced], dims: Dims | None, node: Any) -> Traced:
         """A row's text on values; what is reduced inside keeps its dims, to meet the others as `keepdim=True` has it."""
