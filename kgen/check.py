@@ -560,7 +560,7 @@ class _Checker(Sizes):
             if p.name in used:
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
-        for p in self.params.values():  # one that gives a size or a dtype that no other does, or is asked for one
+        for p in self.params.values():  # one that alone gives a size or a dtype, or is asked for a size, need not be read
             if p.name in used or p.name in states:
                 continue
             gives = p.name in self.passed or any(d in wanted and d not in first_with for d in p.dims or ())

@@ -41,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, reached, show_value
+from kgen.values import Parameter, Value, closest, describe, did_you_mean, exact, needs_parameter, reached, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -583,7 +583,7 @@ class Expressions:
             )
             return None
         if row.rule in ("bits", "shift", "words") and (is_float(t) or row.rule != "bits" and is_bool(t)):
-            self.error(f"`{shown}` needs integers, not {describe_type(t)}", node.head, help="cast it, as in `i32(x)`")
+            self.error(f"`{shown}` needs integers, not {t}", node.head, help="cast it, as in `i32(x)`")
             return None
         if row.rule in ("compare", "test"):
             return BOOL if numbers else boolean

@@ -7,6 +7,7 @@ about a peak how it is rescaled when that moves.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
@@ -212,7 +213,7 @@ def raw_peak(c: Code, every: list[Partial]) -> int | None:
 def about(backend: Backend, c: Code, kind: str, params: list[str], peaked: list[Partial]) -> list[str]:
     """The lines between a reading's first function and its operands: what an element adds to the sums about a peak.  Where a number of the
     call says that some of these are not read, they are left out by a second function."""
-    lines = [f"    {line}" for line in backend.printed(c.lines) if not line.startswith(backend.comment)]
+    lines = [f"    {line}" for line in backend.printed(replace(s, note="") for s in c.lines)]
     when = next((m.a.when for m in peaked if m.a.when), None)
 
     def function(sums: list[Partial]) -> list[str]:

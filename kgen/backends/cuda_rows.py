@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Tensor
+from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -270,7 +270,7 @@ class RowPrinter:
         """The lines of each phase of some code, and of what is done with pieces behind it; what is a row's own stands behind the reading
         before it."""
         made: list[list[str]] = []
-        declared: set[str] = set()
+        declared, drawn = set[Statement](), set[str]()
         reading = 0
         behind: list[str] = []  # a row's values that the reading after them does without: what they wait for comes meanwhile
         for k, c in enumerate(codes):
@@ -284,14 +284,14 @@ class RowPrinter:
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)
                 done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
-                reads = [*self.draws(c, declared), *reads, *done]
+                reads = [*self.draws(c, drawn), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
                 behind = []
                 reading += bool(c.accumulators)
                 continue
             first, rest = partials.split(c, codes[k + 1] if k + 1 < len(codes) and codes[k + 1].accumulators else None)
-            lines, behind = ([line for line in self.backend.printed(x) if line not in declared] for x in (first, rest))
-            declared.update(lines, behind)  # a constant that two phases use: both are one scope
+            first, rest = fresh(first, declared), fresh(rest, declared)  # a constant that two phases use: both are one scope
+            lines, behind = self.backend.printed(first), self.backend.printed(rest)
             lines += self.row_stores(c)
             if made and reading and lines:
                 made[-1] += lines
@@ -320,21 +320,21 @@ class RowPrinter:
             return [f"if ({walk}.leader()) {text}" for text in stores]
         return [f"if ({walk}.leader()) {{", *(f"    {text}" for text in stores), "}"]
 
-    def draws(self, c: Code, declared: set[str]) -> list[str]:
-        """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
+    def draws(self, c: Code, drawn: set[str]) -> list[str]:
+        """The lines of the words that a reading reads, and of what it reads that is made of words; those `drawn` before stay."""
         made: list[str] = []
-        for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.repeated)) for w in words):
+        words = {w.name: w for words in (c.words, *(m.words for m in c.repeated)) for w in words}
+        for w in (w for name, w in words.items() if name not in drawn):
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
-        for m in c.repeated:
+        for m in (m for m in c.repeated if m.name not in drawn):
             of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
             of += [(x.type, x.name) for x in m.others]
             params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
-            made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
+            made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
             made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of, operands({operands}));")
-        found = [line for text in made if text not in declared for line in text.split("\n")]
-        declared.update(made)
-        return found
+        drawn |= {*words, *(m.name for m in c.repeated)}
+        return made
 
     def results(self, c: Code) -> list[str]:
         """The lines of what a reading writes along a row."""

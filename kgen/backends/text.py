@@ -19,7 +19,7 @@ from string import Formatter
 
 from kgen import host
 from kgen.backends.names import bare
-from kgen.ops import CALL, LOOSE, SUM, UNARY, Spell
+from kgen.ops import CALL, LOOSE, SUM, UNARY, Op, Spell
 from kgen.types import DTYPES
 
 
@@ -298,6 +298,19 @@ def brought(spells: Iterable[Spell]) -> dict[str, str]:
     """The sources of the helper functions that spellings bring along, by name: of the call that each begins with."""
     first = {next(tokens(s.float or s.int), ""): s.source for s in spells if s.source}
     return {name: text.rstrip("\n") + "\n" for name, text in first.items() if isinstance(name, Call)}
+
+
+def briefs(spells: Iterable[tuple[Op, Spell]], pattern: str, own: Set[str] | None) -> list[Spell]:
+    """The functions of operators that take the fast form for results of 16 bits, else what the operators are spelled as: those in `own`,
+    of None all.  A target's `pattern` has the `name`, what it is `about`, operands `x`, parameters `F x` and the `accurate` form."""
+    made = []
+    for row, spell in spells:
+        if row.brief is not None and (own is None or f"brief_{row.name}" in own):
+            names = ("x", "y")[: row.arity]
+            x, typed = ", ".join(names), ", ".join(f"F {name}" for name in names)
+            of = {"name": row.name, "x": x, "F x": typed, "accurate": spell.float.format(*names)}
+            made.append(Spell(f"brief_{row.name}()", source=pattern.format(about=row.brief.about or f"{row.name}({x})", **of)))
+    return made
 
 
 @cache

@@ -17,7 +17,7 @@ from kgen.backends.static import Known, StaticRender, deep, refused, rounds, sta
 from kgen.backends.text import Text, functions, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
-from kgen.backends.triton_nodes import Block, Node, Slot
+from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
@@ -306,10 +306,6 @@ class StaticRows(RowPrinter):
             inner = made
         return [*inner, *(self.reduced(a, [named(f"{s.name}{own[0]}") for s in self.slots(a)]) for a in c.accumulators)]
 
-    @staticmethod
-    def filled(s: Slot, name: str, shape: str) -> Statement:
-        return Statement((name,), "", source(f"tl.full([{shape}], {{0}}, {{1}})", s.start, s.type))
-
 
 class StaticScans(ScanPrinter, StaticRows):
     """One pass along rows, tile by tile: a row of [BLOCK], or some of [SIDE, BLOCK]."""
@@ -321,9 +317,11 @@ class StaticScans(ScanPrinter, StaticRows):
         main = max((t for t in unit.inputs if not unit.is_row(t)), key=lambda t: len(t.dims), default=None)
         across = main is not None and render.step(main.dims, unit.inner) != 1 and render.step(main.dims, unit.rows) == 1
         self.frame, self.loops = "across" if across else "loop", True
-        self.block = min(512 if across else 4096, 1 << max(0, self.n - 1).bit_length())
-        self.side = (max(1, min(SIDE, 8192 // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
-        self.warps = max(1, min(8, self.side * self.block // 512))
+        wide = any(DTYPES[let.tensor_dtype.name].bytes > 4 for let in render.program.lets if not let.is_number)
+        most, each = (1024, 128) if wide else (4096, 512)  # of f64 a thread has fewer: each join of them is long
+        self.block = min(512 if across else most, 1 << max(0, self.n - 1).bit_length())
+        self.side = (max(1, min(SIDE, 2 * most // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
+        self.warps = max(1, min(8, self.side * self.block // each))
 
     def body(self) -> list[Node]:
         shape = "1" if self.flat else f"{self.side}, 1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.backends.text import Text, source
 from kgen.taps import Move
@@ -34,6 +34,16 @@ class Statement:
     def uses(self) -> frozenset[str]:
         """The names that it reads: of values, and of its own and other types."""
         return self.value.uses | {self.type} if self.type else self.value.uses
+
+
+def fresh(statements: Iterable[Statement], before: set[Statement]) -> list[Statement]:
+    """The statements that are not among those `before`, and notes that are none of theirs; all of them are added to these."""
+    made = []
+    for s in statements:
+        code, note = replace(s, note=""), Statement(note=s.note)
+        made.append(replace(Statement() if code in before else code, note="" if note in before else s.note))
+        before |= {code, note}
+    return made
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def plan(
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long
-    rules = launches.RULES[apart, bool(held)]
+    rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters)]
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
@@ -238,7 +238,8 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     steps = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
     ladder = [*map(launches.measured, steps)]
     clusters = bool(reductions and launches.limits(arch).cluster)
-    teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
+    rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
+    teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
     wished = "" if first is team else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
@@ -348,7 +349,7 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
     """The team that a rule gives a row of `chunks` vectors, each taking `size` bytes where it is held."""
     threads, team, vectors, blocks, where = rule[1:6]
     if where == "cluster":
-        return _cluster(rule, chunks, edges, size)
+        return _cluster(rule, chunks, edges, size, across)
     if where == "loop" and chunks > team * vectors:  # a row that is much longer is shared by blocks where rows are few
         return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
     if where == "segments":
@@ -364,16 +365,17 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
     return Team(needed, blocks if keep == 2 else max(1, blocks * threads // most), 0, vectors, keep, most=most)
 
 
-def _cluster(rule: Rule, chunks: int, edges: bool, size: int) -> Team:
-    """Blocks that share a row: at least two, for there is no cluster of one."""
+def _cluster(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:
+    """Blocks that share a row, or rows that lie side by side: at least two, for there is no cluster of one."""
     threads, vectors = rule.threads, rule.vectors
-    blocks = max(2, -(-chunks // (threads * vectors)))
+    team = rule.team if across else threads
+    blocks = max(2, -(-chunks // (team * vectors)))
     span = -(-chunks // (32 * blocks)) * 32
     room = max(1, min(rule.blocks, MAX_SHARED // max(1, threads * vectors * size)))
     count = -(-chunks // span)
     if rule.trims and edges:
         return Team(-(-span // (32 * vectors)) * 32, room, 0, vectors, 2, span, cluster=count, most=threads)
-    return Team(threads, room, threads, vectors, 2, span, cluster=count)
+    return Team(threads, room, team, vectors, 2, span, across, cluster=count)
 
 
 cached = lru_cache(4096)(plan)

@@ -13,7 +13,6 @@ import math
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kgen.errors import KgenError
+from kgen.files import write_file
 from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at, program_of, shrunk
 from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
 from kgen.testing.quickly import launch_quickly, optimised_little, wait_without_spinning
@@ -220,7 +220,7 @@ class State:
         return cls(plan.seed, plan.targets, block=plan.block)
 
     def write(self, plan: Plan) -> None:
-        _write(self.path(plan), json.dumps(self.__dict__, indent=1))
+        write_file(self.path(plan), json.dumps(self.__dict__, indent=1))
 
     @property
     def milliseconds(self) -> int:
@@ -256,22 +256,6 @@ class State:
     @property
     def cases(self) -> int:
         return sum(row[2] for row in self.counts.values())
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all.  Raises `KgenError` where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise KgenError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 @contextlib.contextmanager
@@ -437,7 +421,7 @@ class Campaign:
         """Write a failure's file, and remove that of the program that it was shrunk from.  Where it cannot be written the error says what
         it would have held."""
         try:
-            _write(self.plan.keep / failure.name, failure.file())
+            write_file(self.plan.keep / failure.name, failure.file())
         except KgenError as error:
             raise KgenError(f"{error}\n{failure.file()}") from None
         if instead_of is not None and instead_of.name != failure.name:

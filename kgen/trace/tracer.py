@@ -363,14 +363,7 @@ def in_python(error: KgenError) -> KgenError:
 
 def renamed(root: Expr, names: dict[str, str]) -> Expr:
     """A tree with its names changed."""
-    done: dict[int, Expr] = {}
-    for node in syntax.postorder(root):
-        if isinstance(node, Name) and node.name in names:
-            done[id(node)] = replace(node, name=names[node.name])
-        elif isinstance(node, Apply):
-            args = tuple(done.get(id(a), a) for a in node.args)
-            done[id(node)] = node if all(a is b for a, b in zip(args, node.args, strict=True)) else replace(node, args=args)
-    return done.get(id(root), root)
+    return syntax.rebuilt(root, lambda n: replace(n, name=names[n.name]) if isinstance(n, Name) and n.name in names else n)
 
 
 __all__ = ["Frame", "Refused", "Tracer", "dtype_name", "in_python", "renamed"]

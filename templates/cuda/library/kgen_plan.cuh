@@ -43,18 +43,18 @@ constexpr int power(i64 n) {  // of two, no less than n
     return found;
 }
 
-inline Team cluster_of(const Rule& rule, i64 chunks, bool edges) {
-    const int threads = rule.threads, vectors = rule.vectors;
-    const i64 blocks = up(chunks, threads * vectors), span = up(chunks, 32 * (blocks < 2 ? 2 : blocks)) * 32, count = up(chunks, span);
+inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, bool across) {
+    const int threads = rule.threads, vectors = rule.vectors, team = across ? rule.team : threads;
+    const i64 blocks = up(chunks, team * vectors), span = up(chunks, 32 * (blocks < 2 ? 2 : blocks)) * 32, count = up(chunks, span);
     const int cluster = count < 1024 ? int(count) : 1024;
     if (rule.trims && edges) return {int(up(span, 32 * vectors) * 32), 0, vectors, 2, span, false, cluster, threads};
-    return {threads, threads, vectors, 2, span, false, cluster, 0};
+    return {threads, team, vectors, 2, span, across, cluster, 0};
 }
 
 // The team that a rule gives a row of `chunks` vectors.
 [[maybe_unused]] inline Team team_of(const Rule& rule, i64 chunks, bool edges, bool across) {
     const int threads = rule.threads, team = rule.team, vectors = rule.vectors;
-    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges);
+    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges, across);
     if (rule.where == LOOP && chunks > team * vectors) {
         return {threads, team, vectors, 0, chunks < LONGEST_SEGMENT ? chunks : LONGEST_SEGMENT, across};
     }
@@ -164,13 +164,13 @@ struct Facts {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
 }
 // What rules ask of a pass in vectors of some elements: registers of a vector, how many operands are held, and the bytes of a vector of all.
-struct Asked { int vec, registers, held, bytes; bool clusters; };
+struct Asked { int vec, registers, held, bytes, readings; bool clusters; };
 [[maybe_unused]] constexpr Asked asked_of(const Facts& f, int vec) {
-    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec), f.readings > 0 && f.readings <= MOST_READINGS};
+    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec), f.readings, f.readings > 0 && f.readings <= MOST_READINGS};
 }
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
-           a.held <= r.held && (r.where != CLUSTER || a.clusters);
+           a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters);
 }
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
@@ -223,14 +223,14 @@ template <int STEPS> struct Kernels {
         const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
         const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
-        add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false}, splits);
+        add({r.threads, r.blocks, cluster && !across ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false}, splits);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
     constexpr bool fits(const Rule& r, int arch, int held, bool across) const {
         const bool cluster = r.where == CLUSTER;
         const int own = facts.declared(r.threads, r.team, across, cluster);
         const int rows = r.where == SHARED || cluster ? held * r.threads * r.vectors : 0;
-        if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
+        if (cluster && (r.longest > i64(limits(arch).cluster) * (across ? r.team : r.threads) * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
     // Add a kernel of a shape, if it is not there yet; a block of any size has as many threads as its results have room.
@@ -449,6 +449,7 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
+            if (rule.alone && parameters() > 0) continue;
             const Team found = team_of(rule, chunks, edges, across);
             if (fits(found, most, size)) return found;
         }
@@ -477,7 +478,7 @@ template <int K> struct RowPlan : RowDims<K> {
     int serves(const Team& t, bool general) const {
         for (int k = 0; k < count; k++) {
             const Built& a = kernels[k];
-            const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
+            const int team = t.cluster && !t.across ? 0 : t.team, threads = t.most ? t.most : t.threads;
             const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
             if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
                 (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
@@ -489,6 +490,7 @@ template <int K> struct RowPlan : RowDims<K> {
         first.threads = team.threads;
         if (team.across && team.team > 1) {  // no more teams than rows
             first.threads = team.team * power(rows < team.threads / team.team ? rows : team.threads / team.team);
+            first.shared = first.shared / team.threads * first.threads;
         }
         span = team.span > 0 ? team.span : chunks > 1 ? chunks : 1;
         segments = team.span > 0 && chunks > 0 ? up(chunks, span) : 1;

@@ -113,13 +113,13 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, int AHEAD, b
 struct Along {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, VEC = VEC_, EACH = VEC * PARTS, TEAMS = THREADS / TEAM;
     static constexpr int WIDTH = TEAM < 32 ? TEAM : 32, SIDE = 1;
-    static constexpr bool CLEARS = false;
+    static constexpr bool CLEARS = false, KEEPS = !BACK && WIDTH == TEAM;
     static constexpr Index PART = Index(TEAM) * VEC, TILE = PART * PARTS;
     using Layout = Lines<RR, K, Index>;
 
     const Layout& rows;
     Index row, first, at_row[K];
-    unsigned lane, turn = 0;
+    unsigned lane, turn = 0, kept[KEEPS ? K : 1][4];
     bool inside;
 
     __device__ explicit Along(const Layout& rows) : rows(rows), lane(threadIdx.x % TEAM) {
@@ -209,7 +209,7 @@ struct Along {
         }
         return raw.half[0];
     }
-    template <int O, typename T> __device__ void store(T* p, const Vector<T, EACH>& values) const {
+    template <int O, typename T> __device__ void store(T* p, const Vector<T, EACH>& values) {
         #pragma unroll
         for (int v = 0; v < PARTS; v++) {
             Vector<T, VEC> one;
@@ -218,7 +218,7 @@ struct Along {
             if (v == 0 || first + v * PART < rows.n) store<O>(p, one, first + v * PART);
         }
     }
-    template <int O, typename T> __device__ void store(T* p, const Vector<T, VEC>& values, Index from) const {
+    template <int O, typename T> __device__ void store(T* p, const Vector<T, VEC>& values, Index from) {
         const Index i = from + lane * VEC, step = rows.step[O];
         p += at_row[O];
         if constexpr (WHOLE<O, T>) {
@@ -226,7 +226,7 @@ struct Along {
             return;
         }
         if constexpr (WIDTH > 1 && VEC * sizeof(T) % 4 == 0) {
-            if ((NEAR >> O & 1) || step == 1) return along(p, i, Held<T>(values));
+            if ((NEAR >> O & 1) || step == 1) return along<O>(p, i, Held<T>(values));
         }
         if (!inside || i >= rows.n) return;
         if (rows.n - i >= VEC) {
@@ -240,21 +240,30 @@ struct Along {
             if (i + k < rows.n) p[place(i + k) * step] = values.at[at(k)];
         }
     }
-    // Neighbours that begin within a vector, as one of neighbouring lanes: each lane's and what the lane below it in memory has more. What
-    // the first and the last of WIDTH lanes, and those at a row's end, have besides goes by elements.
-    template <typename T> __device__ void along(T* p, Index i, const Held<T>& values) const {
+    // Neighbours that begin within a vector, as one of neighbouring lanes: each lane's and what the lane below it in memory has more. Where
+    // WIDTH lanes take a row, the last one's next tile is the first one's: that keeps it. What else the first and the last lane, and those
+    // at a row's end, have besides goes by elements.
+    template <int O, typename T> __device__ void along(T* p, Index i, const Held<T>& values) {
         const i64 begin = BACK ? i64(rows.n) - VEC - i64(i) : i64(i);
         const unsigned over = unsigned((u64(p) / sizeof(T) + u64(begin)) % VEC), l = threadIdx.x % WIDTH;
         const auto whole_at = [&](Index j) { return j < rows.n && rows.n - j >= VEC; };
-        const Held<T> near = BACK ? lane_of<WIDTH>(values, l + 1 < WIDTH ? l + 1 : l) : lane_before<WIDTH>(values, 1);
-        const bool first_lane = l == (BACK ? WIDTH - 1 : 0), last_lane = l == (BACK ? 0 : WIDTH - 1);
+        Held<T> near = lane_of<WIDTH>(values, (BACK ? l + 1 : l + WIDTH - 1) % WIDTH);
+        if constexpr (KEEPS) {
+            #pragma unroll
+            for (int w = 0; w < near.COUNT; w++) {
+                const unsigned next = near.at[w];
+                if (l == 0) near.at[w] = kept[O][w];
+                kept[O][w] = next;
+            }
+        }
+        const bool first_lane = l == (BACK ? WIDTH - 1 : 0) && !(KEEPS && i > 0), last_lane = l == (BACK ? 0 : WIDTH - 1) && !KEEPS;
         const bool full = whole_at(i), lower = !first_lane && (!BACK || whole_at(i + VEC)), upper = !last_lane && (BACK || whole_at(i + VEC));
         if (!inside) return;
         const bool spans = full && lower && over > 0;
         Held<T> made = values;
         if (spans) made = Held<T>(shifted<T, VEC>(memory<T>(near), memory<T>(values), VEC - over));
         if (spans || (full && over == 0)) together(p + begin - over, made);
-        if (over == 0 && full) return;
+        if (full && (over == 0 || (lower && upper))) return;
         const Vector<T, VEC> own = values;
         const int from = full && lower ? VEC - int(over) : 0, to = full && upper ? VEC - int(over) : VEC;
         #pragma unroll

@@ -26,7 +26,7 @@ struct Walk : Partials {
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
-    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
+    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
@@ -176,7 +176,7 @@ struct Walk : Partials {
             }
         }
         __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
-            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS)
+            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS > 16 ? 16 : VECTORS)
             for (int v = 0; v < VECTORS; v++) {
                 const Chunk c = walk.chunk(base, end, v, full);
                 if (!c.some) continue;
@@ -545,7 +545,8 @@ struct Walk : Partials {
         }
     }
 
-    // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
+    // The parts of a cluster's threads as one: each warp (or block, or each of its rows that lie side by side) sends its own to all blocks, and
+    // waits for theirs.
     template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         constexpr int COUNT = Words<Part>::COUNT;
@@ -553,22 +554,23 @@ struct Walk : Partials {
         __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
         auto& parts = both[KEEP > 2 ? round % 2 : 0];
         // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
-        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
+        constexpr bool WHOLE = ACROSS || rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
         if constexpr (WHOLE) part = team(part);
         else part = warp<32>(part);
         if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = WHOLE ? 1 : threads() / 32;
-        const unsigned here = barrier(R + 8 * odd), t = threadIdx.x % 32;
+        const unsigned odd = round % 2, blocks = unsigned(rows.segments), here = barrier(R + 8 * odd);
+        const unsigned parts_each = ACROSS ? teams() : WHOLE ? 1 : threads() / 32, own = ACROSS ? threadIdx.x % teams() : threadIdx.x / 32;
+        const unsigned t = ACROSS ? lane : threadIdx.x % 32;
         if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * parts_each * COUNT * 4) : "memory");
         }
-        if (t < blocks && threadIdx.x / 32 < warps) {
+        if (t < blocks && own < parts_each) {
             const Words<Part> words(part);
             unsigned there, its_barrier;
             asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
             #pragma unroll
             for (int k = 0; k < COUNT; k += COUNT % 2 ? 1 : 2) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32].at[k]));
+                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * parts_each + own].at[k]));
                 asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
                 if constexpr (COUNT % 2 == 0) {
                     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
@@ -581,13 +583,13 @@ struct Walk : Partials {
         }
         await(here, round / 2 % 2);
         Part whole;
-        for (unsigned s = t; s < blocks * warps; s += 32) {
+        for (unsigned s = ACROSS ? own : t; s < blocks * parts_each; s += ACROSS ? parts_each : 32) {
             Words<Part> words;
             #pragma unroll
             for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            rescales<Part>(0) && s == t ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
+            rescales<Part>(0) && s == (ACROSS ? own : t) ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
         }
-        return warp<32>(whole);
+        return ACROSS ? whole : warp<32>(whole);
 #else
         return part;  // there are no clusters, so this does not run
 #endif
