@@ -184,7 +184,8 @@ def plan(
     # How many rows there are, and so whether they do begin elsewhere, may not tell.
     parameters = sum(operands[k].read and not operands[k].row_dims and strides[k][-1] == 1 for k in memory)
     kinds = ladder if _measured(vec, held, read) and rowed else ()
-    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters)]
+    whole = vec > 4 and n % vec == 0
+    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
@@ -236,7 +237,7 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
     steps = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
-    ladder = [*map(launches.measured, steps)]
+    ladder = [launches.measured(step) for step in steps if not step.whole]
     clusters = bool(reductions and launches.limits(arch).cluster)
     rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
     teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
