@@ -21,8 +21,8 @@ from kgen.backends.shared import MAX_STATIC, declared
 ANY = 2**62
 #: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
 MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
-#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many segments, of which the last that
-#: blocks take alone leave most of the device idle for long, beside which two more launches are little.
+#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many of the least segments, of which
+#: the last that blocks take alone leave most of the device idle for long, beside which two more launches are little.
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
 SECTOR = 32
@@ -294,7 +294,7 @@ def _single(one: str) -> list[Rule]:
 HELD = (
     *_short("registers"),
     Rule(128, 64, 0, 2, 16, "shared", registers=PAIR, elements=(5, 16)),
-    Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16)),
+    Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16), alone=True),
     Rule(128, 128, 0, 1, 12, "registers", registers=PAIR, elements=(5, 16)),
     Rule(512, 512, 0, 1, 3, "registers", registers=PAIR, elements=(5, 16)),
     Rule(1024, 512, 0, 2, 3, "shared", registers=PAIR, elements=(5, 16)),
@@ -327,11 +327,23 @@ READ = (
 )
 
 
+#: Rows side by side that blocks hold in shared memory, of one operand: behind so many elements, up to so many, of up to so many bytes; the
+#: threads, team, vectors, blocks and place of a step. 64 bytes beside one another where there is room. From a search on an H200.
+BESIDE = (
+    (256, 512, 2, 256, 8, 64, 5, "shared"),
+    (128, 512, 4, 256, 16, 32, 5, "shared"),
+    (512, 1024, 4, 512, 32, 32, 3, "shared"),
+    (1024, 4096, 2, 512, 32, 32, 4, "cluster"),
+)
+
+
 def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
     """Rows whose elements lie apart: neighbouring threads take neighbouring rows, `blocks` of them on a multiprocessor in a loop."""
     found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
     for side in (32, 16, 8, 4):
         found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
+        if side == 32 and one == "registers":
+            found += [Rule(longest, *step, held=1, room=longest * size, above=above) for above, longest, size, *step in BESIDE]
         found.append(Rule(ANY, side * 8, 8, 8, blocks, "segments"))
     return (*found, Rule(ANY, 128, 1, 8, 4, "segments"))
 
@@ -510,7 +522,7 @@ PERSISTENT = {
     ),
     (True, True): (
         Round(0, 0, 0, 0, 0, "none", 6144),
-        Round(128, 128, 64, 3, 2, "cluster", 8191, every=True),
+        Round(128, 128, 64, 3, 2, "cluster", 8191, once=True, every=True),
         Round(128, 128, 64, 3, 2, "cluster", 8192, once=True),
         Round(0, 0, 0, 0, 0, "none", 16383),
         Round(512, 512, 64, 1, 2, "cluster", 16384, once=True),
@@ -528,6 +540,9 @@ PERSISTENT = {
         Round(256, 256, 32, 1, 3, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16383, every=True),
         Round(256, 256, 32, 2, 2, "cluster", 16384),
+        Round(512, 512, 32, 1, 2, "cluster", 32767, once=True, every=True),
+        Round(512, 512, 32, 1, 2, "cluster", 32768, once=True),
+        Round(512, 512, 32, 1, 2, "cluster", 65535, once=True, every=True),
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
 }
@@ -535,8 +550,10 @@ PERSISTENT = {
 #: alike.  By whether elements that move have 16 bits or fewer.
 PERSISTENT_EDGES = {
     True: (
-        Round(0, 0, 0, 0, 0, "none", 2048),
-        Round(256, 256, 64, 2, 2, "cluster", 4096),
+        Round(0, 0, 0, 0, 0, "none", 768),
+        Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
+        Round(128, 128, 64, 3, 2, "cluster", 2048, once=True),
+        Round(256, 256, 64, 2, 2, "cluster", 4096, once=True),
         Round(512, 512, 64, 1, 2, "cluster", 8192),
     ),
     False: (

@@ -189,11 +189,13 @@ def plan(
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long
-    rules = launches.RULES[apart, bool(held)]
+    rules = [rule for rule in launches.RULES[apart, bool(held)] if not (rule.alone and parameters)]
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
+    if team.span == launches.SEGMENT and not (team.across or team.cluster) and words > launches.FEW_WORDS:
+        team = replace(team, span=2 * team.span)  # to combine threads' parts takes long
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
     index64 = far or rows * segments > FAR
@@ -205,11 +207,12 @@ def plan(
         len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
     )  # fmt: skip
     groups = -(-rows // (team.threads // (team.team or team.threads)))
+    least = launches.SEGMENT_APART if team.across else launches.SEGMENT
     misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < (FEW_ROWS if segments < LONG_ROW else FEW_LONG_ROWS) and reductions and splits:
+    elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
     made = RowPlan(
