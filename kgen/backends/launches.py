@@ -61,7 +61,8 @@ class Rule(NamedTuple):
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
     read) takes `registers`, from the first number to the second; where a vector has `elements`; where up to `held` operands are held,
-    and take up to `room` bytes of a block; and where a row has more than `above` vectors.  `alone` is a step's.
+    and take up to `room` bytes of a block; where a row has more than `above` vectors, and so many `readings` or more reduce it.  `alone` is
+    a step's.
     """
 
     longest: int
@@ -77,6 +78,7 @@ class Rule(NamedTuple):
     held: int = 64
     room: int = ANY
     above: int = -1
+    readings: int = 0
     alone: bool = False
 
 
@@ -294,6 +296,7 @@ def _single(one: str) -> list[Rule]:
 HELD = (
     *_short("registers"),
     Rule(128, 64, 0, 2, 16, "shared", registers=PAIR, elements=(5, 16)),
+    Rule(512, 128, 0, 4, 6, "shared", registers=PAIR, elements=(5, 16), above=256, readings=2),
     Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16), alone=True),
     Rule(128, 128, 0, 1, 12, "registers", registers=PAIR, elements=(5, 16)),
     Rule(512, 512, 0, 1, 3, "registers", registers=PAIR, elements=(5, 16)),
@@ -327,13 +330,13 @@ READ = (
 )
 
 
-#: Rows side by side that blocks hold in shared memory, of one operand: behind so many elements, up to so many, of up to so many bytes; the
-#: threads, team, vectors, blocks and place of a step. 64 bytes beside one another where there is room. From a search on an H200.
+#: Rows side by side of one operand that blocks, or clusters, hold in shared memory; 64 bytes of these lie beside one another where there is
+#: room for them. A thread adds up no more one by one than results allow. From a search on an H200.
 BESIDE = (
-    (256, 512, 2, 256, 8, 64, 5, "shared"),
-    (128, 512, 4, 256, 16, 32, 5, "shared"),
-    (512, 1024, 4, 512, 32, 32, 3, "shared"),
-    (1024, 4096, 2, 512, 32, 32, 4, "cluster"),
+    Rule(512, 256, 8, 64, 5, "shared", held=1, room=2 * 512, above=256),
+    Rule(512, 256, 16, 32, 5, "shared", held=1, room=4 * 512, above=128),
+    Rule(1024, 512, 32, 32, 3, "shared", held=1, room=4 * 1024, above=512),
+    Rule(4096, 512, 32, 32, 4, "cluster", held=1, room=2 * 4096, above=1024),
 )
 
 
@@ -342,8 +345,7 @@ def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
     found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
     for side in (32, 16, 8, 4):
         found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
-        if side == 32 and one == "registers":
-            found += [Rule(longest, *step, held=1, room=longest * size, above=above) for above, longest, size, *step in BESIDE]
+        found += BESIDE if side == 32 and one == "registers" else ()
         found.append(Rule(ANY, side * 8, 8, 8, blocks, "segments"))
     return (*found, Rule(ANY, 128, 1, 8, 4, "segments"))
 
