@@ -195,6 +195,8 @@ def plan(
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
+    if team.span == launches.SEGMENT and not (team.across or team.cluster) and words > launches.FEW_WORDS:
+        team = replace(team, span=2 * team.span)  # to combine threads' parts takes long
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
     index64 = far or rows * segments > FAR
@@ -206,11 +208,12 @@ def plan(
         len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
     )  # fmt: skip
     groups = -(-rows // (team.threads // (team.team or team.threads)))
+    least = launches.SEGMENT_APART if team.across else launches.SEGMENT
     misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < (FEW_ROWS if segments < LONG_ROW else FEW_LONG_ROWS) and reductions and splits:
+    elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
     made = RowPlan(

@@ -53,7 +53,7 @@ struct Walk : Partials {
         group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             const Index groups = gridDim.x / rows.segments;
-            const bool beside = !CLUSTER && rows.share();
+            const bool beside = !CLUSTER && (ACROSS || rows.share());  // what lies beside one another is read at one time
             segment = beside ? block / groups : block % rows.segments;
             group = beside ? block % groups : block / rows.segments;
         }
@@ -495,7 +495,7 @@ struct Walk : Partials {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && VECTORS > 8) ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
