@@ -63,7 +63,8 @@ class Rule(NamedTuple):
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
     read) takes `registers`, from the first number to the second; where a vector has `elements`; where up to `held` operands are held,
-    and take up to `room` bytes of a block; and where a row has more than `above` vectors.  `alone` and `whole` are a step's.
+    and take up to `room` bytes of a block; where a row has more than `above` vectors, and so many `readings` or more reduce it.  `alone`
+    and `whole` are a step's.
     """
 
     longest: int
@@ -79,6 +80,7 @@ class Rule(NamedTuple):
     held: int = 64
     room: int = ANY
     above: int = -1
+    readings: int = 0
     alone: bool = False
     whole: bool = False
 
@@ -303,7 +305,8 @@ def _single(one: str) -> list[Rule]:
 HELD = (
     *_short("registers"),
     Rule(128, 64, 0, 2, 16, "shared", registers=PAIR, elements=(5, 16)),
-    Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16)),
+    Rule(512, 128, 0, 4, 6, "shared", registers=PAIR, elements=(5, 16), above=256, readings=2),
+    Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16), alone=True),
     Rule(128, 128, 0, 1, 12, "registers", registers=PAIR, elements=(5, 16)),
     Rule(512, 512, 0, 1, 3, "registers", registers=PAIR, elements=(5, 16)),
     Rule(1024, 512, 0, 2, 3, "shared", registers=PAIR, elements=(5, 16)),
