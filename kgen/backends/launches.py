@@ -248,8 +248,8 @@ FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
 ASIDE = ((4, 1 << 22), (2, 1 << 14))
 #: Those who share such rows, in blocks of so many threads, where there are fewer than so many rows.
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
-#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and blocks of so many warps so many
-#: threads' rows.
+#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many warps share the rows of
+#: so many threads.
 ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
 
 
