@@ -112,6 +112,7 @@ def table() -> str:
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]
     lines += [f"[[maybe_unused]] constexpr int {name} = {value};" for name, value in numbers.items()]
+    lines.append(f"[[maybe_unused]] constexpr int STORING[] = {{{', '.join(map(str, launches.STORING))}}};")
     lines.append(RULE)
     ladders = []
     for arch, kinds in launches.SHIPPED.items():

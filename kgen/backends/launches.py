@@ -24,6 +24,8 @@ MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
 #: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many of the least segments, of which
 #: the last that blocks take alone leave most of the device idle for long, beside which two more launches are little.
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
+#: Who stores what follows from a row that blocks shared: blocks of so many threads, each with so many vectors, so many on a multiprocessor.
+STORING = (128, 4, 8)
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
 SECTOR = 32
 #: Vectors of a row up to which the threads of a warp have one at most, where no step of a ladder is for so short ones.
@@ -248,6 +250,9 @@ FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
 ASIDE = ((4, 1 << 22), (2, 1 << 14))
 #: Those who share such rows, in blocks of so many threads, where there are fewer than so many rows.
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
+#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many warps share the rows
+#: of so many threads.
+ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
 
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole

@@ -93,7 +93,7 @@ class RowPlan:
     def launches(self) -> tuple[tuple[Walk, int, int, int, int], ...]:
         """Each launch's way of walking, its grid, the threads of a block, its shared memory and the blocks of a cluster."""
         cluster = self.segments if self.steps[0][0].cluster else 1
-        return tuple((walk, grid, self.threads, self.shared, cluster) for walk, grid in self.steps)
+        return tuple((walk, grid, min(self.threads, walk.threads), self.shared, cluster) for walk, grid in self.steps)
 
     def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
         """The kernel's layout argument; see `layout`."""
@@ -216,6 +216,10 @@ def plan(
     elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
+        if stores and team.threads == team.team and not (team.across or pieces):  # who stores an element does not change it
+            threads, vectors, blocks = launches.STORING
+            last = walk._replace(threads=threads, blocks=blocks, team=threads, vectors=vectors, step=2 * long)
+            steps[-1] = last, rows * max(1, -(-chunks // (threads * vectors)))
     made = RowPlan(
         tuple(steps), rows, n, segments, span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
     )  # fmt: skip

@@ -64,14 +64,21 @@ def verify_rows(
     hold(walk.edges or plan.n % walk.vec == 0, "a row without edges is whole vectors")
     groups = -(-plan.rows // (threads // team))
     steps = [w.step for w, _ in plan.steps]
-    pieces = [1 if step % 2 and step > 0 or step < 0 and not walk.cluster else plan.segments for step in steps]
-    hold([grid for _, grid in plan.steps] == [groups * n for n in pieces], "a launch has blocks for each group of rows")
-    # Launches after one another.
     split = len(plan.steps) > 1 or steps[0] >= 0
+    pieces = [1 if step % 2 and step > 0 or step < 0 and not walk.cluster else plan.segments for step in steps]
+    grids, last = [grid for _, grid in plan.steps], plan.steps[-1][0]
+    if stores and split and last._replace(step=-1) != walk._replace(step=-1):
+        hold(grids[-1] % plan.rows == 0 and last.team == last.threads, "each row has as many blocks that store it")
+        alike = walk._replace(step=last.step, threads=last.threads, blocks=last.blocks, team=last.team, vectors=last.vectors)
+        hold(last == alike, "what stores a row walks it in the same vectors")
+        grids, pieces = grids[:-1], pieces[:-1]
+    hold(grids == [groups * n for n in pieces], "a launch has blocks for each group of rows")
+    # Launches after one another.
     hold(not split or splits and reductions > 0, "a row is split where no launch reads what one before it wrote")
     wanted = list(range(2 * reductions + stores)) if split else [-1]
     hold(steps == wanted, "a split row takes a launch for each reading, and more")
-    hold(all(w._replace(step=-1) == walk._replace(step=-1) for w, _ in plan.steps), "the launches of a row walk it alike")
+    shared = plan.steps[: len(grids)]
+    hold(all(w._replace(step=-1) == walk._replace(step=-1) for w, _ in shared), "the launches of a row walk it alike")
     hold((plan.work > 0) == split, "the launches of a split row have work space")
     _verify_memory(plan, walk, operands, hold)
 

@@ -29,26 +29,30 @@ def test_a_written_file_sorts_by_itself() -> None:
 
 
 def test_rows_side_by_side_that_a_thread_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors of the columns of x, with the bits that each column has alone; a range with a whole block, and short ones."""
-    text = """ragged(x: T[S, D], lo: i64[B], hi: i64[B], w: T[D]) -> (y: T[B, D], z: f32[B, D])
+    """Vectors of the columns of x, with the bits that each column has alone, whether a thread adds up a range or several do; ranges of
+    several blocks of terms, and short ones."""
+    text = """ragged(x: T[S, D], v: T[S, D], lo: i64[B], hi: i64[B], w: T[D]) -> (y: T[B, D], z: T[B, D])
 
 own = lo <= index[S] and index[S] < hi
 y   = sum[S](x if own else 0) * w + index[D]
-z   = sum[S](x * x if own else 0)
+z   = sum[S](v if own else 0)
 """
     torch.manual_seed(5)
     lo, hi = torch.tensor([0, 3, 150, 40, 9]), torch.tensor([3, 1400, 152, 40, 300])
-    x, w = torch.randn(1500, 128).to(torch.bfloat16), torch.randn(128).to(torch.bfloat16)
+    x, v, w = (torch.randn(*shape).bfloat16() for shape in ((1500, 128), (1500, 128), (128,)))
     found = []
-    for many, few in ((4, 0), (4, 1 << 40), (1, 0)):
+    ways = {"1": (4, 0, 1 << 40), "8": (4, 1 << 40, 1 << 40), "32": (4, 0, 1), "alone": (1, 0, 1 << 40)}  # by the threads of a range
+    for team, (many, few, long) in ways.items():
         monkeypatch.setattr(asides, "ASIDE", ((many, 1),))
         monkeypatch.setattr(asides, "ASIDE_FEW", few)
-        (folder := tmp_path / f"{many}_{few}").mkdir()
-        made = Emulated(text, folder, (x, lo, hi, w))
+        monkeypatch.setattr(asides, "ASIDE_LONG", long)
+        (folder := tmp_path / team).mkdir()
+        made = Emulated(text, folder, (x, v, lo, hi, w))
         taken = {e.rsplit(", ", 2)[1] for e in made.expressions if "Aside" in e}
-        assert taken == {str(many)}, made.expressions
-        assert any("256" in e for e in made.expressions) == bool(few)
-        found.append(made(x, lo, hi, w))
+        assert taken == {str(8 if long == 1 else many)}, made.expressions
+        teams = {e.split("Walk<")[1].split(", ")[2] for e in made.expressions if "Aside" in e}
+        assert teams == {team.replace("alone", "1")}, made.expressions
+        found.append(made(x, v, lo, hi, w))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in "yz")
     want = torch.stack([x[a:b].double().sum(0) for a, b in zip(lo, hi, strict=True)]) * w.double() + torch.arange(128)
     assert torch.allclose(found[0]["y"].double(), want, rtol=1e-2, atol=1e-2)

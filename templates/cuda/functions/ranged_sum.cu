@@ -46,21 +46,48 @@ template <typename F, typename X, typename Begin, typename Until>
 __device__ inline F ranged_sum(i64 lo, i64 hi, const X& x, const Begin& begin, const Until& until, i64 at) {
     return ranged_sum<F>(lo, hi, [&](i64 j) { return begin(j) <= at && at < until(j) ? x(j) : F(); });
 }
-// The same, in the same order, by TEAM threads that lie TEAMS apart, of a block whose threads all have the same range: a block of terms each.
+// The sum of every eighth term from x(j) on, up to hi: eight of them on their way, of the last four.
+template <typename F, typename X> __device__ inline F lane_sum(i64 j, i64 hi, const X& x) {
+    F sum = F();
+    for (; hi - j > 56; j += 64) {
+        #pragma unroll
+        for (int l = 0; l < 8; l++) sum += x(j + 8 * l);
+    }
+    for (; j < hi; j += 32) {
+        #pragma unroll
+        for (int l = 0; l < 4; l++) {
+            const F one = x(hi - j > 8 * l ? j + 8 * l : j);
+            if (hi - j > 8 * l) sum += one;
+        }
+    }
+    return sum;
+}
+// The same sum, in the same order, by TEAM threads that lie TEAMS apart, of a block whose threads all have the same range. Where eight of a
+// warp have a row, they take a block of terms, a lane of it each, and the first of them have the sum; else each takes a block of terms.
 template <typename F, int TEAM, int TEAMS, typename X> __device__ inline F shared_sum(i64 lo, i64 hi, const X& x) {
     if constexpr (TEAM == 1) {
         return ranged_sum<F>(lo, hi, x);
     } else {
         if (hi - lo <= 2) return ranged_sum<F>(lo, hi, x);
-        __shared__ F each[2][TEAM][TEAMS];  // two, so that one barrier is enough
-        const int lane = threadIdx.x / TEAMS, team = threadIdx.x % TEAMS;
+        constexpr bool LANES = TEAMS == 4 && TEAM % 8 == 0;
+        constexpr int BLOCKS = LANES ? TEAM / 8 : TEAM;
+        __shared__ F each[2][BLOCKS][TEAMS];  // two, so that one barrier is enough
+        const int own = LANES ? threadIdx.x / 32 : threadIdx.x / TEAMS, team = threadIdx.x % TEAMS, lane = LANES ? threadIdx.x / TEAMS % 8 : 0;
         BlockSums<F> sums;
         int turn = 0;
-        for (i64 first = 0; lo + 128 * first < hi; first += TEAM, turn ^= 1) {
-            const i64 own = lo + 128 * (first + lane);
-            each[turn][lane][team] = own < hi ? block_sum<F>(own, hi - own < 128 ? hi : own + 128, x) : F();
+        for (i64 first = 0; lo + 128 * first < hi; first += BLOCKS, turn ^= 1) {
+            const i64 begin = lo + 128 * (first + own), end = hi - begin < 128 ? hi : begin + 128;
+            F sum = F();
+            if constexpr (LANES) {
+                sum = lane_sum<F>(begin + lane, end, x);
+                #pragma unroll
+                for (int bit = TEAMS; bit < 32; bit *= 2) sum += sum.opposite(bit);
+            } else {
+                if (begin < hi) sum = block_sum<F>(begin, end, x);
+            }
+            if (lane == 0) each[turn][own][team] = sum;
             __syncthreads();
-            for (int l = 0; l < TEAM && lo + 128 * (first + l) < hi; l++) sums.add(each[turn][l][team], first + l + 1);
+            for (int l = 0; (!LANES || own == 0) && l < BLOCKS && lo + 128 * (first + l) < hi; l++) sums.add(each[turn][l][team], first + l + 1);
         }
         __syncthreads();  // another sum may follow
         return sums.all();

@@ -83,6 +83,8 @@ struct Facts {
     int operands;
     bool pieces = false;  // whether it goes by pieces of a row, whose dims keep their order
 
+    // Whether other blocks store what follows from a row than those that share it.
+    template <typename Team> constexpr bool stores_apart(const Team& t) const { return stores && !pieces && !t.across && t.team == t.threads; }
     static constexpr bool has(u64 mask, int k) { return mask >> k & 1; }
     constexpr int vec() const {
         int widest = 0;
@@ -241,8 +243,11 @@ template <int STEPS> struct Kernels {
         const Facts& f = facts;
         while (b.team == 0 && !b.cluster && b.threads > 64 && f.declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
         if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return;
+        const Built reads = b;
         for (int step = -1; step < (splits ? STEPS : 0); step++) {
+            b = reads;
             b.step = step;
+            if (step >= 0 && step == STEPS - 1 && f.stores_apart(b)) b.threads = b.team = STORING[0], b.vectors = STORING[1], b.blocks = STORING[2];
             const int k = find(b);
             if (k < 0) {
                 at[count++] = b;
@@ -400,7 +405,7 @@ template <int K> struct RowPlan : RowDims<K> {
     const Built* kernels;
     int count, launches = 0;
     bool general = false, served = true;  // whether its kernels are those for any rows, and there are any
-    i64 groups = 0, work = 0;             // of teams that fill a block; bytes
+    i64 groups = 0, work = 0, stored = 0;  // of teams that fill a block; bytes; blocks that store what others have read
     Launch first = {-1, 0, 0};
 
     // `arch` is the device's: 90 for sm_90.
@@ -413,6 +418,7 @@ template <int K> struct RowPlan : RowDims<K> {
     }
     // The launches, in their order: one, or one for the segments of each reading, and one to combine their results.
     Launch launch(int k) const {
+        if (stored > 0 && k == launches - 1) return {storing(), stored, STORING[0]};
         return launches == 1 ? first : Launch{first.kernel + 1 + k, k % 2 ? groups : groups * segments, first.threads};
     }
     // The team of a rule; of longer segments where to combine threads' parts takes long.
@@ -489,9 +495,16 @@ template <int K> struct RowPlan : RowDims<K> {
             const int team = t.cluster && !t.across ? 0 : t.team, threads = t.most ? t.most : t.threads;
             const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
             if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
-                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
+                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step == -1) return k;
         }
         return -1;
+    }
+    // The kernel that stores what other blocks have read, which may be that of several teams.
+    int storing() const {
+        int k = 0;
+        const auto fits = [&](const Built& a) { return a.team == STORING[0] && a.vectors == STORING[1] && a.segments && !a.cluster && !a.across; };
+        while (!fits(kernels[k]) || kernels[k].general != general || kernels[k].vec != vec || kernels[k].step != launches - 1) k++;
+        return k;
     }
     void finish(const Team& team) {
         const i64 rows = row.count, chunks = inner.count / vec;
@@ -510,6 +523,7 @@ template <int K> struct RowPlan : RowDims<K> {
         if (team.cluster == 0 && segments > 1 && groups < (chunks < LONG_ROW * least ? FEW_ROWS : FEW_LONG_ROWS) && f.readings > 0 && f.splits) {
             launches = steps(f);
             work = 4 * i64(f.words) * rows * (segments + f.long_readings);
+            if (f.stores_apart(team)) stored = rows * (chunks > 0 ? up(chunks, STORING[0] * STORING[1]) : 1);
         }
     }
 };

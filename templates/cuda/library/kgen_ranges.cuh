@@ -5,7 +5,7 @@
 // A walk of which each thread takes COLUMNS rows side by side, one after the other; a bit of MOVES for each operand that moves by one element
 // from one to the next.
 template <typename Under, int COLUMNS_, u64 MOVES> struct Aside : Under {
-    static constexpr int COLUMNS = COLUMNS_, TEAM = Under::THREADS / Under::TEAMS, BLOCKS = COLUMNS == 1 ? Under::BLOCKS : TEAM > 1 ? 2 : 5;
+    static constexpr int COLUMNS = COLUMNS_, TEAM = Under::THREADS / Under::TEAMS, BLOCKS = COLUMNS == 1 ? Under::BLOCKS : TEAM > 1 ? 512 / Under::THREADS : 5;
     static constexpr u64 MOVING = MOVES;
     int column = 0;
 
@@ -30,6 +30,13 @@ template <typename F, int COLUMNS> struct Side {
         return *this;
     }
     __device__ Side operator+(const Side& other) const { return Side(*this) += other; }
+    // That of the thread whose number differs by a bit.
+    __device__ Side opposite(int bit) const {
+        Words<Side> words(*this);
+        #pragma unroll
+        for (unsigned& word : words.at) word = __shfl_xor_sync(~0u, word, bit);
+        return words;
+    }
 };
 
 // What an operand has at a place, for all of a thread's rows; and what it adds up to over a range, which is the same for all of them: with

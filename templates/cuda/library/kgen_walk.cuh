@@ -40,11 +40,11 @@ struct Walk : Partials {
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
     const Layout& rows;
-    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group;  // of the teams of a block, the number
+    Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group, sharing;  // the number of the teams of a block; blocks of a row
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     bool inside;
 
-    __device__ explicit Walk(const Layout& rows) : rows(rows) {
+    __device__ explicit Walk(const Layout& rows) : rows(rows), sharing(rows.segments) {
         const unsigned team = TEAM == 0 ? 0 : ACROSS ? threadIdx.x % teams() : threadIdx.x / TEAM;
         lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / teams() : threadIdx.x % TEAM;
         size = TEAM == 0 ? threads() : TEAM;
@@ -52,10 +52,11 @@ struct Walk : Partials {
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
         group = block;
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
-            const Index groups = gridDim.x / rows.segments;
+            if (!CLUSTER && KEEP == 0) sharing = gridDim.x / ((rows.rows + teams() - 1) / teams());  // a segment each, or a piece to store
+            const Index groups = gridDim.x / sharing;
             const bool beside = !CLUSTER && (ACROSS || rows.share());  // what lies beside one another is read at one time
-            segment = beside ? block / groups : block % rows.segments;
-            group = beside ? block % groups : block / rows.segments;
+            segment = beside ? block / groups : block % sharing;
+            group = beside ? block % groups : block / sharing;
         }
         go(group * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
@@ -471,7 +472,7 @@ struct Walk : Partials {
     template <typename F, typename... In> __device__ void each(F f, In&... in) {
         if constexpr (KEEP == 0 && SEGMENTS && STEP >= 0 && !(adds<In>(0) || ...)) {
             const Index piece = size * VECTORS, pieces = vectors / piece + (vectors % piece != 0);
-            for (Index s = segment; s < pieces; s += rows.segments) {
+            for (Index s = segment; s < pieces; s += sharing) {
                 if (full(s * piece, vectors)) store(s * piece, vectors, true, f, in...);
                 else store(s * piece, vectors, false, f, in...);
             }
