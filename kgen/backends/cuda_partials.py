@@ -118,8 +118,9 @@ def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
     inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
     params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
+    params += [f"{b.tensor.compute} {b.name}" for b in c.near]
     params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
-    names = [*(t.name for t in (*inputs, *indices)), *(w.name for w in c.words), *(m.name for m in c.drawn)]
+    names = [*(t.name for t in (*inputs, *indices, *c.near)), *(w.name for w in c.words), *(m.name for m in c.drawn)]
     return params, [f"{name}_row" for name in names]
 
 
@@ -144,7 +145,8 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     if raw is not None:
         fields.insert(0, f"enum {{ PEAK = {raw} }};  // the operand whose greatest element the maximum is")
     made = [f"struct {kind} {{", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in methods), "};"]
-    products = not piece and not peaked and all(a.factors for a in c.accumulators)
+    sums = all(a.kind == "sum" and a.dtype.is_float for a in c.accumulators)
+    products = not piece and not peaked and sums and any(a.factors for a in c.accumulators)
     adds = rounds and all(map(is_plain, c.accumulators)) or products
     call = "online" if peaked else "accumulate" if rounds and adds else "products" if products else "reduce"
     params = [f"{kind}& part", *params] if adds else params

@@ -59,6 +59,7 @@ class CudaRows(host.HostView):
     persists: bool = False
     draws: bool = False  # whether a thread draws words between the vectors of rows that it has to itself
     makes: bool = False  # whether it has kgen_made.cuh
+    near: bool = False  # and kgen_near.cuh
     pieces: str = ""  # the arguments of the library's walk over rows in pieces (kgen_pieces.cuh)
     code: list[str]
     walk: str  # how a kernel of a written file walks
@@ -175,6 +176,10 @@ class RowPrinter:
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
+        index = {x.spec_name: self.position[x.name] for x in self.unit.indices}
+        for b in self.unit.near:
+            which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
+            made.append(f"auto {b.name}_row = near<{which}>(walk, {b.tensor.name}_ptr);")
         return made
 
     def row_values(self, read: set[str]) -> list[str]:
@@ -385,6 +390,7 @@ class RowPrinter:
             persists=self.persists,
             draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
             makes=any(c.makes for c in self.unit.every) or any(o.pair for o in self.unit.outputs),
+            near=bool(self.unit.near),
             pieces=cuda_pieces.walk(self.unit),
             walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
         )

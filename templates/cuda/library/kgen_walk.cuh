@@ -94,6 +94,8 @@ struct Walk : Partials {
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
+    // Whether an operand's vectors are a row's own.
+    template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
     // The step after which a launch ends.
     __device__ static constexpr bool stops(int step) { return STEP == step; }
