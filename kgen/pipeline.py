@@ -21,6 +21,7 @@ from kgen.counted import counting
 from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
+from kgen.onway import on_the_way
 from kgen.passes import Map, Pass, Plan, Reduce, Scan
 from kgen.pieces import in_pieces
 from kgen.searches import SEARCHES
@@ -117,7 +118,7 @@ def _tapped(program: Program, rides: Rides) -> Plan | None:
         found = taps.tapped(interleaved(program) if windows and not in_rows else program, windows)
         made = schedule.planned(found, rides, in_rows) if found is not program else None
         if made is not None and all(_reads(p, found, in_rows) for p in made.passes):
-            return made
+            return on_the_way(made) if in_rows else made
     return None
 
 

@@ -99,7 +99,8 @@ def read_by(c: Code) -> tuple[Tensor, ...]:
 def counts(codes: tuple[Code, ...], pieces: bool = False) -> tuple[int, bool]:
     """How many readings reduce (`SEARCHING` more with a search), and whether one more stores elements, adds up columns or has `pieces`."""
     searches = SEARCHING * any(c.search for c in codes)
-    return sum(bool(c.accumulators) for c in codes) + searches, pieces or any(c.element and (c.outputs or c.columns) for c in codes)
+    more = any(c.element and (c.columns or c.outputs and not c.accumulators) for c in codes)  # others store on their way
+    return sum(bool(c.accumulators) for c in codes) + searches, pieces or more
 
 
 def is_shared(o: RowOperand, unit: RowUnit) -> bool:
@@ -286,7 +287,11 @@ class RowPrinter:
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in (*codes[k + 1 :], *(x for p in pieces for x in p.codes))))
                 later |= {c.search.total.name} if c.search else set()
-                reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
+                if c.accumulators:
+                    stores = [(f"{o.type}& {o.name}_element", f"{o.name}_out_row", f"{o.name}_element = {stored(o)};") for o in c.outputs]
+                    reads = [*self.results(c), *partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores)]
+                else:
+                    reads = self.storing(c)
                 reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)

@@ -51,4 +51,5 @@ def test_a_convolutions_gradient_reads_its_operands_once_for_all_sums() -> None:
     kernel, cuda = over_parts(grad.backward(kgen.load("causal_conv4").kernel).kernel), backend("cuda")
     plan = pipeline.scheduled(kernel, kernel.bindings()[0], cuda.rides, cuda.merges, cuda.taps)
     (rows,) = (p for p in plan.passes if isinstance(p, Reduce))
-    assert len(plan.passes) == 3 and sum(map(is_tap, rows.lets)) == 3 and sum(len(f.reductions) for f in rows.phases) == 5
+    assert len(plan.passes) == 2 and {s.result for s in rows.stores} > {"db"} and sum(map(is_tap, rows.lets)) == 3
+    assert sum(len(f.reductions) for f in rows.phases) == 5
