@@ -57,6 +57,7 @@ def hold(run: Emulated, given: list[tuple[torch.Tensor, ...]]) -> None:
             assert held.all(), (args[0].shape, args[0].stride(), r.name)
 
 
+@pytest.mark.slow
 def test_sums_of_neighbours_stay_within_their_bounds(tmp_path: Path) -> None:
     run = Emulated(TEXT, tmp_path, *calls())
     assert len(run.units) == 2 and any("Lines<" in e for e in run.expressions) and not all("Lines<" in e for e in run.expressions)
@@ -64,7 +65,7 @@ def test_sums_of_neighbours_stay_within_their_bounds(tmp_path: Path) -> None:
 
 
 def test_what_sums_read_is_stored_on_their_way(tmp_path: Path) -> None:
-    given = [(x, g, torch.randn(x.shape[-1]).to(x)) for x, g in calls()]
+    given = [(x, g, torch.randn(x.shape[-1]).to(x)) for x, g in calls()[1:15:3]]
     run = Emulated(KEPT, tmp_path, *given)
     assert run.run.source.count("_out_row = ") == 1 and "near<" in run.run.source
     hold(run, given)
