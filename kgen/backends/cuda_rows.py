@@ -427,6 +427,9 @@ class RowPrinter:
             return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
         if unit.pieces:
             return f"PiecesPass<Pass{known}>"
+        if unit.near:
+            lines = [o.role == "index" and o.name in {b.dim for b in unit.near} for o in operands]
+            return f"NearPass<{mask(lines)}, Pass{known}>"
         return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:

@@ -137,6 +137,7 @@ SPECS = {
     "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"
     "y = sum[I](x[H = 2 * index[P] + index[I] - 1, W = index[Q] else 0])",
     "beside": "beside(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0])",
+    "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> u: T32[C]\nu = sum[B, N](g * x[N = index[N] - 3 else 0])",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
 }  # fmt: skip
 
@@ -171,7 +172,7 @@ class File:
                 bodies.append(re.sub(r"^(__device__ [^;]*?\{)\n.*?\n\}$", r"\1 }", text, flags=re.M | re.S))
                 assert name in text
         path = folder / "all.cpp"
-        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', *bodies]))
+        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', '#include "kgen_near.cuh"', *bodies]))
         flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv"]
         subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
         self.library = ctypes.CDLL(str(folder / "all.so"))
@@ -180,7 +181,7 @@ class File:
     @staticmethod
     def left_out(name: str) -> str:
         """The end of entries that are not built: f16 is as bf16, and g++ takes a while."""
-        if name in ("whole", "groups", "wide", "many", "layernorm_backward"):  # of many passes, or of several dims: in bf16
+        if name in ("whole", "groups", "nears", "wide", "many", "layernorm_backward"):  # of many passes, or of several dims: in bf16
             return r"_(f16|f32|f64)\w*\("
         return r"_f16\w*\(" if name in ("softmax", "total", "columns", "scale") else r"_(f16|f64)\w*\("
 
@@ -277,7 +278,7 @@ def is_block(team: int, threads: int) -> bool:
     return team == threads > 32
 
 
-FIELD = re.compile(r"Walk = (?:Rounds<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
+FIELD = re.compile(r"Walk = (?:Rounds<|Lines<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
 
 
 def noted_numbers(line: str) -> dict[str, list[int]]:
@@ -379,6 +380,8 @@ def rows_alike(call: Call, file: File) -> str:
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
+    lines = call.unit.walk("", planned) if call.unit.near else ""
+    assert all(("Lines<" in line) == bool(lines) for line in noted if "Walk = " in line), (noted, lines)
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
     return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}"

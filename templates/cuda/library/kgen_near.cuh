@@ -1,6 +1,6 @@
 // Neighbours along a row that a reading takes.
 #pragma once
-#include "kgen_walk.cuh"
+#include "kgen_rows.cuh"
 
 // The element of operand O that lies `by` further on than a row's i-th, along the dim of which operand I is the index; 0 where there is none.
 // `place` and `at` are where a row begins in each of the two. It is called, since few rows need it.
@@ -57,3 +57,33 @@ template <int O, int I, int BY, typename Walk, typename T> struct Near {
     template <typename W> __device__ void put_loose(const W&, int) {}
 };
 template <int O, int I, int BY, typename Walk, typename T> __device__ inline Near<O, I, BY, Walk, T> near(const Walk& walk, const T* p) { return {walk, p}; }
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+// A pass that reads neighbours along the dims of which the operands of INDICES are the indices.
+template <u64 INDICES, typename P> struct NearPass : P {};
+template <typename W> struct LinesWay { using Walk = Lines<typename W::Walk>; };
+
+// Launch it: along the lines that neighbours lie in, if its vectors do.
+template <u64 INDICES, typename P, typename Kernel, typename... A>
+cudaError_t run_rows(NearPass<INDICES, P>, int rank, int outer, const i64* size, const RowOperand (&operands)[P::OPERANDS],
+                     cudaStream_t stream, Kernel kernel, A... arguments) {
+    if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
+    int arch = 0;
+    const cudaError_t error = device_arch(arch);
+    if (error != cudaSuccess) return error;
+    const typename P::Plan plan(P(), rank, outer, size, operands, arch);
+    bool lines = true;
+    for (int k = 0; k < P::OPERANDS; k++) lines = lines && (!(INDICES >> k & 1) || plan.inner.stride[k][plan.inner.rank - 1] == 1);
+    if (!lines || plan.inner.rank > 8) return run_rows(P(), rank, outer, size, operands, stream, kernel, arguments...);
+    if (plan.row.rank > 8 || !plan.served) return cudaErrorInvalidValue;
+    const auto along = [&](auto way) { return kernel(LinesWay<decltype(way)>()); };
+    if (plan.general) return launch_rows<P, true>(plan, stream, along, arguments...);
+    return launch_rows<P, false>(plan, stream, along, arguments...);
+}
+
+}  // namespace host
+}  // namespace
+#endif
