@@ -29,6 +29,11 @@ ELSEWHERE = {
     "average": "mean[N](x)", "variance": "var[N](x)", "arange": "index[N]", "detach": "stop(x)", "gather": "pick[N](x, t)",
     "sum_": "sum[N](x)", "dot": "sum[K](a * b)", "matmul": "sum[K](a * b)", "flip": "x[N = N - 1 - index[N]]",
     "roll": "x[N = (index[N] + 1) % N]", "floor_divide": "a // b", "remainder": "a % b", "fmod": "a % b", "sgn": "sign(x)",
+    **dict.fromkeys(("cat", "concat", "concatenate", "stack"), "y[2 = 0] = a` and `y[2 = 1] = b` of `y: T[..., 2*N]"),
+    **dict.fromkeys(("chunk", "split", "unbind"), "x[2 = 0]` and `x[2 = 1]` of `x: T[..., 2*N]"),
+    **dict.fromkeys(("index_add", "scatter_add"), "sum[S](x if ids == index[V] else 0)"), "take": "pick[N](x, t)",
+    "bincount": "sum[S](ids == index[V])",
+    "scan": "recur[N](a, b)", "cumulative_sum": "cumsum[N](x)", "pad": "x[N = index[N] - 1 else 0]",
     "swish": "silu(x)", "expit": "sigmoid(x)", "logistic": "sigmoid(x)", "std_dev": "std[N](x)",
 }  # fmt: skip
 

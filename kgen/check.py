@@ -7,7 +7,7 @@ applies to, a dtype (dtype variables left open) and dims.  Helpers and the prelu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -71,6 +71,8 @@ class Kernel:
     equations: tuple[tuple[str, int, str], ...]  # (name, value, text)
     parts: tuple[tuple[str, str, tuple], ...] = ()  # tensors that are parts of others: the name, of which, and which part
     clauses: tuple[Clause, ...] = ()  # what the header says of sizes
+    turned: frozenset[str] = frozenset()  # those of `parts` whose neighbours lie in turns with another part's
+    called: str = field(default="", compare=False)  # the signature that calls see, where this is the kernel of those that leave tensors out
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -144,7 +146,8 @@ def left_out(kernel: Kernel, names: Iterable[str]) -> Kernel:
     if not absent:
         return kernel
     try:
-        return _Checker(options.without(kernel.file, absent, options.spread(kernel.values, kernel.params, absent))).kernel()
+        made = _Checker(options.without(kernel.file, absent, options.spread(kernel.values, kernel.params, absent))).kernel()
+        return replace(made, called=kernel.called or kernel.signature())
     except KgenError as error:
         shown = " and ".join(f"`{name}`" for name in absent)
         said = f"where {shown} {'is' if len(absent) == 1 else 'are'} left out: "
@@ -550,17 +553,18 @@ class _Checker(Sizes):
         first_with: dict[str, str] = {}
         states = {r.state for r in decls}
         read = self.reach([r.value for r in decls])
-        used = self.passed | {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in read}
+        used = {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in read}
         used |= {n for c in self.clauses for n in sized.names(c.value) if n in self.params}
-        declared = {p.dtype for p in self.params.values() if p.name in used or p.name in states}
+        declared = {p.dtype for p in self.params.values() if p.name in used | self.passed or p.name in states}
         for p in self.params.values():
             if p.name in used:
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)
-        for p in self.params.values():  # one that gives a size or a dtype that no other does need not be read
+        for p in self.params.values():  # one that alone gives a size or a dtype, or is asked for a size, need not be read
             if p.name in used or p.name in states:
                 continue
-            if any(d in wanted and d not in first_with for d in p.dims or ()) or is_variable(p.dtype) and p.dtype in typed - declared:
+            gives = p.name in self.passed or any(d in wanted and d not in first_with for d in p.dims or ())
+            if gives or is_variable(p.dtype) and p.dtype in typed - declared:
                 declared.add(p.dtype)
                 for d in p.dims or ():
                     first_with.setdefault(d, p.name)

@@ -41,7 +41,7 @@ from kgen.types import (
     union,
     variable_of,
 )
-from kgen.values import Parameter, Value, closest, describe, describe_type, did_you_mean, exact, needs_parameter, reached, show_value
+from kgen.values import Parameter, Value, closest, describe, did_you_mean, exact, needs_parameter, reached, show_value
 
 MAX_VALUES = 2_000
 MAX_NESTED = 64
@@ -76,6 +76,7 @@ class Expressions:
         self.helpers: dict[str, Helper] = {}
         self.expanding: list[Helper] = []
         self.memo: dict[tuple, int | None] = {}
+        self.asides: dict[tuple[int, int, str], tuple[int, str]] = {}  # of a value, a place and a dim, the value along another dim
         self.variables: set[str] = set()
         self.passed: set[str] = set()  # parameters given to helpers, which may ask for their size alone
         self.outside: tuple[str, Span] | None = None  # the prelude function that the user called, and where: errors inside point there
@@ -416,7 +417,7 @@ class Expressions:
         rest = tuple(d for d in x.dims if d not in dims)
         if op == "pick":
             t = self.values[given[1]]
-            return self.make(op, (given[0], given[1]), dims, x.type, union(rest, t.dims), node.span) if self.picks(node, t, dims) else None
+            return self.pick(node, given, dims, rest) if self.picks(node, t, dims) else None
         if op in searches.SEARCHES:
             return searches.value(self, node, given, dims)
         rule = REDUCTIONS[op].rule
@@ -453,16 +454,22 @@ class Expressions:
         if len(dims) != 1 or dims[0] == ELLIPSIS:
             self.error("`pick` takes one named dim", node.head, label=f"[{', '.join(dims)}]", help="write `pick[N](x, t)`")
             return False
-        message = help = ""
         if isinstance(t.type, Number) or not is_int(t.type):
             message = "`pick` needs an integer tensor for its second argument"
             help = "declare it as a tensor, `t: i64[]`" if isinstance(t.type, Number) else "cast it, as in `i64(t)`"
-        elif dims[0] in t.dims:
-            message = f"the second argument of `pick[{dims[0]}]` has dim {dims[0]} itself"
-            help = f"it says which element along {dims[0]} is taken, and has the other dims"
-        if message:
             self.error(message, node.args[1].span, label=show_value(t), help=help)
-        return not message
+            return False
+        return True
+
+    def pick(self, node: Apply, given: list[int], dims: Dims, rest: Dims) -> int:
+        """The value of `pick[N](x, t)`.  Where t has the dim N itself, as in a gather by an index of x's own dims, x is read along another
+        dim of that size."""
+        x, t = given
+        if dims[0] in self.values[t].dims:
+            if (key := (x, t, dims[0])) not in self.asides:
+                self.asides[key] = positions.aside(self, x, dims[0], node)
+            x, dims = self.asides[key][0], (self.asides[key][1],)
+        return self.make("pick", (x, t), dims, self.values[x].type, union(rest, self.values[t].dims), node.span)
 
     def operate(self, row: Op, node: Apply, args: list[int]) -> int | None:
         """The value of a row of the table applied to values; None, with an error, where their types do not fit."""
@@ -576,7 +583,7 @@ class Expressions:
             )
             return None
         if row.rule in ("bits", "shift", "words") and (is_float(t) or row.rule != "bits" and is_bool(t)):
-            self.error(f"`{shown}` needs integers, not {describe_type(t)}", node.head, help="cast it, as in `i32(x)`")
+            self.error(f"`{shown}` needs integers, not {t}", node.head, help="cast it, as in `i32(x)`")
             return None
         if row.rule in ("compare", "test"):
             return BOOL if numbers else boolean

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kgen.lalr import Unexpected, token
-from kgen.nodes import MAX_NAME, Apply, Expr, Name, Num, postorder
+from kgen.nodes import MAX_NAME, Apply, Expr, Name, Num, rebuilt
 from kgen.types import ELLIPSIS
 
 #: How operators are called in the name of a dim that is an expression of others.
@@ -29,7 +29,6 @@ def factors(node: Expr) -> tuple[Name, ...] | None:
 def extent(root: Expr) -> Name:
     """The dim of an axis that is an expression of sizes.  Raises `Unexpected` where it is none."""
     words: list[str] = []
-    made: dict[int, Expr] = {}
     for node in _in_order(root):
         if isinstance(node, str):
             words.append(node)
@@ -41,14 +40,12 @@ def extent(root: Expr) -> Name:
             if node.name == ELLIPSIS:
                 raise Unexpected(token("__ANON_1", ELLIPSIS, node.span.start), set())
             words.append(node.name)
-    for node in postorder(root):
-        made[id(node)] = node
-        if isinstance(node, Apply):
-            made[id(node)] = replace(node, args=tuple(made[id(a)] for a in node.args))
-        elif isinstance(node, Name) and node.name[0] in "0123456789.":
-            made[id(node)] = Num(node.name, node.span, node.parens)
-    whole = replace(made[id(root)], parens=False)
-    return Name(_called(words), root.span, extent=whole)
+
+    def number(node: Expr) -> Expr:
+        digits = isinstance(node, Name) and node.name[0] in "0123456789."
+        return Num(node.name, node.span, node.parens) if isinstance(node, Name) and digits else node
+
+    return Name(_called(words), root.span, extent=replace(rebuilt(root, number), parens=False))
 
 
 def _called(words: list[str]) -> str:

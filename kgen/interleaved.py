@@ -12,7 +12,7 @@ from dataclasses import replace
 from kgen.expand import Expander, is_reduction, size
 from kgen.ir import Blocks, Let, Op, Program, leaf, live, ref, renumber, verify
 from kgen.taps import moves
-from kgen.types import ELLIPSIS, INT, Dims, DType, boolean, i64, is_literal
+from kgen.types import ELLIPSIS, INT, Dims, boolean, i64, is_literal
 
 #: How many terms an element of the map adds up.
 WAYS = 8
@@ -47,7 +47,7 @@ def _sums(program: Program) -> dict[str, str]:
             own = near[at.name] | ({dim} if stays and dim in let.dims and not is_literal(dim) else set())
         near[let.name] = frozenset() if is_reduction(let) else own
     reduced = [let for let in program.lets if is_reduction(let) and let.expr.name == "sum"]
-    sums = [let for let in reduced if isinstance(let.dtype, DType) and let.dtype.is_float]
+    sums = [let for let in reduced if let.is_float]
     found: dict[str, str] = {}
     for let in sums:
         dims = [d for d in let.expr.attrs if d in near[let.expr.operands[0].name] and d != ELLIPSIS]

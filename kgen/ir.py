@@ -194,6 +194,10 @@ class Let:
         return isinstance(self.dtype, Number)
 
     @property
+    def is_float(self) -> bool:
+        return isinstance(self.dtype, DType) and self.dtype.is_float
+
+    @property
     def tensor_dtype(self) -> DType:
         """The dtype of what is no number of the host's."""
         assert isinstance(self.dtype, DType), self
@@ -313,8 +317,7 @@ class Builder:
 
     def literal(self, text: str, like: Let) -> Let:
         """A literal as a value of the dtype of `like`."""
-        is_float = isinstance(like.dtype, DType) and like.dtype.is_float
-        number = self.add(leaf("lit", text), FLOAT if is_float else INT, (), like.span)
+        number = self.add(leaf("lit", text), FLOAT if like.is_float else INT, (), like.span)
         return self.add(Op("cast", ref(number.name)), like.dtype, (), like.span, "", like.generic)
 
 

@@ -88,7 +88,7 @@ class _Lookups:
     def needed(self, let: Let, of: Let) -> Iterator[Let]:
         """Those operands without which a let changes nothing of a reduction."""
         name, operands = let.expr.name, self.operands(let)
-        if name == "and" or name == "cast" and (NOTHING[of.expr.name] == "0" or _is_float(let) and _is_float(operands[0])):
+        if name == "and" or name == "cast" and (NOTHING[of.expr.name] == "0" or let.is_float and operands[0].is_float):
             yield from operands
         elif name == "where":
             condition, chosen, other = operands
@@ -145,7 +145,7 @@ class _Lookups:
         if term.dtype is boolean:
             return Op("and", ref(inside.name), ref(term.name))
         nothing = self.build.literal(NOTHING[let.expr.name], term)
-        if let.expr.name == "sum" and _is_float(term):  # 0 and the term: a sum of -0.0 and others' 0 is 0.0
+        if let.expr.name == "sum" and term.is_float:  # 0 and the term: a sum of -0.0 and others' 0 is 0.0
             term = self.build.like(Op("add", ref(term.name), ref(nothing.name)), term)
         return Op("where", ref(inside.name), ref(term.name), ref(nothing.name))
 
@@ -162,10 +162,6 @@ class _Lookups:
     def both(self, op: str, a: Let, b: Let) -> Let:
         """An operator that gives a bool."""
         return self.build.add(Op(op, ref(a.name), ref(b.name)), boolean, union(a.dims, b.dims), a.span)
-
-
-def _is_float(let: Let) -> bool:
-    return isinstance(let.dtype, DType) and let.dtype.is_float
 
 
 __all__ = ["looked_up"]

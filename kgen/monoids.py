@@ -106,13 +106,15 @@ def squares(d: Drift) -> Any:
 @dataclass(frozen=True)
 class Field:
     """One number of a partial: `name` stands behind the reduction's own, "" for the one that is the result; `identity` is 0, 1, the
-    "least" or "greatest" of its dtype, or "last", the place behind all others; `share` is what an element gives.  A field that is
-    `early` belongs to the peak: it is joined before anything is rescaled."""
+    "least" or "greatest" of its dtype, or "last", the place behind all others; `share` is what an element gives, the square of `root` if
+    there is one, which may be rounded with the sum.  A field that is `early` belongs to the peak: it is joined before anything is
+    rescaled."""
 
     name: str = ""
     identity: str = "0"
     share: str = "{x}"
     early: bool = False
+    root: str = ""
 
 
 class Move(NamedTuple):
@@ -162,6 +164,7 @@ class Monoid:
 
 
 _BELOW = "{x} - finite_or_zero({top})"
+_APART = "{x} - centre({top}, {top.count})"
 _RISE = "finite_or_zero({peak}) - finite_or_zero({top})"
 _FALL, _DESCENT = "fall({peak}, {top})", "descent({peak}, {top})"
 
@@ -183,7 +186,7 @@ MONOIDS: dict[str, Monoid] = {m.name: m for m in (
     Monoid("expoff", "add", (Field("mass", share=f"exp_below({_BELOW})"), Field(share=f"{{part.mass}} * ({_BELOW})")), "max",
            ("exp", "apart"), cost=(6, 1), error=offset_exponentials,
            moves=(Move("", "+=", "carried({mass}, {peak}, {top})"), Move("", "*=", _DESCENT), Move("mass", "*=", _DESCENT))),
-    Monoid("sqsum", "add", (Field("count", share="1", early=True), Field(share="squared({x} - centre({top}, {top.count}))")), "mean",
+    Monoid("sqsum", "add", (Field("count", share="1", early=True), Field(share=f"squared({_APART})", root=_APART)), "mean",
            ("apart", "apart"), again=True, sign=1, cost=(4, 0), error=squares,
            moves=(Move("", "+=", "spread({count}, {peak}, {top.count}, {top})"),)),
     # What scans carry along; of a recurrence h' = a h + b, of which "follow" joins two steps to one, also what h is multiplied by.

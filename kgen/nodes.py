@@ -6,11 +6,14 @@ recurses over an expression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from kgen.errors import Source, Span, printed
 from kgen.types import Dims
+
+R = TypeVar("R")
 
 MAX_NAME = 64
 
@@ -149,6 +152,7 @@ class File:
     statements: tuple[Statement, ...]
     comments: tuple[tuple[int, str], ...] = field(default=())  # (offset, text after the '#')
     absent: Mapping[frozenset[str], File] = field(default_factory=dict)  # of a traced function: itself where these parameters are None
+    halves: Mapping[str, str] = field(default_factory=dict)  # of the dims that packed tensors split (`kgen.packed`), those that they were
 
     def text_of(self, node: Statement | Expr) -> str:
         return self.source.text[node.span.start : node.span.end]
@@ -181,6 +185,25 @@ def postorder(root: Expr) -> Iterator[Expr]:
         else:
             stack.append((node, True))
             stack.extend((arg, False) for arg in reversed(node.args))
+
+
+def folded(root: Expr, of: Callable[[Expr, list[R]], R]) -> R:
+    """What an expression comes to: `of` is told a node and what its arguments came to.  Nothing recurses, since trees can be deep."""
+    done: dict[int, R] = {}
+    for node in postorder(root):
+        done[id(node)] = of(node, [done[id(a)] for a in node.args] if isinstance(node, Apply) else [])
+    return done[id(root)]
+
+
+def rebuilt(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """An expression with each node as `change` makes it, arguments before what they are arguments of."""
+
+    def of(node: Expr, args: list[Expr]) -> Expr:
+        if isinstance(node, Apply) and any(a is not b for a, b in zip(args, node.args, strict=True)):
+            node = replace(node, args=tuple(args))
+        return change(node)
+
+    return folded(root, of)
 
 
 def dim_names(dims: tuple[Name, ...] | None) -> Dims:

@@ -251,20 +251,6 @@ def _capturable() -> tuple[Kernel, Kernel]:
     return loads(CORRECTIONS, "corrections.k"), loads(CAPTURABLE, "adamw_capturable.k")
 
 
-#: The gradients scaled where their norm is more than `most`, as torch.nn.utils.clip_grad_norm_ has it.
-CLIP = """
-clip_norm(g: T[...], most: float, eps: float = 1e-6) -> (g': T[...], total: T32[])
-
-total = norm[...](g)
-g'    = g * min(1.0, most / (total + eps))
-"""
-
-
-@cache
-def _clip() -> Kernel:
-    return loads(CLIP, "clip_norm.k")
-
-
 @torch.no_grad()
 def clip_grad_norm_(
     parameters: torch.Tensor | Iterable[torch.Tensor],
@@ -286,7 +272,7 @@ def clip_grad_norm_(
         return torch.tensor(0.0)
     if any(g.layout is not torch.strided for g in grads):
         raise KgenError("clip_grad_norm_: a gradient is sparse", help="torch.nn.utils.clip_grad_norm_ takes sparse gradients")
-    return _clip().foreach(grads, float(max_norm), whole=True)
+    return bundled("clip_grad_norm").foreach(grads, float(max_norm), whole=True)
 
 
 __all__ = ["SGD", "AdamW", "Lion", "clip_grad_norm_"]

@@ -6,11 +6,10 @@ neighbours; its elements are read by shifts, and written as the two parts of a b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kgen.errors import Diagnostic, KgenError, Span
-from kgen.nodes import Apply, Clause, Equation, Expr, File, Header, Name, Num, Param, Result, Statement, Type, postorder
+from kgen.nodes import Apply, Clause, Equation, Expr, File, Header, Name, Num, Param, Result, Statement, Type, folded, postorder
 from kgen.ops import SCANS
 from kgen.types import ELLIPSIS, PACKED, is_literal
 
@@ -97,7 +96,8 @@ class _Unpacking:
         statements = [new for s in self.source.statements for new in self.statement(s)]
         for name, value in self.values.items():
             statements.append(self.written(name, value))
-        return replace(self.source, statements=tuple(statements))
+        halves = {name: dim for dim, split in self.splits.items() for name in (split.half, split.pair)}
+        return replace(self.source, statements=tuple(statements), halves=halves)
 
     def statement(self, s: Statement) -> list[Statement]:
         """What a statement becomes."""
@@ -147,18 +147,15 @@ class _Unpacking:
 
     def body(self, root: Expr) -> Expr:
         """An expression over the dims that are split."""
-        made: dict[int, Expr] = {}
-        for node in postorder(root):
-            made[id(node)] = self.node(node, lambda n: made[id(n)])
-        return made[id(root)]
+        return folded(root, self.node)
 
-    def node(self, node: Expr, done: Callable[[Expr], Expr]) -> Expr:
+    def node(self, node: Expr, done: list[Expr]) -> Expr:
         """One node, whose operands are `done`."""
         if isinstance(node, Num):
             return node
         if isinstance(node, Name):
             return self.name(node)
-        args = tuple(map(done, node.args))
+        args = tuple(done)
         split = next((d for d in node.dims or () if d.name in self.splits), None)
         if node.op in PACKED and node.written == "call" and node.dims is None and len(args) == 1 and node.op != "f4e2m1":
             return self.integer(node.op, args[0])

@@ -172,7 +172,10 @@ class _Parts(Tape):
         doc = [*(kernel.doc.split("\n") if kernel.doc else ()), f"{'; '.join(shown)}."]
         text = write(kernel.name, doc, declared, outs, self.values, {}, labels, self.free, self.clauses)
         made = checker.check(syntax.parse(text, kernel.file.source.name))
-        made = replace(made, parts=tuple((of.name, of.of, of.at) for of in (*params, *results) if of.at))
+        inmost = {p.name: p.dims[-1] for p in kernel.params if p.dims} | {r.name: r.dims[-1] for r in kernel.results if r.dims}
+        every = [of for of in (*params, *results) if of.at]
+        turned = frozenset(of.name for of in every if inmost[of.of] in dict(of.at))
+        made = replace(made, parts=tuple((of.name, of.of, of.at) for of in every), turned=turned)
         return Parted(made, tuple(params), tuple(results))
 
     # ------------------------------------------------------------------ one value
@@ -343,17 +346,17 @@ class _Parts(Tape):
     def together(self, terms: list[int], folded: Value, op: str) -> int:
         """Parts of a reduction, put together pairwise."""
         while len(terms) > 1:
-            pairs = [tuple(terms[k : k + 2]) for k in range(0, len(terms), 2)]
-            terms = [p[0] if len(p) == 1 else self.make(op, p, "", self.typed(folded, p), self.joined_dims(p), folded.span) for p in pairs]
+            made = []
+            for pair in (tuple(terms[k : k + 2]) for k in range(0, len(terms), 2)):
+                dims = union(*(self.values[p].dims for p in pair))
+                made.append(pair[0] if len(pair) == 1 else self.make(op, pair, "", self.typed(folded, pair), dims, folded.span))
+            terms = made
         return terms[0]
 
     def whole(self, v: int, dims: Dims) -> None:
         """Hold a part to dims that it is reduced over: raises `_Whole` where it is the same all along one."""
         if not set(dims) <= set(self.values[v].dims):
             raise _Whole
-
-    def joined_dims(self, pair: tuple[int, ...]) -> Dims:
-        return union(*(self.values[p].dims for p in pair))
 
 
 __all__ = ["Part", "Parted", "over_parts", "parted", "taken_apart"]

@@ -24,13 +24,16 @@ MOST = 1024
 FREE = frozenset(("max", "min", "any", "all"))
 
 
-def in_pieces(plan: Plan) -> Plan:
-    """The plan with pieces in passes over rows; the same where there are none."""
+def in_pieces(plan: Plan, turned: frozenset[str] = frozenset()) -> Plan:
+    """The plan with pieces in passes over rows; the same where there are none.  Tensors that are `turned` have no neighbours beside one
+    another, so no lane has several of a piece: pieces of rows of these, which would be read from memory once more, have a pass of their
+    own, which goes by vectors of what the rows' pass has written."""
     passes = list(plan.passes)
     k = 0
     while k + 1 < len(passes):
         first, second = passes[k : k + 2]
-        found = _joined(first, second, plan) if isinstance(first, Reduce) and isinstance(second, Reduce) else None
+        beside = turned.isdisjoint(t.name for t in first.loads)
+        found = _joined(first, second, plan) if beside and isinstance(first, Reduce) and isinstance(second, Reduce) else None
         if found is None:
             k += 1
         else:

@@ -68,6 +68,11 @@ def usual(kernel: Kernel) -> Binding:
     return dict.fromkeys(kernel.variables, f32)
 
 
+def _rewritten(kernel: Kernel, binding: Binding, sizes: Mapping[str, int]) -> Program:
+    """The program after its rules, which see the sizes that are known as numbers."""
+    return rewrite.rewrite(lowering.sized(lowered(kernel, binding), sizes))
+
+
 @_pass
 def lowered(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The typed program, every conversion in it; `rides` makes no difference yet."""
@@ -77,7 +82,7 @@ def lowered(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
 @_pass
 def program(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The program after its rules; `rides` makes no difference yet."""
-    return rewrite.rewrite(lowered(kernel, binding))
+    return _rewritten(kernel, binding, {})
 
 
 @_pass
@@ -101,7 +106,7 @@ def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 
 def _merged(made: Plan, kernel: Kernel) -> Plan:
     """Passes over memory as a backend that merges them prints them."""
-    return _finished(reread.reread(in_pieces(hoist.hoisted(columns.merged(made))), kernel), kernel)
+    return _finished(reread.reread(in_pieces(hoist.hoisted(columns.merged(made)), kernel.turned), kernel), kernel)
 
 
 def _finished(plan: Plan, kernel: Kernel) -> Plan:
@@ -169,6 +174,6 @@ def warnings(kernel: Kernel) -> list[str]:
 
 def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: Rides, merges: bool) -> Plan:
     """The passes over memory where the sizes of dims are known, written out as numbers; `merges` as in `scheduled`."""
-    program = rewrite.rewrite(lowering.sized(lowered(kernel, {}), sizes))
-    plan = schedule.planned(lowering.sized(schedule.expanded(program, rides), sizes))
+    program = schedule.expanded(_rewritten(kernel, {}, sizes), rides)
+    plan = schedule.planned(lowering.sized(program, sizes))
     return precision.formed(columns.merged(plan) if merges else plan, kernel)

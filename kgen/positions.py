@@ -6,12 +6,14 @@ In: the expression.  Out: an i64 value with those dims, made of the positions al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from kgen.ops import REDUCTIONS, SCANS
-from kgen.syntax import Apply, Helper, postorder
-from kgen.types import ELLIPSIS, Dims, i64, union
+from kgen.syntax import Apply, Clause, Helper, Name, Num, postorder
+from kgen.types import ELLIPSIS, Dims, i64, is_literal, literal_size, shown_dim, union
+from kgen.values import Value
 
 
 def index(checker: Any, node: Apply, env: dict[str, Dims] | None) -> int | None:
@@ -33,6 +35,30 @@ def index(checker: Any, node: Apply, env: dict[str, Dims] | None) -> int | None:
     return made
 
 
+def aside(checker: Any, x: int, dim: str, node: Apply) -> tuple[int, str]:
+    """A value whose dim has another name, with that name, so that a place along the dim may follow from the position in it
+    (`x[N = ids]` for `ids: i64[N]`): of x: T[M, N] the value `x[N = index[N_2]]` for a dim N_2 as long as N."""
+    stem = shown_dim(dim) if not shown_dim(dim)[0].isdigit() else f"N{dim}"
+    taken = {*checker.dims, *checker.params, *(c.name.name for c in checker.clauses)}
+    name = next(f"{stem}_{k}" for k in count(2) if f"{stem}_{k}" not in taken)
+    new, size = (f"{literal_size(dim)}_{name}", Num(str(literal_size(dim)), node.span)) if is_literal(dim) else (name, Name(dim, node.span))
+    checker.clauses = (*checker.clauses, Clause(Name(name, node.span), size, node.span))
+    at = checker.make("index", (), new, i64, (new,), node.span)
+    value = checker.values[x]
+    return checker.make("place", (x, at), (dim,), value.type, checker.placed(value.dims, (dim,), [at]), node.span), new
+
+
+def beside(values: Sequence[Value], value: Value) -> Value | None:
+    """What `aside` made for a `pick`: the value along another dim, of which the element is taken; None of any other value."""
+    if value.op != "pick":
+        return None
+    made, place = (values[a] for a in value.args)
+    if made.op != "place" or len(made.attr) != 1 or made.attr[0] not in place.dims:
+        return None
+    at = values[made.args[1]]
+    return made if (at.op, at.attr) == ("index", value.attr[0]) else None
+
+
 def makes(helper: Helper, known: Mapping[str, Helper]) -> bool:
     """Whether a function over dims makes a value that has them, of operands that need not: it asks for a position and reduces nothing."""
     todo, seen, asks = [helper], {helper.name.name}, False
@@ -49,4 +75,4 @@ def makes(helper: Helper, known: Mapping[str, Helper]) -> bool:
     return asks
 
 
-__all__ = ["index", "makes"]
+__all__ = ["aside", "beside", "index", "makes"]

@@ -156,7 +156,7 @@ def _signs(lets: Iterable[Let], defs: Mapping[str, Let]) -> dict[str, int]:
 def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) -> bool:
     """Whether a relative error of operand number k is one of no more than that size of the result."""
     name, operands = let.expr.name, [o.name for o in let.expr.operands]
-    if not _is_float(let):
+    if not let.is_float:
         return False
     if name in MOVES:
         return k == 0
@@ -170,13 +170,9 @@ def _keeps(let: Let, k: int, defs: Mapping[str, Let], signs: Mapping[str, int]) 
 def _steady(let: Let, k: int) -> bool:
     """Whether an error of operand number k is moved by no more than the other operands' sizes."""
     if let.expr.name in MOVES:
-        return k == 0 and _is_float(let)
+        return k == 0 and let.is_float
     row = _row(let)
-    return row is not None and _is_float(let) and row.errors.steady(k)
-
-
-def _is_float(let: Let) -> bool:
-    return isinstance(let.dtype, DType) and let.dtype.is_float
+    return row is not None and let.is_float and row.errors.steady(k)
 
 
 def formed(plan: Plan, kernel: Kernel) -> Plan:
@@ -234,7 +230,7 @@ def _may_be_f64(let: Let, decides: str) -> bool:
 
 def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int | None:
     """Which operand of a sum or difference of floats is an unnamed product that nothing else uses; None if neither is."""
-    if not _is_float(let):
+    if not let.is_float:
         return None
     for k, o in enumerate(let.expr.operands):
         term = defs[o.name]

@@ -168,7 +168,7 @@ def _straight(let: Let, defs: Defs, build: Builder) -> Let | None:
     if let.expr.name != "sub" or not isinstance(let.dtype, DType):
         return None
     y, nothing = _operands(let, defs)
-    while nothing.expr.name == "cast" and isinstance(nothing.dtype, DType) and nothing.dtype.is_float:
+    while nothing.expr.name == "cast" and nothing.is_float:
         (nothing,) = _operands(nothing, defs)
     if nothing.expr.name != "where" or (y.dtype, y.dims) != (let.dtype, let.dims):
         return None

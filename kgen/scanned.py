@@ -12,7 +12,7 @@ from kgen.ops import SCANS
 from kgen.ops.scans import MODIFIERS, attrs
 from kgen.syntax import Apply
 from kgen.types import ELLIPSIS, Dims, Float, Number, ValueType, i64, is_bool, is_float, promote, union
-from kgen.values import describe, describe_type, show_value
+from kgen.values import describe, show_value
 
 if TYPE_CHECKING:
     from kgen.expressions import Expressions
@@ -64,7 +64,7 @@ def result_type(e: Expressions, node: Apply, t: ValueType) -> ValueType | None:
     if rule == "sum" and not is_float(t):
         return i64
     if rule == "float" and not is_float(t) or rule == "same" and is_bool(t):
-        e.error(f"`{node.op}` of {describe_type(t)}", node.head, help="cast it, as in `f32(x)`")
+        e.error(f"`{node.op}` of {t}", node.head, help="cast it, as in `f32(x)`")
         return None
     return Float(frozenset({"f32"})) if isinstance(t, Number) else t
 

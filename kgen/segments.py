@@ -466,7 +466,7 @@ def is_nothing(let: Let, of: Let, defs: dict[str, Let]) -> bool:
     if wanted == "0":
         return literal_of(let, defs) == 0
     number = defs[let.expr.operands[0].name] if let.expr.name == "cast" else let
-    return isinstance(of.dtype, DType) and of.dtype.is_float and number.expr == leaf("lit", wanted)
+    return of.is_float and number.expr == leaf("lit", wanted)
 
 
 def few(dim: str) -> bool:

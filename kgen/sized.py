@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kgen.nodes import Apply, Clause, Equation, Expr, File, Header, Name, Num, Statement, postorder
+from kgen.nodes import Apply, Clause, Equation, Expr, File, Header, Name, Num, Statement, folded, postorder, rebuilt
 from kgen.types import ELLIPSIS, is_literal, literal_size
 
 #: The operators of sizes, on integers.
@@ -41,17 +41,15 @@ def value(root: Expr, known: Mapping[str, Any]) -> Any:
 
 def linear(root: Expr, known: Mapping[str, Any], open_: str) -> tuple[Any, Any] | None:
     """(a, b) where an expression is a * open_ + b; None where it is not of that form.  Raises `ZeroDivisionError`."""
-    done: dict[int, tuple[Any, Any] | None] = {}
-    for node in postorder(root):
+
+    def of(node: Expr, args: list[tuple[Any, Any] | None]) -> tuple[Any, Any] | None:
         if isinstance(node, Num):
-            made: tuple[Any, Any] | None = (0, int(node.text, 0))
-        elif isinstance(node, Name):
-            number = literal_size(node.name) if is_literal(node.name) else known.get(node.name)
-            made = (1, 0) if node.name == open_ else (0, number)
-        else:
-            made = _applied(node.op, [done[id(a)] for a in node.args])
-        done[id(node)] = made
-    return done[id(root)]
+            return 0, int(node.text, 0)
+        if isinstance(node, Apply):
+            return _applied(node.op, args)
+        return (1, 0) if node.name == open_ else (0, literal_size(node.name) if is_literal(node.name) else known.get(node.name))
+
+    return folded(root, of)
 
 
 def _applied(op: str, args: Sequence[tuple[Any, Any] | None]) -> tuple[Any, Any] | None:
@@ -219,6 +217,17 @@ def _with_clauses(file: File, change: Callable[[tuple[Clause, ...]], tuple[Claus
     return replace(file, statements=tuple(statements))
 
 
+def with_names(root: Expr, name: Callable[[Name], Name]) -> Expr:
+    """An expression whose names are changed, those of dims among them."""
+
+    def changed(node: Expr) -> Expr:
+        if isinstance(node, Apply):
+            return node if node.dims is None else replace(node, dims=tuple(map(name, node.dims)))
+        return name(node) if isinstance(node, Name) else node
+
+    return rebuilt(root, changed)
+
+
 def with_dims(file: File, dim: Callable[[Name], Name]) -> File:
     """A file whose names of dims, and of what may be one, are changed; helpers see their own."""
 
@@ -229,15 +238,7 @@ def with_dims(file: File, dim: Callable[[Name], Name]) -> File:
         return replace(x, type=replace(x.type, dims=dims), **own)
 
     def body(root: Expr) -> Expr:
-        made: dict[int, Expr] = {}
-        for node in postorder(root):
-            made[id(node)] = node
-            if isinstance(node, Name):
-                made[id(node)] = dim(node)
-            elif isinstance(node, Apply):
-                dims = None if node.dims is None else tuple(map(dim, node.dims))
-                made[id(node)] = replace(node, args=tuple(made[id(a)] for a in node.args), dims=dims)
-        return made[id(root)]
+        return with_names(root, dim)
 
     def statement(s: Statement) -> Statement:
         if isinstance(s, Header):
@@ -248,6 +249,3 @@ def with_dims(file: File, dim: Callable[[Name], Name]) -> File:
         return s
 
     return replace(file, statements=tuple(map(statement, file.statements)))
-
-
-__all__ = ["Unsized", "allowed", "constants", "follows", "inlined", "named", "names", "needed", "resolve", "unknown", "value", "with_dims"]

@@ -16,7 +16,7 @@ from kgen import sized, syntax, typeset
 from kgen.check import Kernel
 from kgen.expressions import prelude
 from kgen.optional import required
-from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Param, Result, Type
+from kgen.syntax import Apply, Equation, Expr, Header, Helper, Name, Param, Result, Type, rebuilt
 from kgen.types import DTYPES, ELLIPSIS, Dims
 
 
@@ -47,14 +47,8 @@ def bound(kernel: Kernel, dtypes: Mapping[str, str]) -> Kernel:
         dtype = p.type.dtype
         return replace(p.type, dtype=replace(dtype, name=names.get(dtype.name, dtype.name))) if p.type.dims is not None else p.type
 
-    def cast(root: Expr) -> Expr:
-        made: dict[int, Expr] = {}
-        for node in syntax.postorder(root):
-            made[id(node)] = node
-            if isinstance(node, Apply):
-                op = names.get(node.op, node.op) if node.written == "call" else node.op
-                made[id(node)] = replace(node, op=op, args=tuple(made[id(a)] for a in node.args))
-        return made[id(root)]
+    def cast(node: Expr) -> Expr:
+        return replace(node, op=names.get(node.op, node.op)) if isinstance(node, Apply) and node.written == "call" else node
 
     statements: list[syntax.Statement] = []
     for s in required(kernel.file).statements:
@@ -62,7 +56,7 @@ def bound(kernel: Kernel, dtypes: Mapping[str, str]) -> Kernel:
             params, results = (replace(p, type=typed(p)) for p in s.params), (replace(r, type=typed(r)) for r in s.results)
             statements.append(replace(s, params=tuple(params), results=tuple(results)))
         else:
-            statements.append(replace(s, body=cast(s.body)))
+            statements.append(replace(s, body=rebuilt(s.body, cast)))
     text = typeset.format_file(replace(kernel.file, statements=tuple(statements)))
     return checker.check(syntax.parse(text, kernel.file.source.name))
 
@@ -134,15 +128,11 @@ def _result(r: Result, dims: Mapping[str, Dims], lead: Dims, batch: Dims) -> Res
 
 
 def _body(root: Expr, lead: Dims) -> Expr:
-    """An expression in which `lead` stands for `...`; nothing recurses, since trees can be deep."""
-    made: dict[int, Expr] = {}
-    for node in syntax.postorder(root):
-        if isinstance(node, Apply):
-            args = tuple(made[id(a)] for a in node.args)
-            dims = node.dims
-            if dims is not None and any(d.name == ELLIPSIS for d in dims):
-                dims = tuple(n for d in dims for n in (_named(lead, d) if d.name == ELLIPSIS else (d,)))
-            made[id(node)] = replace(node, args=args, dims=dims)
-        else:
-            made[id(node)] = node
-    return made[id(root)]
+    """An expression in which `lead` stands for `...`."""
+
+    def named(node: Expr) -> Expr:
+        if not isinstance(node, Apply) or node.dims is None:
+            return node
+        return replace(node, dims=tuple(n for d in node.dims for n in (_named(lead, d) if d.name == ELLIPSIS else (d,))))
+
+    return rebuilt(root, named)

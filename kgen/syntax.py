@@ -41,6 +41,7 @@ from kgen.nodes import (
     Type,
     dim_names,
     postorder,
+    rebuilt,
 )
 
 MAX_BYTES = 65_536
@@ -499,21 +500,9 @@ def _wanted(accepts: set[str]) -> str:
     """What could stand at the place of an error, in words ("expected a name or `(`"), from the parser's names for it; "" where that
     says nothing."""
     words = {
-        "NAME": "a name",
-        "NUMBER": "a number",
-        "RPAR": "`)`",
-        "RSQB": "`]`",
-        "LPAR": "`(`",
-        "LSQB": "`[`",
-        "COLON": "`: type`",
-        "EQUAL": "`=`",
-        "COMMA": "`,`",
-        "__ANON_0": "`->`",
-        "__ANON_1": "`...`",
-        "_NL": "a new line",
-        "ELSE": "`else`",
-        "$END": "",
-    }
+        "NAME": "a name", "NUMBER": "a number", "RPAR": "`)`", "RSQB": "`]`", "LPAR": "`(`", "LSQB": "`[`", "COLON": "`: type`",
+        "EQUAL": "`=`", "COMMA": "`,`", "__ANON_0": "`->`", "__ANON_1": "`...`", "_NL": "a new line", "ELSE": "`else`", "$END": "",
+    }  # fmt: skip
     names = list(dict.fromkeys(words[a] for a in sorted(accepts) if words.get(a)))
     if "TIMES" in accepts:
         names = ["an operator", *(n for n in names if n in ("`)`", "`,`", "`]`"))]
@@ -523,5 +512,5 @@ def _wanted(accepts: set[str]) -> str:
 __all__ = [
     "ATOM", "INFIX", "KEYWORDS", "MAX_BYTES", "MAX_DIGITS", "MAX_EXPONENT", "MAX_NAME", "PREFIX", "WHERE", "WRITTEN", "Apply", "Clause",
     "Equation", "Expr", "File", "Header", "Helper", "Name", "Num", "Param", "Result", "Source", "Statement", "Type", "dim_names",
-    "literal", "parse", "postorder",
+    "literal", "parse", "postorder", "rebuilt",
 ]  # fmt: skip

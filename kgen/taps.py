@@ -97,8 +97,24 @@ def tapped(program: Program, windows: bool = True) -> Program:
     lets = [found.let(let) for let in program.lets]
     lets = [replace(let, expr=let.expr.renamed({o.name: found.own.get(o.name, o.name) for o in let.expr.operands})) for let in lets]
     stores = tuple(replace(s, ref=found.own.get(s.ref, s.ref)) for s in program.stores)
-    made = live([*found.zeros, *found.alike(lets)], stores)
+    made = live([*found.zeros, *_behind(found.alike(lets))], stores)
     return replace(program, lets=made, stores=stores) if 0 < sum(map(is_tap, made)) <= MOST_TAPS else program
+
+
+def _behind(lets: list[Let]) -> list[Let]:
+    """The lets, each behind what it reads: a fill that taps share may stand behind the first of them."""
+    named, made = {let.name: let for let in lets}, dict[str, Let]()
+
+    def put(let: Let) -> None:
+        for o in let.expr.operands:
+            if o.name in named and o.name not in made:
+                put(named[o.name])
+        made[let.name] = let
+
+    for let in lets:
+        if let.name not in made:
+            put(let)
+    return [*made.values()]
 
 
 def moves(program: Program) -> Callable[[str, Let], Move | None]:

@@ -123,11 +123,7 @@ def show_value(v: Value) -> str:
 
 
 def describe(v: Value) -> str:
-    return describe_type(v.type)
-
-
-def describe_type(t: ValueType) -> str:
-    return str(t)
+    return str(v.type)
 
 
 def closest(name: str, known: list[str]) -> str:

@@ -143,14 +143,7 @@ def _several(each: Kernel, joined: Mapping[str, str]) -> Kernel:
         return replace(name, name=f"{name.name}{between}{k}")
 
     def parts_of(root: Expr, k: int) -> Expr:
-        done: dict[int, Expr] = {}
-        for node in syntax.postorder(root):
-            done[id(node)] = node
-            if isinstance(node, Name) and node.name in parted:
-                done[id(node)] = part(node, k)
-            elif isinstance(node, Apply):
-                done[id(node)] = replace(node, args=tuple(done[id(a)] for a in node.args))
-        return done[id(root)]
+        return syntax.rebuilt(root, lambda node: part(node, k) if isinstance(node, Name) and node.name in parted else node)
 
     params: list[Param] = []
     for p in header.params:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kgen import sized, syntax, typeset
+from kgen import positions, sized, syntax, typeset
 from kgen.errors import Span
 from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS
@@ -116,7 +116,7 @@ class _Writer:
 
     def said(self, params: Sequence[Declared], results: Sequence[tuple[Declared, int]]) -> list[str]:
         """What the header says of sizes: the literals that have names, and the clauses that follow from what is declared."""
-        read = [self.values[v] for v in self.reached(v for _, v in results)]
+        read = [value for v in self.reached(v for _, v in results) if self.aside(value := self.values[v]) is None]
         used = dict.fromkeys(d for x in (*params, *(d for d, _ in results)) for d in x.dims or ())
         used |= dict.fromkeys(d for v in read for d in (*v.dims, *(v.attr if isinstance(v.attr, tuple) else ())))
         used |= dict.fromkeys(str(v.attr) for v in read if v.op in ("size", "index"))
@@ -136,6 +136,8 @@ class _Writer:
     def operands(self, v: int) -> tuple[int, ...]:
         """The values that a value's text is made of: of a place with its fill neither the condition nor the bare place."""
         value = self.values[v]
+        if (beside := self.aside(value)) is not None:
+            return beside.args[0], value.args[1]
         place = self.guarded(value) if value.op == "where" else None
         return value.args if place is None else (*place.args, value.args[2])
 
@@ -175,7 +177,8 @@ class _Writer:
             inside = all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True))
             return self.placed(place, args[:-1], [] if inside else args[-1:])
         if op == "pick" or op in SCANS or op in REDUCTIONS and attr:
-            return call(op, args, attr)
+            beside = self.aside(value)
+            return call(op, args, attr if beside is None else beside.attr)
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
 
     def placed(self, value: Value, args: list[Expr], fill: list[Expr]) -> Expr:
@@ -184,6 +187,10 @@ class _Writer:
         if not fill and not all(read.inside(e, d) for d, e in zip(value.attr, value.args[1:], strict=True)):
             fill = [Num("0", _NOWHERE)]
         return Apply("place", (*args, *fill), _NOWHERE, _NOWHERE, "place", tuple(Name(shown_dim(d), _NOWHERE) for d in value.attr))
+
+    def aside(self, value: Value) -> Value | None:
+        """The value along another dim that `pick` takes its element of, unless it has a name (`positions.aside`)."""
+        return None if value.args and value.args[0] in self.names else positions.beside(self.values, value)
 
     def guarded(self, value: Value) -> Value | None:
         """The place that a choice takes where it lies inside, if it is one of these (`Expressions.filled`)."""

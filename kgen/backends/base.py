@@ -20,7 +20,7 @@ from kgen.backends.drawn import neighbours, words
 from kgen.backends.names import Names, bare, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
-from kgen.backends.text import Text, broken, comment, fill, functions, identifiers, named, source, spelled, tidy
+from kgen.backends.text import Text, briefs, broken, comment, fill, functions, identifiers, named, source, spelled, tidy
 from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
 from kgen.check import Kernel
 from kgen.errors import printed
@@ -79,6 +79,7 @@ class Backend:
     aliases = "FGHPQRS"
     #: What the target has of the forms of operators (`Brief`), as its functions are named (`brief_exp`); None: all.
     own_forms: frozenset[str] | None = None
+    brief = ""  # the pattern of a function that takes an operator's fast form for results of 16 bits (`briefs`)
     scaled: frozenset[str] = frozenset()  # the operators whose functions take factors (`kgen.backends.factors`)
     pairs: Mapping[str, str] = {}  # the functions that make the codes of two values at a time, by operator
     makes = False  # whether what a row is made into takes its place on the chip (`kgen.backends.remade`)
@@ -111,8 +112,9 @@ class Backend:
         return f"{function}({operands}, {dtype})"
 
     def columns(self) -> list[Spell]:
-        """How the target writes all operators."""
-        return [self.spell(row) for row in ROWS.values()]
+        """How the target writes all operators, and the functions of their brief forms."""
+        spells = [(row, self.spell(row)) for row in ROWS.values()]
+        return [*(spell for _, spell in spells), *briefs(spells, self.brief, self.own_forms)]
 
     def functions(self, calls: Iterable[str]) -> dict[str, Text]:
         """The sources of the helper functions among calls, and of those that they call, each after what it needs."""
@@ -445,8 +447,7 @@ class Render:
         indices, scalars, of = self.index_tensors(p), self.scalars(p), {t.spec_name: t for t in tensors}
         read = {o.name for let in p.lets for o in taken(let.expr)} | {s.ref for s in p.stores}
         read |= {let.expr.operands[0].name for let in p.lets if is_tap(let)}
-        inputs = tuple(of[let.expr.attrs[0]] for let in p.lets if let.expr.name == "load" and let.name in read)
-        inputs = tuple(sorted(inputs, key=tensors.index))
+        inputs = tuple(t for t in tensors if any(let.expr == leaf("load", t.spec_name) and let.name in read for let in p.lets))
         gathers, near = self.gathers(p, of), beside(self, p, of)
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         each = (p.phases + ((p.finish,) if p.finish else ()), p.long)

@@ -337,6 +337,7 @@ class RowNames:
         lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
         once = self.once(phase, lets, text)
         lets, words = self.drawing(phase, lets, ends, text)
+        made_once = tuple(once[let.name] for let in lets if let.name in once)
         body = _RowBody(self, lets, text, ends, (*phase.reductions, *phase.columns))
         takes = {g.name: g for name, g in self.rows.items() if name in read}
         costly = {n: Given(body.named[n], self.render.type_of(self.defs[n])) for n in body.named if n in self.costly and phase.element}
@@ -366,7 +367,7 @@ class RowNames:
             columns,
             self.search(search, accumulators[0], body) if search is not None else None,
             words,
-            once,
+            made_once,
             frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
             self.makes() if self.remade is not None and phase is self.remade.phase else None,
             tuple(dict.fromkeys(near.values())),
@@ -417,26 +418,27 @@ class RowNames:
         """A literal number, converted."""
         return self.render.backend.constant(self.render.program.by_name[let.expr.operands[0].name], let, self.render.type_of(let))
 
-    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> tuple[Repeated, ...]:
-        """What a phase reads of the values that are made once, whose names `text` gets."""
+    def once(self, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> dict[str, Repeated]:
+        """The values of a phase that are made once, by let, whose names `text` gets."""
         if not self.draws(phase):
-            return ()
-        made = [let for let in lets if let.name in self.often]
-        for let in made:
-            if let.name not in self.made:
-                self.made[let.name] = self.maker(let, phase, lets, dict(text))
-        text.update({let.name: named(self.made[let.name].name) for let in made})
-        return tuple(self.made[let.name] for let in made)
+            return {}
+        made = [let.name for let in lets if let.name in self.often]
+        for name in made:
+            if name not in self.made:
+                self.made[name] = self.maker(self.defs[name], phase, lets, dict(text))
+            text[name] = named(self.made[name].name)
+        return {name: self.made[name] for name in made}
 
     def maker(self, let: Let, phase: Phase, lets: tuple[Let, ...], text: dict[str, Text]) -> Repeated:
         """How one of them is made; `text` is its own."""
         left, words = self.drawing(phase, lets, [let.name], text)
         body = _RowBody(self, left, text, [let.name])
-        read = {o.name for x in left if x.name not in self.streams for o in taken(x.expr)}
+        read = {o.name for x in left if x.name not in self.streams and x.name not in self.made for o in taken(x.expr)}
         loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
         indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
         name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
-        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name])
+        others = tuple(self.made[x.name] for x in left if x.name in self.made)
+        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name], others)
 
     @cached_property
     def made_name(self) -> str:

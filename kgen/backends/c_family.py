@@ -7,7 +7,7 @@ import re
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kgen.backends.base import Backend, Only, Render
 from kgen.backends.names import Names
@@ -70,6 +70,17 @@ class MapView(Unit):
     rounded: dict[str, Text]
     computed: list[tuple[Argument, str]]
 
+#: The pattern of a function that takes an operator's fast form for results of 16 bits.
+BRIEF = """\
+// {about}; for results T of 16 bits the fast form.
+template <typename T, typename F> DEVICE F brief_{name}({F x}) {{
+    if constexpr (is_brief<T>) return fast_{name}({x});
+    else return {accurate};
+}}
+"""
+
+Family = TypeVar("Family", bound="CFamily")
+
 
 class CFamily(Backend):
     comment = "//"
@@ -81,6 +92,14 @@ class CFamily(Backend):
         r"|WIF(EXITED|SIGNALED|STOPPED|CONTINUED)|NL_\w+|offsetof|issubnormal|math_errhandling|strn?dupa|[bl]e(16|32|64)toh|hto[bl]e(16|32|64)"
     )
     infinity = not_a_number = ""
+    over_lists = False  # whether a map's kernels or entries go over lists of tensors, which the runtime alone calls
+
+    @property
+    def listed(self: Family) -> Family:
+        """This target with maps that go over lists of tensors."""
+        mine = copy(self)
+        mine.over_lists = True
+        return mine
 
     def literal(self, value: Fraction | str, dtype: DType, type_name: str) -> Text:
         """A literal of a type that may be a template's parameter: then it is rounded once, for float and for double."""

@@ -26,11 +26,11 @@ class ScanTexts:
         walked = [t for t in (*unit.inputs, *unit.outputs) if not unit.is_row(t)]
         self.walked = [t for t in walked if self.render.place(t.dims, unit.rows, row) is not None]
         self.in_row = {t.spec_name for t in self.walked}
+        self.joined = joined(owner.backend, self.fields, lambda name, whose: f"{whose}.{name}")
 
     def partial(self, device: str = "") -> list[str]:
         """The lines that say what a partial is, which has no elements, and how neighbours are joined."""
-        values = joined(self.owner.backend, self.fields, lambda name, whose: f"{whose}.{name}")
-        lines = [Statement((f"both.{f.name}",), "", value) for f, value in zip(self.fields, values, strict=True)]
+        lines = [Statement((f"both.{f.name}",), "", value) for f, value in zip(self.fields, self.joined, strict=True)]
         return [
             "struct Partial {  // of neighbours", *(f"    {f.type} {f.name};" for f in self.fields), "};",
             f"const Partial none = {{{', '.join(str(f.identity) for f in self.fields)}}};",
@@ -41,8 +41,7 @@ class ScanTexts:
     @property
     def calls(self) -> list[str]:
         """The functions that these call."""
-        values = joined(self.owner.backend, self.fields, lambda name, whose: f"{whose}.{name}")
-        texts = [*values, *(t for f in self.fields for t in (f.identity, f.share)), *self.found("now", "now")]
+        texts = [*self.joined, *(t for f in self.fields for t in (f.identity, f.share)), *self.found("now", "now")]
         return [c for text in texts for c in text.calls]
 
     def at(self, t: Tensor, i: Text) -> Text:

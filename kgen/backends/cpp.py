@@ -4,12 +4,11 @@ kgen.backends.cpp_rows."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import dataclass
 
 from kgen.backends import searching
 from kgen.backends.base import Page, Render
-from kgen.backends.c_family import CFamily, MapView
+from kgen.backends.c_family import BRIEF, CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
 from kgen.backends.sorts import PARTS, SortUnit
@@ -63,6 +62,7 @@ class CppView:
 class Cpp(CFamily):
     name = "cpp"
     own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_sigmoid_slope", "brief_tanh", "near_erfc"))
+    brief = BRIEF.replace("DEVICE", "inline")
     scaled = frozenset(("erfc",))
     suffix = ".cpp"
     types = {
@@ -74,16 +74,6 @@ class Cpp(CFamily):
     infinity, not_a_number = "INFINITY", "NAN"
     rides = Rides.LONG
     taps = True
-    #: Whether a map's entries go over lists of tensors, which the runtime alone calls.
-    over_lists = False
-
-    @property
-    def listed(self) -> Cpp:
-        """This target with entries that go over lists of tensors."""
-        mine = copy(self)
-        mine.over_lists = True
-        return mine
-
     #: Functions that glibc's vector library serves (2.35 and later), by number of operands.
     vector_library = {
         **dict.fromkeys(

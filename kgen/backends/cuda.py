@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kgen.backends import cuda_partials as partials
 from kgen.backends import scan_launches
 from kgen.backends.base import Only, Page, Render, resource
-from kgen.backends.c_family import FUNCTIONS, KEYWORDS, CFamily
+from kgen.backends.c_family import BRIEF, FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
 from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index
@@ -81,6 +81,7 @@ def sort_view(u: SortUnit) -> SortView:
 
 class Cuda(CFamily):
     name = "cuda"
+    brief = BRIEF.replace("DEVICE", "__device__ inline")
     suffix = ".cu"
     types = TYPES
     #: What CUDA's headers declare at global scope, where a kernel's entry may not have the same name.
@@ -139,15 +140,6 @@ class Cuda(CFamily):
 
     #: Whether a source stands alone, as the runtime's compiler takes it; else it includes the library beside it.
     standalone = True
-    #: Whether a map's kernel goes over lists of tensors, which the runtime alone launches.
-    over_lists = False
-
-    @property
-    def listed(self) -> Cuda:
-        """This target with kernels that go over lists of tensors."""
-        mine = copy(self)
-        mine.over_lists = True
-        return mine
 
     def render(self, kernel: Kernel, only: Only | None = None, standalone: bool = True) -> str:
         """As `Backend.render` has it; where the source does not stand alone it includes what `beside` gives."""

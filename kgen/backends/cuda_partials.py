@@ -7,6 +7,7 @@ about a peak how it is rescaled when that moves.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
@@ -90,6 +91,16 @@ class Partial:
     def shares(self) -> list[str]:
         """The lines that set an element's share, `part`."""
         return [f"part.{self.named(f)} = {self.filled(f.share)};" for f in self.fields(False)]
+
+    @property
+    def squares(self) -> bool:
+        """Whether all that an element gives are squares."""
+        return all(f.root for f in self.fields(False))
+
+    def squared(self) -> list[str]:
+        """The lines that add an element's squares to `part`, rounded with it."""
+        own = [(f"part.{self.named(f)}", self.filled(f.root)) for f in self.fields(False)]
+        return [f"{name} = squared_onto({name}, {root});" for name, root in own]
 
     def added(self) -> list[str]:
         """The lines that add an element's share: what a share is a multiple of stands there itself."""
@@ -207,13 +218,16 @@ def raw_peak(c: Code, every: list[Partial]) -> int | None:
 def about(backend: Backend, c: Code, kind: str, params: list[str], peaked: list[Partial]) -> list[str]:
     """The lines between a reading's first function and its operands: what an element adds to the sums about a peak.  Where a number of the
     call says that some of these are not read, they are left out by a second function."""
-    lines = [f"    {line}" for line in backend.printed(c.lines) if not line.startswith(backend.comment)]
+    lines = [f"    {line}" for line in backend.printed(replace(s, note="") for s in c.lines)]
     when = next((m.a.when for m in peaked if m.a.when), None)
 
     def function(sums: list[Partial]) -> list[str]:
         shares = [f"    {line}" for m in sums for line in m.shares()]
         return [f"[&](const {kind}& top, {', '.join(params)}) {{", *lines, f"    {kind} part;", *shares, "    return part;"]
 
+    if all(m.squares for m in peaked):
+        shares = [f"    {line}" for m in peaked for line in m.squared()]
+        return [f"}}, adding([&]({kind}& part, const {kind}& top, {', '.join(params)}) {{", *lines, *shares, "})"]
     first, *rest = function(peaked)
     if when is None:
         return [f"}}, {first}", *rest, "}"]

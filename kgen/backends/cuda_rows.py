@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Tensor
+from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -136,7 +136,7 @@ class RowPrinter:
         written = {w.name for w in self.operands if w.is_written}
         self.alone = {t.name for t in unit.inputs if not t.dims and t.name not in written}  # one value for all rows
         asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
-        self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.drawn for t in m.indices)}
+        self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.repeated for t in m.indices)}
         self.is_kept = any(w.record.kept for w in self.operands)
         self.persists = persists(unit, [w.record for w in self.operands])
 
@@ -151,9 +151,7 @@ class RowPrinter:
             if n.converted:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
         read = {t.name for c in self.unit.every for t in read_by(c) if t in self.unit.inputs}
-        for t in self.unit.inputs:
-            if t.name in read & self.alone:
-                made.append(f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);")
+        alone = [f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);" for t in self.unit.inputs if t.name in read & self.alone]
         gathers = [*self.gathers]
         for k, w in enumerate(self.operands):
             if w.name in self.gathers:
@@ -165,7 +163,7 @@ class RowPrinter:
                 call = f"walk.template {way}<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
-            return [*made, *self.rounds()]
+            return [*made, *alone, *self.rounds()]
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
@@ -181,7 +179,7 @@ class RowPrinter:
         for b in self.unit.near:
             which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
             made.append(f"auto {b.name}_row = near<{which}>(walk, {b.tensor.name}_ptr);")
-        return made
+        return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
 
     def row_values(self, read: set[str]) -> list[str]:
         """The lines that have a row's own values, of the tensors that are `read`."""
@@ -278,7 +276,7 @@ class RowPrinter:
         """The lines of each phase of some code, and of what is done with pieces behind it; what is a row's own stands behind the reading
         before it."""
         made: list[list[str]] = []
-        declared: set[str] = set()
+        declared, drawn = set[Statement](), set[str]()
         reading = 0
         behind: list[str] = []  # a row's values that the reading after them does without: what they wait for comes meanwhile
         for k, c in enumerate(codes):
@@ -295,15 +293,15 @@ class RowPrinter:
                 reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)
-                done = [f"{m.name}_row.done = true;" for m in c.drawn if any(m in x.drawn for x in codes[k + 1 :])]
-                reads = [*self.draws(c, declared), *reads, *done]
+                done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
+                reads = [*self.draws(c, drawn), *reads, *done]
                 made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
                 behind = []
                 reading += bool(c.accumulators)
                 continue
             first, rest = partials.split(c, codes[k + 1] if k + 1 < len(codes) and codes[k + 1].accumulators else None)
-            lines, behind = ([line for line in self.backend.printed(x) if line not in declared] for x in (first, rest))
-            declared.update(lines, behind)  # a constant that two phases use: both are one scope
+            first, rest = fresh(first, declared), fresh(rest, declared)  # a constant that two phases use: both are one scope
+            lines, behind = self.backend.printed(first), self.backend.printed(rest)
             lines += self.row_stores(c)
             if made and reading and lines:
                 made[-1] += lines
@@ -332,20 +330,21 @@ class RowPrinter:
             return [f"if ({walk}.leader()) {text}" for text in stores]
         return [f"if ({walk}.leader()) {{", *(f"    {text}" for text in stores), "}"]
 
-    def draws(self, c: Code, declared: set[str]) -> list[str]:
-        """The lines of the words that a reading reads, and of what it reads that is made of words; those `declared` before stay."""
+    def draws(self, c: Code, drawn: set[str]) -> list[str]:
+        """The lines of the words that a reading reads, and of what it reads that is made of words; those `drawn` before stay."""
         made: list[str] = []
-        for w in dict.fromkeys(w for words in (c.words, *(m.words for m in c.drawn)) for w in words):
+        words = {w.name: w for words in (c.words, *(m.words for m in c.repeated)) for w in words}
+        for w in (w for name, w in words.items() if name not in drawn):
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
-        for m in c.drawn:
-            params = [*(f"{t.compute} {t.name}" for t in (*m.inputs, *m.indices)), *(f"u32 {w.name}" for w in m.words)]
-            operands = ", ".join(f"{name}_row" for name in (*(t.name for t in (*m.inputs, *m.indices)), *(w.name for w in m.words)))
+        for m in (m for m in c.repeated if m.name not in drawn):
+            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
+            of += [(x.type, x.name) for x in m.others]
+            params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
-            made.append("\n".join([f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]))
+            made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
             made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of, operands({operands}));")
-        found = [line for text in made if text not in declared for line in text.split("\n")]
-        declared.update(made)
-        return found
+        drawn |= {*words, *(m.name for m in c.repeated)}
+        return made
 
     def results(self, c: Code) -> list[str]:
         """The lines of what a reading writes along a row."""
@@ -413,6 +412,8 @@ class RowPrinter:
         unit, operands = self.unit, [w.record for w in self.operands]
         element = [w.record.element and w.has_memory for w in self.operands]
         along = [has and bool(set(unit.inner[-1:]) & set(o.dims)) for has, o in zip(element, operands, strict=True)]
+        if unit.columns:  # whose results are written one by one, at the end
+            along = [has and (o.role != "result" or bool(set(o.dims) & set(unit.rows))) for has, o in zip(along, operands, strict=True)]
         rowed = any(set(o.dims) & set(unit.rows) for o in operands)
         one_dim = len(unit.inner) == 1 and ELLIPSIS not in unit.inner
         rereads = {o.name for o in operands if o.role == "state" and not o.element} & {t.spec_name for t in unit.inputs}

@@ -68,9 +68,9 @@ class ScanPrinter(RowPrinter):
         c, scans = self.unit.stored, self.unit.scanned.accumulators
         made = self.values(c)
         if any(not a.exclusive for a in scans):
-            made.append("const Partial now = join(before, tile[k]);")
+            made.append("const Partial now = join(before.at(k), tile[k]);")
         if any(a.exclusive for a in scans):
-            made.append("const Partial past = k > 0 ? join(before, tile[k > 0 ? k - 1 : 0]) : before;")
+            made.append("const Partial past = k % Walk::VEC > 0 ? join(before.at(k), tile[k > 0 ? k - 1 : 0]) : before.at(k);")
         found = {a.name: a for a in scans}
         for g in c.takes:
             of = "past" if found[g.name].exclusive else "now"

@@ -254,16 +254,13 @@ class CudaPrinter(CStatic[StaticCuda]):
             body = [f"__shared__ {a.type} parts[{size}][32];", "parts[threadIdx.x / 32][threadIdx.x % 32] = x;", "__syncthreads();"]
             body += ["x = parts[0][threadIdx.x % 32];", f"for (int t = 1; t < {size}; t++) {joined('parts[t][threadIdx.x % 32]')}"]
         elif scope == "block":
-            identity = self.writers_identity(a)
+            identity = next(w for w in self.writers if w is not None).identity(a)
             body = [f"__shared__ {a.type} parts[32];", *shuffles(32), "if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;"]
             body += ["__syncthreads();", f"x = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : {identity};", *shuffles(32)]
         else:
             body = shuffles(size)
         body += ["__syncthreads();  // before parts are written again"] if again and scope in ("side", "block") else []
         return [*made, f"__device__ inline {a.type} {name}({a.type} x) {{", *(f"    {line}" for line in [*body, "return x;"]), "}"]
-
-    def writers_identity(self, a: Accumulator) -> str:
-        return next(w for w in self.writers if w is not None).identity(a)
 
     # ------------------------------------------------------------------ launches
 

@@ -16,7 +16,7 @@ from kgen.backends.c_static import block
 from kgen.backends.cuda_partials import Partial, words
 from kgen.backends.static import deep, inlined, refused, rounds, stored
 from kgen.backends.text import Text, named, source, tokens
-from kgen.backends.units import Accumulator, Code, RowUnit, Tensor
+from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
 from kgen.monoids import MONOIDS, RIDERS, Rides
 from kgen.ops import CALL, SUM
 from kgen.types import DTYPES
@@ -50,7 +50,7 @@ class RowWriter:
         self.reductions = sum(bool(c.accumulators) for c in self.readings)
         self.wished, self.lanes, self.team, self.threads, self.vectors, self.frame = "", 1, 1, 256, 1, "row"
         self.n = self.render.size(unit.inner)
-        self.declared: set[str] = set()
+        self.declared: set[tuple[str, ...]] = set()
         self.in_row: set[str] = set()
         self.held: set[str] = set()
         self.thread = "lane"
@@ -274,9 +274,10 @@ class RowWriter:
 
     def row_phase(self, c: Code) -> list[str]:
         """A row's own values, and its results."""
-        made = [*self.owner.printed(self.unit, c.lines), *(f"const {g.type} {g.name} = {g.text};" for g in c.gives if g.text != g.name)]
-        made = [line for line in made if line not in self.declared]
-        self.declared.update(line for line in made if line.startswith("const "))
+        lines = [*c.lines, *(Statement((g.name,), g.type, g.text) for g in c.gives if g.text != g.name)]
+        own = [s for s in lines if not s.type or s.names not in self.declared]
+        self.declared |= {s.names for s in own if s.type}
+        made = self.owner.printed(self.unit, own)
         stores = []
         for o in c.outputs:
             at = self.owner.at(o, self.render.place(o.dims, self.unit.rows, named("row")))

@@ -16,7 +16,7 @@ from kgen.ir import Let, Op, literal_of, taken
 from kgen.passes import Map
 from kgen.phases import Phase, ends, needed
 from kgen.searches import SEARCHES
-from kgen.types import ELLIPSIS, Dims, is_literal, literal_size
+from kgen.types import ELLIPSIS, Dims, boolean, is_literal, literal_size
 
 if TYPE_CHECKING:
     from kgen.backends.base import Render
@@ -88,8 +88,9 @@ def start(place: Let, dim: str, defs: Mapping[str, Let]) -> str | None:
 
 
 def frontier(phases: Sequence[Phase], drawn: Mapping[str, Stream], last: Phase | None) -> frozenset[str]:
-    """The values that depend on words, that several readings compute, and that they read for something else; none where these are many, or
-    where a search goes through a row.  `last` is what follows from columns."""
+    """The values that depend on words, that several readings compute, and that they read for something else; of those that are made of
+    others only such as are made of conditions, which take a bit each.  None where these are many, or where a search goes through a row.
+    `last` is what follows from columns."""
     readings = [p for p in phases if p.element and p is not last]
     if not drawn or any(r.expr.name in SEARCHES for p in readings for r in p.reductions):
         return frozenset()
@@ -103,7 +104,8 @@ def frontier(phases: Sequence[Phase], drawn: Mapping[str, Stream], last: Phase |
     read = {o.name for p in readings for let in p.lets if let.name not in often for o in taken(let.expr)}
     read |= {name for p in readings for name in ends(p)}
     found, lets = often & read, [let for p in readings for let in p.lets]
-    behind = {name for name in found if found & {let.name for let in needed(lets, [name], ())} - {name}}  # made of another of them
+    values = found - {let.name for let in lets if let.dtype == boolean}
+    behind = {name for name in found if values & {let.name for let in needed(lets, [name], ())} - {name}}  # made of another of them
     return frozenset(found - behind) if len(found - behind) <= MOST else frozenset()
 
 

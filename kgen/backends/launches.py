@@ -114,9 +114,9 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         "many": (
             Step(64, 128, 32, 2, 8, "registers"),
             Step(128, 128, 32, 4, 8, "shared"),
-            Step(256, 64, 0, 4, 16, "registers"),
+            Step(256, 128, 32, 8, 6, "shared"),
             Step(512, 128, 0, 8, 8, "shared"),
-            Step(1024, 128, 0, 8, 8, "registers"),
+            Step(1024, 128, 0, 8, 8, "shared"),
             Step(2048, 256, 0, 8, 4, "shared"),
             Step(4096, 512, 0, 8, 2, "shared"),
             Step(6144, 512, 0, 12, 2, "shared"),
@@ -128,7 +128,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
         "again": (
             Step(48, 128, 32, 2, 12, "registers"),
             Step(64, 128, 32, 2, 8, "registers"),
-            Step(127, 64, 0, 2, 24, "shared"),
+            Step(127, 64, 32, 4, 20, "shared"),
             Step(128, 128, 32, 4, 8, "registers"),
             Step(192, 128, 32, 8, 6, "registers"),
             Step(255, 128, 0, 2, 8, "registers"),
@@ -293,6 +293,8 @@ def _single(one: str) -> list[Rule]:
 #: Rows whose elements are neighbours.
 HELD = (
     *_short("registers"),
+    Rule(128, 64, 0, 2, 16, "shared", registers=PAIR, elements=(5, 16)),
+    Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16)),
     Rule(128, 128, 0, 1, 12, "registers", registers=PAIR, elements=(5, 16)),
     Rule(512, 512, 0, 1, 3, "registers", registers=PAIR, elements=(5, 16)),
     Rule(1024, 512, 0, 2, 3, "shared", registers=PAIR, elements=(5, 16)),

@@ -1,6 +1,9 @@
-"""Pieces of Python source: calls on as many lines as they take, tuples of names."""
+"""Pieces of Python source: calls on as many lines as they take, tuples of names, functions whose conditions are known."""
 
 from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
 
 from kgen.backends.names import bare
 
@@ -30,4 +33,28 @@ def chunks(items: list[str], size: int) -> list[str]:
     return [", ".join(items[k : k + size]) for k in range(0, len(items), size)]
 
 
-__all__ = ["chunks", "listed", "wrapped"]
+def decided(source: str, known: Mapping[str, bool]) -> str:
+    """A module in which branches on conditions that are known are no longer branches; `known` has what a condition says of a name,
+    behind its dot."""
+
+    def outcome(node: ast.If | ast.IfExp) -> bool | None:
+        return known.get(ast.unparse(node.test).partition(".")[2])
+
+    def branches() -> Iterator[ast.If | ast.IfExp]:
+        return (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.If | ast.IfExp) and outcome(n) is not None)
+
+    while node := next(branches(), None):
+        lines, first, end = source.split("\n"), node.lineno - 1, node.end_lineno or 0
+        kept = node.body if outcome(node) else node.orelse
+        if isinstance(kept, ast.expr):
+            chosen = ast.get_source_segment(source, kept)
+            lines[first:end] = [f"{lines[first][: node.col_offset]}{chosen}{lines[end - 1][node.end_col_offset :]}"]
+        else:
+            note = lines[first].partition("#")[2] if kept is node.body else ""
+            made = [line[4:] for line in lines[kept[0].lineno - 1 : kept[-1].end_lineno]] if kept else []
+            lines[first:end] = [f"{' ' * node.col_offset}#{note}", *made] if note else made
+        source = "\n".join(lines)
+    return source
+
+
+__all__ = ["chunks", "decided", "listed", "wrapped"]

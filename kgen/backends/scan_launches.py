@@ -3,6 +3,7 @@ written file.  What a row's elements are joined in follows from these and from i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kgen.backends.launches import ANY, SECTOR
@@ -10,30 +11,35 @@ from kgen.backends.shared import MAX_STATIC
 
 
 class Team(NamedTuple):
-    """For rows of up to `longest` vectors of a thread: teams of so many threads, in blocks of `threads`."""
+    """For rows of up to `longest` vectors of a thread: teams of so many threads, in blocks of `threads`, each thread with so many `parts`
+    of a tile: vectors, or rows side by side at most."""
 
     longest: int
     team: int
     threads: int
+    parts: int = 1
 
 
 #: Rows whose elements are neighbours: a thread, some of a warp, a warp, or a block.
 TEAMS = (
     Team(1, 1, 128), Team(8, 4, 256), Team(16, 8, 256), Team(32, 16, 256), Team(256, 32, 256), Team(512, 128, 128), Team(1024, 256, 256),
-    Team(ANY, 512, 512),
+    Team(ANY, 512, 512, 2),
 )  # fmt: skip
 #: Rows of more vectors than so many, each of so many elements at least, that end within one: their warps wait for loads of their own alone.
 ODD, ODD_ABOVE, ODD_ELEMENTS = Team(640, 32, 256), 512, 8
 #: Rows whose elements lie apart, and which lie side by side themselves: neighbouring threads take neighbouring rows.
-TEAMS_ASIDE = (Team(4, 1, 128), Team(ANY, 4, 256))
-#: The tiles of a segment, and the most segments of a row: of longer rows each has more.
-SPAN, MOST = 4, 128
-#: With fewer blocks than this, several of them share a row of several segments, where the last of the teams takes it.
-FEW, FEW_ASIDE = 96, 128
-#: Tiles on their way while one is computed, where no more than so many operands are read.
+TEAMS_ASIDE = (Team(4, 1, 128, 4), Team(ANY, 16, 512, 4))
+#: With fewer blocks than this these take tiles of any row, where the last of the teams takes it.
+FEW, FEW_ASIDE = 96, 200
+#: Tiles of which blocks tell one another what stands before them: of neighbours, and of rows side by side.
+GROUP, GROUP_ASIDE = 64, 16
+#: The most blocks that take tiles: no device has room for more at once; how many of a block are on the chip.
+TAKERS, STAGES = 1056, 3
+#: Vectors on their way while others are computed, where no more than so many operands are read.
 AHEAD, AHEAD_OPERANDS = 2, 2
-#: Registers of a thread that blocks are promised room for, and of one that carries or moves much.
-REGISTERS, MANY_REGISTERS = 48, 96
+#: Registers of a thread that blocks are promised room for, of one that carries or moves much, of one whose rows begin within a vector, and
+#: of one that takes tiles of any row.
+REGISTERS, MANY_REGISTERS, ODD_REGISTERS, CHAINED_REGISTERS = 48, 96, 51, 64
 
 
 def odd(n: int, vec: int) -> bool:
@@ -41,14 +47,39 @@ def odd(n: int, vec: int) -> bool:
     return n % vec > 0 and vec >= ODD_ELEMENTS and ODD_ABOVE < -(-n // vec) <= ODD.longest
 
 
-def aside(partial: int) -> tuple[Team, ...]:
-    """Who takes rows that lie side by side: those whose partials of so many bytes, twice for each thread, fit in shared memory."""
-    return TEAMS_ASIDE if 2 * partial * TEAMS_ASIDE[-1].threads <= MAX_STATIC else (TEAMS_ASIDE[0]._replace(longest=ANY),)
+def chained_shared(vec: int, team: Team, parts: int, sizes: Sequence[int], aside: bool) -> int:
+    """The shared memory that tiles have in a block that takes them: for each operand, of elements of such sizes, a vector more; of rows
+    side by side none."""
+    return STAGES * sum(-(-(team.threads * parts + (not aside)) * vec * size // 16) * 16 for size in sizes)
 
 
-def resident(threads: int, much: bool) -> int:
+def chained_static(team: Team, parts: int, partial: int, aside: bool) -> int:
+    """What its threads have there besides, of partials of so many bytes: totals, what stands before a tile, tickets."""
+    values = team.threads * parts + 2 * (team.threads // team.team * parts) if aside else 2 * (team.threads // 32 * parts + 1)
+    return values * partial + 8
+
+
+def told(rows: int, segments: int, aside: bool) -> int:
+    """The values that blocks tell: of tiles, of groups, and of groups of groups; of rows side by side, of tiles and of groups."""
+    if aside:
+        return rows * (segments + -(-segments // GROUP_ASIDE))
+    groups = -(-segments // GROUP)
+    return rows * (segments + groups + -(-groups // GROUP))
+
+
+def beside(partial: int) -> tuple[Team, ...]:
+    """Who takes rows side by side: those whose partials of so many bytes, twice for each thread and row, fit in shared memory; a thread
+    takes half as many rows where that helps."""
+    *short, last = TEAMS_ASIDE
+    parts = last.parts
+    while parts and 2 * partial * (last.threads + last.threads // last.team) * parts > MAX_STATIC:
+        parts //= 2
+    return (*short, last._replace(parts=parts)) if parts else (*short[:-1], short[-1]._replace(longest=ANY))
+
+
+def resident(threads: int, registers: int) -> int:
     """Blocks of a multiprocessor that a kernel is compiled for."""
-    return max(1, 65536 // ((MANY_REGISTERS if much else REGISTERS) * threads))
+    return max(1, 65536 // (registers * threads))
 
 
 HEAD = """// Who goes along a row on GPUs: kgen's own table, which its runtime reads too (kgen/backends/scan_launches.py).
@@ -59,7 +90,7 @@ HEAD = """// Who goes along a row on GPUs: kgen's own table, which its runtime r
 namespace {
 namespace host {
 
-struct ScanTeam { i64 longest; int team, threads; };
+struct ScanTeam { i64 longest; int team, threads, parts; };
 """
 TAIL = """
 }  // namespace host
@@ -70,20 +101,22 @@ TAIL = """
 
 def table() -> str:
     """The text of kgen_scans_table.cuh."""
-    names = ("FEW", "FEW_ASIDE", "SPAN", "MOST", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS")
+    names = ("FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "TAKERS", "STAGES", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS",
+             "ODD_REGISTERS", "CHAINED_REGISTERS", "ODD_ABOVE", "ODD_ELEMENTS")  # fmt: skip
     lines = [f"constexpr int SCAN_{n} = {globals()[n]};" for n in names]
-    lines.append(f"constexpr int SCAN_ODD_ABOVE = {ODD_ABOVE}, SCAN_ODD_ELEMENTS = {ODD_ELEMENTS};")
     for name, teams in (("SCAN_TEAMS", TEAMS), ("SCAN_ASIDE", TEAMS_ASIDE), ("SCAN_ODD", (ODD,))):
-        rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}}}" for t in teams)
+        rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}, {t.parts}}}" for t in teams)
         lines.append(f"constexpr ScanTeam {name}[] = {{{rows}}};")
     lines.append(f"constexpr int SCAN_SECTOR = {SECTOR};")
     lines.append(f"constexpr int SCAN_STATIC = {MAX_STATIC};")
-    much = "(much ? SCAN_MANY_REGISTERS : SCAN_REGISTERS) * threads"
-    lines.append(f"constexpr int scans_resident(int threads, bool much) {{ return 65536 > {much} ? 65536 / ({much}) : 1; }}")
+    lines.append("constexpr int scans_resident(int threads, int registers) {")
+    lines.append("    return 65536 > registers * threads ? 65536 / (registers * threads) : 1;")
+    lines.append("}")
     return HEAD + "\n".join(lines) + TAIL
 
 
 __all__ = [
-    "AHEAD", "AHEAD_OPERANDS", "FEW", "FEW_ASIDE", "MOST", "ODD", "SPAN", "TEAMS", "TEAMS_ASIDE", "Team", "aside", "odd", "resident",
-    "table",
+    "AHEAD", "AHEAD_OPERANDS", "CHAINED_REGISTERS", "FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "MANY_REGISTERS", "ODD", "ODD_REGISTERS",
+    "REGISTERS", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "chained_static", "odd", "resident",
+    "table", "told",
 ]  # fmt: skip

@@ -88,7 +88,8 @@ def known(kernel: Kernel, sizes: Mapping[str, int], dtypes: Mapping[str, Sequenc
         given = tuple(dtypes.get(v, ()))
         if len(given) != 1:
             said = f"{len(given)} dtypes" if given else "no dtype"
-            raise KgenError(f"--static takes one dtype for {v}, and has {said}", help=f"choose it: --dtype {v}=bf16 (or {_rest('bf16')})")
+            others = ", ".join(d.name for d in VARIABLE if d.name != "bf16")
+            raise KgenError(f"--static takes one dtype for {v}, and has {said}", help=f"choose it: --dtype {v}=bf16 (or {others})")
         chosen[v] = given[0]
     return Known({d: sizes[d] for d in dims}, chosen)
 
@@ -102,10 +103,6 @@ def _follow(kernel: Kernel, sizes: Mapping[str, int]) -> Mapping[str, int]:
         raise KgenError(f"--static: {error}", help=kernel.signature()) from None
     used = {*named_dims(kernel), *sizes}
     return {d: n for d, n in found.items() if d in used}
-
-
-def _rest(one: str) -> str:
-    return ", ".join(d.name for d in VARIABLE if d.name != one)
 
 
 class StaticRender(Render):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -19,7 +19,7 @@ from string import Formatter
 
 from kgen import host
 from kgen.backends.names import bare
-from kgen.ops import CALL, LOOSE, SUM, UNARY, Spell
+from kgen.ops import CALL, LOOSE, SUM, UNARY, Op, Spell
 from kgen.types import DTYPES
 
 
@@ -300,15 +300,30 @@ def brought(spells: Iterable[Spell]) -> dict[str, str]:
     return {name: text.rstrip("\n") + "\n" for name, text in first.items() if isinstance(name, Call)}
 
 
+def briefs(spells: Iterable[tuple[Op, Spell]], pattern: str, own: Set[str] | None) -> list[Spell]:
+    """The functions of operators that take the fast form for results of 16 bits, else what the operators are spelled as: those in `own`,
+    of None all.  A target's `pattern` has the `name`, what it is `about`, operands `x`, parameters `F x` and the `accurate` form."""
+    made = []
+    for row, spell in spells:
+        if row.brief is not None and (own is None or f"brief_{row.name}" in own):
+            names = ("x", "y")[: row.arity]
+            x, typed = ", ".join(names), ", ".join(f"F {name}" for name in names)
+            of = {"name": row.name, "x": x, "F x": typed, "accurate": spell.float.format(*names)}
+            made.append(Spell(f"brief_{row.name}()", source=pattern.format(about=row.brief.about or f"{row.name}({x})", **of)))
+    return made
+
+
 @cache
 def _helper(source: Path | str) -> Text:
     """A helper function out of its file, or its text: a kernel calls few of them, and others are not read."""
     return Text(tokens(source.read_text() if isinstance(source, Path) else source))
 
 
-def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) -> dict[str, Text]:
+def functions(
+    folder: Path, calls: Iterable[str], spells: Iterable[Spell] = (), change: Callable[[str], str] | None = None
+) -> dict[str, Text]:
     """The helper functions among `calls`, and those that they call, each after what it needs: those of a target's folder, and those that
-    its spellings bring along."""
+    its spellings bring along.  `change` makes of a function's text what is to stand for it."""
     known: dict[str, Path | str] = {**library(folder), **brought(spells)}
     found: dict[str, Text] = {}
     visiting: set[str] = set()
@@ -318,6 +333,7 @@ def functions(folder: Path, calls: Iterable[str], spells: Iterable[Spell] = ()) 
             if name in known and name not in visiting:
                 visiting.add(name)
                 made = _helper(known[name])
+                made = made if change is None else Text(tokens(change(made)))
                 visit(made.calls)
                 found[name] = made
 

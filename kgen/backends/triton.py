@@ -87,6 +87,15 @@ class Triton(Backend):
     brackets = True
     end = ""
     neighbours = "EVEN[1]"
+    brief = """\
+@triton.jit
+def brief_{name}({x}, T: tl.constexpr):
+    \"\"\"{about}; for results T of 16 bits the fast form.\"\"\"
+    if T.primitive_bitwidth == 16:
+        return fast_{name}({x})
+    else:
+        return {accurate}
+"""
     types = {
         "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64", "i8": "tl.int8", "u8": "tl.uint8",
         "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "bool": "tl.int1",
@@ -211,7 +220,7 @@ class Triton(Backend):
             return single
         double = numeral(decimal(value, single=False))
         if not too_large:
-            rounded = _to_f32(value)
+            rounded = single_precision(value)
             if host.to_dtype(float(double), DTYPES["f32"]) == host.to_dtype(float(single), DTYPES["f32"]) == rounded:
                 return double
             single = numeral(repr(rounded))
@@ -455,11 +464,6 @@ def mixes(kernel: Kernel) -> bool:
     casts = {str(v.attr) for v in kernel.values if v.op == "cast"}
     declared = {p.dtype for p in kernel.params if p.is_tensor} | {r.dtype for r in kernel.results} | casts
     return len(declared & {*NARROW, *kernel.variables}) > 1
-
-
-def _to_f32(value: Fraction) -> float:
-    """The exact value rounded once to f32."""
-    return single_precision(value)
 
 
 def _python(text: str, kind: Number, keep: bool = False) -> Text:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kgen.check import Kernel
+from kgen.nodes import Apply, Clause, Expr, Num, folded
 from kgen.sized import linear, names, unknown
-from kgen.syntax import Apply, Clause, Expr, Name, Num, postorder
 from kgen.types import is_literal, literal_size
 from kgen.typeset import format_expr
 
@@ -76,16 +76,16 @@ def _where(known: set[str], more: str = "") -> list[str]:
 
 def _text(root: Expr, given: Mapping[str, str] | None = None) -> str:
     """An expression of sizes as Python; `given` are texts for some of its names."""
-    done: dict[int, tuple[str, int]] = {}
-    for node in postorder(root):
+
+    def of(node: Expr, args: list[tuple[str, int]]) -> tuple[str, int]:
+        if isinstance(node, Apply):
+            return _applied(node, args)
         if isinstance(node, Num):
-            done[id(node)] = node.text, 9
-        elif isinstance(node, Name):
-            literal = str(literal_size(node.name)) if is_literal(node.name) else f'sizes["{node.name}"]'
-            done[id(node)] = (given or {}).get(node.name, literal), 9
-        else:
-            done[id(node)] = _applied(node, [done[id(a)] for a in node.args])
-    return done[id(root)][0]
+            return node.text, 9
+        literal = str(literal_size(node.name)) if is_literal(node.name) else f'sizes["{node.name}"]'
+        return (given or {}).get(node.name, literal), 9
+
+    return folded(root, of)[0]
 
 
 def _applied(node: Apply, args: list[tuple[str, int]]) -> tuple[str, int]:

@@ -6,18 +6,18 @@ dynamic file's host part would choose, or a part of a long one; where neighbours
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from math import prod
 
 from kgen.backends.names import bare
-from kgen.backends.python_text import wrapped
+from kgen.backends.python_text import decided, wrapped
 from kgen.backends.static import Known, StaticRender, deep, refused, rounds, static_call, stored
-from kgen.backends.text import Text, named, source
+from kgen.backends.text import Text, functions, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
-from kgen.backends.triton_nodes import Block, Node, Slot
+from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
@@ -34,11 +34,22 @@ SIDE, SIDE_BLOCK, FEW = 32, 128, 20
 #: The longest row whose length only a call tells: beyond, sums would be deeper than the bounds allow.
 LONGEST = 2**20
 
+#: What helper functions ask of a dtype, and the answers where there is none of some dtypes.
+ANSWERS: tuple[tuple[frozenset[str], dict[str, bool]], ...] = (
+    (frozenset({"f64"}), {"dtype == tl.float64": False, "dtype == tl.float32": True}),
+    (frozenset({"f32"}), {"dtype == tl.float32": False}),
+    (frozenset({"u8", "u16", "u32", "u64"}), {"dtype.is_int_signed()": True}),
+)
+
 
 class StaticTriton(Triton):
     """Triton's functions by the names that they have for the dtype."""
 
     neighbours = ""
+
+    def settled(self, calls: Iterable[str], known: Mapping[str, bool]) -> dict[str, Text]:
+        """The helper functions among calls, as they are where the answers to some conditions are known."""
+        return functions(self.template_folder(), calls, self.columns(), lambda text: decided(text, known))
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, 'tl.fma')}({operands})"
@@ -295,10 +306,6 @@ class StaticRows(RowPrinter):
             inner = made
         return [*inner, *(self.reduced(a, [named(f"{s.name}{own[0]}") for s in self.slots(a)]) for a in c.accumulators)]
 
-    @staticmethod
-    def filled(s: Slot, name: str, shape: str) -> Statement:
-        return Statement((name,), "", source(f"tl.full([{shape}], {{0}}, {{1}})", s.start, s.type))
-
 
 class StaticScans(ScanPrinter, StaticRows):
     """One pass along rows, tile by tile: a row of [BLOCK], or some of [SIDE, BLOCK]."""
@@ -310,9 +317,11 @@ class StaticScans(ScanPrinter, StaticRows):
         main = max((t for t in unit.inputs if not unit.is_row(t)), key=lambda t: len(t.dims), default=None)
         across = main is not None and render.step(main.dims, unit.inner) != 1 and render.step(main.dims, unit.rows) == 1
         self.frame, self.loops = "across" if across else "loop", True
-        self.block = min(512 if across else 4096, 1 << max(0, self.n - 1).bit_length())
-        self.side = (max(1, min(SIDE, 8192 // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
-        self.warps = max(1, min(8, self.side * self.block // 512))
+        wide = any(DTYPES[let.tensor_dtype.name].bytes > 4 for let in render.program.lets if not let.is_number)
+        most, each = (1024, 128) if wide else (4096, 512)  # of f64 a thread has fewer: each join of them is long
+        self.block = min(512 if across else most, 1 << max(0, self.n - 1).bit_length())
+        self.side = (max(1, min(SIDE, 2 * most // self.block)) if across else max(1, 1024 // self.block)) if unit.rows else 1
+        self.warps = max(1, min(8, self.side * self.block // each))
 
     def body(self) -> list[Node]:
         shape = "1" if self.flat else f"{self.side}, 1"
@@ -359,19 +368,33 @@ class TritonPrinter:
         finally:
             del PLACES[id(r)]
         calls = [c for p in passes for c in p.calls] + [c for u in self.units for s in u.scalars for c in s.text.calls]
-        functions = b.functions(calls)
-        words = frozenset(calls).union(*((*f.uses, *f.calls) for f in functions.values()))
+        found = self.functions(calls, passes)
+        words = frozenset(calls).union(*((*f.uses, *f.calls) for f in found.values()))
         fresh = [x for x in self.kernel.results if not x.state]
         returns = ", ".join(self.names[x.name] for x in fresh)
         return TritonStatic(
             about=str(self.known), call=bare(f"{r.kernel_name}({', '.join(r.global_names.user(p.name) for p in self.kernel.params)})"),
             constants=[(r.global_names.user(d), n) for d, n in self.known.named.items()],
             math=any(w.startswith("math.") for w in words), assembly="ASSEMBLY" in words, fractions="Fraction" in words,
-            libdevice=any(w.startswith("libdevice.") for w in words), function_sources=[*functions.values()], passes=passes,
+            libdevice=any(w.startswith("libdevice.") for w in words), function_sources=[*found.values()], passes=passes,
             host_head=b.head(r, False), host_about=self.host_about(), checks=self.checks(),
             fresh=self.made(),
             returns=returns,
         )  # fmt: skip
+
+    def functions(self, calls: list[str], passes: list[PassView]) -> dict[str, Text]:
+        """The helper functions by name, without what is for dtypes that the file has not: neither a value of the program, nor a type that
+        what is left of the functions or a pass names."""
+        b, dtypes, known = self.backend, {let.tensor_dtype.name for let in self.render.program.lets if not let.is_number}, dict[str, bool]()
+        body = [text for p in passes for node in (*p.body, *(s for j in p.joins for s in j.body)) for text in _texts(node)]
+        named_types = {b.number_type(s) for u in self.units for s in u.scalars}.union(*(t.uses for t in body))
+        found = b.functions(calls)
+        for absent, answers in ANSWERS:
+            made = b.settled(calls, known | answers)
+            types = {b.types[d] for d in absent}
+            if not dtypes & absent and not types & named_types.union(*(f.uses for f in made.values())):
+                found, known = made, known | answers
+        return found
 
     # ------------------------------------------------------------------ the host function
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.backends.text import Text, source
 from kgen.taps import Move
@@ -34,6 +34,16 @@ class Statement:
     def uses(self) -> frozenset[str]:
         """The names that it reads: of values, and of its own and other types."""
         return self.value.uses | {self.type} if self.type else self.value.uses
+
+
+def fresh(statements: Iterable[Statement], before: set[Statement]) -> list[Statement]:
+    """The statements that are not among those `before`, and notes that are none of theirs; all of them are added to these."""
+    made = []
+    for s in statements:
+        code, note = replace(s, note=""), Statement(note=s.note)
+        made.append(replace(Statement() if code in before else code, note="" if note in before else s.note))
+        before |= {code, note}
+    return made
 
 
 @dataclass(frozen=True)
@@ -274,8 +284,8 @@ class Search:
 
 @dataclass(frozen=True)
 class Repeated:
-    """A value of an element that several readings would make anew of random words: its code takes `inputs`, `indices` and `words` by name,
-    and makes `value`."""
+    """A value of an element that several readings would make anew of random words: its code takes `inputs`, `indices`, `words` and `others`
+    of its kind by name, and makes `value`."""
 
     name: str
     type: str
@@ -284,6 +294,7 @@ class Repeated:
     words: tuple[Words, ...]
     lines: tuple[Statement, ...]
     value: Text
+    others: tuple[Repeated, ...] = ()
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -335,12 +346,17 @@ class Code:
     divisors: tuple[Given, ...] = ()  # what elements are divided by, made of a row's value: of `type` what these have the digits of
 
     @property
+    def repeated(self) -> tuple[Repeated, ...]:
+        """`drawn`, and before each what it is made of."""
+        return tuple(dict.fromkeys(m for own in self.drawn for m in (*own.others, own)))
+
+    @property
     def made(self) -> tuple[Text, ...]:
         """What it makes, in its order."""
         shares = (text for a in (*self.accumulators, *self.columns) for text in (a.value, a.place, *a.weights))
         own = [*(s.value for s in self.makes.lines), self.makes.value] if self.makes else []
         own += [g.text for g in self.divisors] + [x for w in self.words for x in (w.seed, w.offset, w.before)]
-        own += [x for m in self.drawn for x in m.texts]
+        own += [x for m in self.repeated for x in m.texts]
         return (*own, *(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
 
     @property
@@ -348,8 +364,8 @@ class Code:
         """The names that its code reads."""
         types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
         types |= {b.tensor.compute for b in self.near}
-        types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.drawn}
-        types = types.union(*(s.uses for m in self.drawn for s in m.lines))
+        types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.repeated}
+        types = types.union(*(s.uses for m in self.repeated for s in m.lines))
         types |= {x for g in self.divisors for x in (g.type, *g.text.uses)}
         if (m := self.makes) is not None:
             types |= {m.type, *(t.compute for t in m.inputs), *(s.type for s in m.lines)}

@@ -12,7 +12,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -61,9 +61,6 @@ class BlockTiming:
         rate = f"{self.batch * self.length / self.ms * 1e3:,.0f}"
         losses = f"{self.losses[0]:.4f}", f"{self.losses[-1]:.4f}", f"{self.apart:.1e}"
         return (f"{self.layers}", f"{self.batch}", self.what, f"{self.ms:.4g}", rate, memory, host, *losses)
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def distances(losses: list[float], exact: list[float]) -> list[float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,9 +36,6 @@ class CallTiming:
 
     def row(self) -> tuple[str, ...]:
         return (self.kernel, self.dtype, f"{self.elements:,}", self.what, f"{self.us:.2f}", f"{self.more:+.2f}", f"{self.ratio:.2f}")
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def call_times(

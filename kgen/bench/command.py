@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -100,7 +100,7 @@ def timings(
                 counted.add(key)
                 out.say(an_element(*key, found.rows[0].predicted))
             for r in found.rows:
-                out.add(r.row(peers) if peers else r.row(), [r.json()])
+                out.add(r.row(peers) if peers else r.row(), [asdict(r)])
 
 
 def _add_failed(
@@ -151,40 +151,35 @@ def profiles(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str]
                     continue
                 for name, times, us in found:
                     made = Launched(kernel.name, dtype, largest, row if has_rows(kernel) else 0, what, name, times, us)
-                    out.add(made.row(), [made.json()])
+                    out.add(made.row(), [asdict(made)])
             del given
             free(device)
 
 
 def calls(kernels: Sequence[Kernel], targets: list[str], peers: Sequence[str], sizes: Sizes, device: str, out: Out) -> None:
     """What a call costs the host."""
-    from kgen.bench import timing
     from kgen.bench.calls import call_times
 
-    for kernel in kernels:
-        for dtype in sizes.dtypes if kernel.variables else sizes.dtypes[:1]:
-            try:
-                with out.busy(f"{kernel.name} {dtype}: calls"):
-                    rows, left_out = call_times(kernel, targets, tuple(peers), dtype, device)
-            except Exception as error:
-                out.fail(error.render() if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
-                continue
-            for peer, why in left_out.items():
-                out.warn(f"left out {peer}: {why}")
-            for r in rows:
-                out.add(r.row(), [r.json()])
+    _each(kernels, sizes, "calls", device, out, lambda kernel, dtype: call_times(kernel, targets, tuple(peers), dtype, device))
 
 
 def lists(kernels: Sequence[Kernel], targets: list[str], peers: bool, sizes: Sizes, scale: Fraction, device: str, out: Out) -> None:
     """A model's parameters in one call."""
-    from kgen.bench import timing
     from kgen.bench.lists import time_lists
+
+    row = sizes.rows[0]
+    _each(kernels, sizes, "lists", device, out, lambda kernel, dtype: time_lists(kernel, targets, peers, dtype, scale, device, row))
+
+
+def _each(kernels: Sequence[Kernel], sizes: Sizes, what: str, device: str, out: Out, time: Callable[[Kernel, str], Any]) -> None:
+    """The rows that `time` gives of each kernel in each dtype, and the peers that it left out."""
+    from kgen.bench import timing
 
     for kernel in kernels:
         for dtype in sizes.dtypes if kernel.variables else sizes.dtypes[:1]:
             try:
-                with out.busy(f"{kernel.name} {dtype}: lists"):
-                    rows, left_out = time_lists(kernel, targets, peers, dtype, scale, device, sizes.rows[0])
+                with out.busy(f"{kernel.name} {dtype}: {what}"):
+                    rows, left_out = time(kernel, dtype)
             except Exception as error:
                 out.fail(error.render() if isinstance(error, KgenError) else f"error: {kernel.name} {dtype}: {timing.reason(error)}")
                 continue
@@ -193,7 +188,7 @@ def lists(kernels: Sequence[Kernel], targets: list[str], peers: bool, sizes: Siz
             for peer, why in left_out.items():
                 out.warn(f"left out {peer}: {why}")
             for r in rows:
-                out.add(r.row(), [r.json()])
+                out.add(r.row(), [asdict(r)])
 
 
 def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compiled: bool, sizes: Sizes, device: str, out: Out) -> None:
@@ -212,7 +207,7 @@ def firsts(texts: Sequence[tuple[str, str, Kernel]], targets: list[str], compile
                         break
                 if r is None:
                     break
-                out.add(r.row(), [r.json()])
+                out.add(r.row(), [asdict(r)])
 
 
 def kernelbench(tasks: str, targets: list[str], peers: Sequence[str], scale: Fraction, device: str, out: Out) -> None:
@@ -228,7 +223,7 @@ def kernelbench(tasks: str, targets: list[str], peers: Sequence[str], scale: Fra
         for why in found.wrong.values():
             out.fail(why if why.startswith("error:") else f"error: {why}")
         if found.rows:
-            out.add(bench.line(task, found.rows, targets), [r.json() for r in found.rows])
+            out.add(bench.line(task, found.rows, targets), [asdict(r) for r in found.rows])
 
 
 def block(text: str, peers: Sequence[str], device: str, out: Out) -> None:
@@ -239,4 +234,4 @@ def block(text: str, peers: Sequence[str], device: str, out: Out) -> None:
     sizes = sizes_of(text, device) if text else Sizes() if device == "cuda" else TINY
     with out.busy(f"{sizes.layers} layers, {sizes.batch} x {sizes.length} tokens"):
         for r in bench.time_block(sizes, peers, device, out.warn):
-            out.add(r.row(), [r.json()])
+            out.add(r.row(), [asdict(r)])

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,6 @@ class FirstTiming:
     def row(self) -> tuple[str, ...]:
         ratios = (f"{r:.4f}" if r else "-" for r in (self.of_compile, self.warm_of_compile))
         return (self.kernel, self.dtype, f"{self.elements:,}", self.what, f"{self.cold:.3f}", f"{self.warm:.3f}", *ratios)
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def first_times(

@@ -145,6 +145,11 @@ def _signum(p: Tensor, g: Tensor, m: Tensor, lr: float, momentum: float, wd: flo
     return p * (1 - lr * wd) - lr * m.sign(), m
 
 
+def _clip_grad_norm(g: Tensor, most: float, eps: float) -> tuple[Tensor, ...]:
+    total = torch.linalg.vector_norm(g)
+    return g * (most / (total + eps)).clamp(max=1.0), total
+
+
 def _nadam(
     p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float, product: float, decay: float, b1: float, b2: float, eps: float
 ) -> Any:
@@ -419,6 +424,7 @@ OPTIMISERS = {
         wd=0.1,
     ),
     "adafactor": line(_adafactor, r="positive", c="positive", lr=0.1, wd=0.1),
+    "clip_grad_norm": line(_clip_grad_norm, most=0.5),
     "signum": line(_signum, lr=0.1, wd=0.1),
     "lars": line(_lars, lr=0.1, wd=0.1),
     "lamb": line(_lamb, v="positive", **STEPS),

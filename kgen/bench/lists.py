@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -89,9 +89,6 @@ class ListTiming:
         host = f"{self.host:.0f}" if self.host else "-"
         return (self.kernel, self.dtype, f"{self.tensors:,}", f"{self.elements:,}", self.what, f"{self.ms:.4g}",
                 f"{self.bytes * 1e-6:.4g}", f"{self.bytes / self.ms * 1e-6:.4g}", f"{self.copy / self.ms:.3f}", host)  # fmt: skip
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Model:

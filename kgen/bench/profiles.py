@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 HEADS = ("kernel", "dtype", "elements", "row", "what", "launched", "times", "us")
@@ -29,9 +29,6 @@ class Launched:
         name = self.launched if len(self.launched) <= WIDEST else self.launched[: WIDEST - 3] + "..."
         length = f"{self.length:,}" if self.length else "-"
         return (self.kernel, self.dtype, f"{self.elements:,}", length, self.what, name, f"{self.times:g}", f"{self.us:.2f}")
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def launched(run: Callable[[], Any], device: str) -> list[tuple[str, float, float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -56,9 +56,6 @@ class Timing:
                 f"{self.bytes * 1e-6:.4g}", f"{self.bytes / self.ms * 1e-6:.4g}", f"{self.copy / self.ms:.3f}",
                 "-" if self.misrounded is None else f"{self.misrounded:.3%}", f"{self.first:.3g}",
                 *("-" if r is None else f"{r:.2f}" for r in ratios))  # fmt: skip
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def has_rows(kernel: Kernel) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ from typing import Any
 from kgen.backends import launches
 from kgen.bench import timing
 from kgen.check import Kernel
-from kgen.errors import KgenError, printed
+from kgen.errors import KgenError
+from kgen.files import write_file
 from kgen.runtime import nvrtc, persistent, rows, tuned
 from kgen.runtime.arguments import bind
 from kgen.runtime.limits import MAX_CLUSTER
@@ -310,19 +310,7 @@ def save(arch: str, cells: Iterable[Cell]) -> Path:
     kept |= {kind: merged(present.get(kind, ()), won) for kind, won in winners(cells).items()}
     path = Path(tuned.folder()) / f"{arch}.json"
     lines = [f'"{kind}": [\n  ' + ",\n  ".join(json.dumps(step) for step in steps) + "\n ]" for kind, steps in kept.items()]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write("{\n " + ",\n ".join(lines) + "\n}\n")
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        said = f"cannot write {printed(str(path), '')}: {(error.strerror or str(error)).lower()}"
-        raise KgenError(said, help="KGEN_CONFIG_DIR names another folder") from None
+    write_file(path, "{\n " + ",\n ".join(lines) + "\n}\n", "KGEN_CONFIG_DIR names another folder")
     tuned.ladders.cache_clear()
     return path
 

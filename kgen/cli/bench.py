@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from kgen.cli.group import INTERRUPTED, Fail, coloured, each, failing, load_spec, main, target_option
-from kgen.cli.output import Lines, writable, write_all
+from kgen.cli.output import Lines
 from kgen.cli.sizes import elements_of, fraction
 from kgen.errors import KgenError, printed
+from kgen.files import writable, write_file
 
 
 @main.command("bench")
@@ -234,4 +235,4 @@ class _Kept:
             import json
 
             with failing():
-                write_all({Path(self.file): json.dumps(self.rows, indent=1) + "\n"})
+                write_file(Path(self.file), json.dumps(self.rows, indent=1) + "\n")

@@ -10,8 +10,9 @@ import click
 
 from kgen.backends import backend
 from kgen.cli.group import TARGETS, each, load_spec, main, spec_argument, target_option, warn, with_backward, without_option
-from kgen.cli.output import print_table, write_all
+from kgen.cli.output import print_table
 from kgen.errors import KgenError, printed
+from kgen.files import write_file
 from kgen.parts import over_parts
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def compile_(
             return
         folder = Path(out) / kernels[0].name
         files = {(k.name, t): written(k, t, kernels[0]) for k in kernels for t in targets}
-        write_all({folder / name: text for made in files.values() for name, text in made.items()}, "choose another folder with -o")
+        for name, text in (item for made in files.values() for item in made.items()):
+            write_file(folder / name, text, "choose another folder with -o")
         for k in kernels:
             for t in targets:
                 name, source = next(iter(files[k.name, t].items()))

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from kgen.cli.group import INTERRUPTED, TARGETS, Fail, coloured, failing, main
-from kgen.cli.output import print_table, writable
+from kgen.cli.output import print_table
 from kgen.errors import KgenError
+from kgen.files import writable
 
 
 @main.command("fuzz")

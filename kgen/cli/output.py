@@ -1,58 +1,12 @@
-"""What commands write: files, each whole or not at all, and tables."""
+"""The tables that commands print."""
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
-
-from kgen.errors import KgenError, printed
-
-
-def write_all(files: dict[Path, str], help: str = "") -> list[Path]:
-    """Write files, each whole or not at all; one that is there keeps its mode, and is written where a link points.  Raises `KgenError`,
-    with this help, where a folder or file cannot be written."""
-    for path, text in ((Path(os.path.realpath(p)) if p.is_symlink() else p, t) for p, t in files.items()):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
-                os.replace(temporary, path)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
-        except OSError as error:
-            raise cannot_write(path, error, help) from None
-    return list(files)
-
-
-def cannot_write(path: str | Path, error: OSError, help: str = "") -> KgenError:
-    return KgenError(f"cannot write {printed(str(path), '')}: {(error.strerror or str(error)).lower()}", help=help)
-
-
-def writable(*paths: str | Path | None) -> None:
-    """Raise `KgenError` where a file cannot be written, before there is anything to write; its folder is made."""
-    for path in (Path(p) for p in paths if p is not None):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:50]}-"):
-                pass
-        except OSError as error:
-            raise cannot_write(path, error) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from kgen.cli.group import TARGETS, each, failing, load_spec, main, spec_argument, warn, with_backward, without_option
-from kgen.cli.output import write_all
 from kgen.errors import KgenError, printed
+from kgen.files import write_file
 
 STAGES = (
     "spec", "syntax", "math", "lowered", "program", "expanded", "schedule", "precision", "units", "launch", "source", "ptx", "sass",
@@ -62,7 +62,7 @@ def fmt(specs: tuple[str, ...], check_only: bool) -> None:
         elif new != text:
             changed.append(spec)
             if not check_only:
-                write_all({Path(spec): new})
+                write_file(Path(spec), new)
 
     each(specs, work)
     for spec in changed:

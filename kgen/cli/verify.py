@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from kgen.cli.group import coloured, failing, main
-from kgen.cli.output import print_table, writable, write_all
+from kgen.cli.output import print_table
+from kgen.files import writable, write_file
 
 
 @main.command("verify")
@@ -75,12 +76,12 @@ def verify(candidates: tuple[str, ...], spec: str, json_file: str | None, trace:
         if json_file == "-":
             click.echo(text, nl=False)
         else:
-            write_all({Path(json_file): text})
+            write_file(Path(json_file), text)
     if json_file != "-":
         print_table(shown.HEADS, [shown.row(r) for r in reports], right=(4, 5, 6, 7))
         _figures(reports)
     if trace:
-        write_all({Path(trace): "".join(json.dumps(t) + "\n" for r in reports for t in r.trace)})
+        write_file(Path(trace), "".join(json.dumps(t) + "\n" for r in reports for t in r.trace))
     found = {r.status for r in reports}
     raise SystemExit(FAILED if FAILED in found else UNTRIED if UNTRIED in found else PASSED)
 

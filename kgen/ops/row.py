@@ -38,13 +38,15 @@ class Spell:
 
 
 class Brief(NamedTuple):
-    """The forms of an operator for results of 16 bits (see `precision.py`): `brief_<name>` of a target's functions, within 2^-16
+    """The forms of an operator for results of 16 bits (see `precision.py`): `fast_<name>` of a target's functions, within 2^-16
     of the value, where `rough` is given `rough_<name>`, within 2^-10.9, and for differences `near_<name>`, within 2^-20 of what a
-    slightly other argument gives; what each costs, as in `Op`.  Where `near` is not given, the brief form is that near."""
+    slightly other argument gives; what each costs, as in `Op`.  Where `near` is not given, the brief form is that near.
+    `about` is the value in words, of x (and y), where the name and its operands are none."""
 
     cost: tuple[builtins.int, builtins.int]
     rough: tuple[builtins.int, builtins.int] | None = None
     near: tuple[builtins.int, builtins.int] | None = None
+    about: str = ""
 
     def named(self, form: str) -> str:
         """The form whose function is taken for this one."""

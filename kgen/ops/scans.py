@@ -113,9 +113,9 @@ def rules(name: str, attr: tuple[str, ...], tangents: bool = False, numbers: boo
 def depth(n: int) -> int:
     """The most joins that one of `n` scanned elements passes through on any target.
 
-    CUDA: 16 of a thread, 10 of a warp and of a block, or 4 of a block's columns; then the 4 tiles of a segment and 128 segments one after
-    the other, of longer rows as many tiles more as have 512 elements or more each (kgen_scans.cuh).  Triton: a tree of twice the depth of a
-    tile, then tiles of at least 512.
+    CUDA: 16 of a thread, 12 of a warp and of a block, then tiles by eights, to 4,096 of them, which go one after the other
+    (kgen_scans.cuh); of columns 8 of a thread, 16 of a block, 16 tiles, and these of 512 elements or more one after the other
+    (kgen_beside.cuh).  Triton: a tree of twice the depth of a tile, then tiles of at least 512.
     C++: 64 of a block, then blocks in pairs, twice over.
     """
     return max(0, min(n + 1, 352 + 2 * n.bit_length() + -(-n // 512)))

@@ -184,17 +184,17 @@ def declared(p: Parameter) -> str:
 def matched(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by parameter, defaults filled in.  Raises `KgenError` for too many, unknown, doubled and missing ones."""
     if len(args) > len(kernel.params):
-        raise wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.signature())
+        raise wrong(kernel, f"it takes {len(kernel.params)} arguments, not {len(args)}", kernel.called or kernel.signature())
     given = dict(zip((p.name for p in kernel.params), args, strict=False))
     for name, value in kwargs.items():
         if name in given:
             raise wrong(kernel, f"{name} is given twice")
         if not any(p.name == name for p in kernel.params):
-            raise wrong(kernel, f"there is no parameter {name}", kernel.signature())
+            raise wrong(kernel, f"there is no parameter {name}", kernel.called or kernel.signature())
         given[name] = value
     missing = [p.name for p in kernel.params if p.name not in given and p.default is None and not p.optional]
     if missing:
-        raise wrong(kernel, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", kernel.signature())
+        raise wrong(kernel, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", kernel.called or kernel.signature())
     for p in kernel.params:
         if p.name not in given:
             given[p.name] = None if p.optional else default(p)

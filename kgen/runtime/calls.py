@@ -224,7 +224,7 @@ class Calls:
         cpu = call.device.type == "cpu"
         plan = Plan(
             call.binding, call.sizes, call.batch, call.device,
-            tuple((tuple(t.shape), t.stride(), t.dtype, cpu and _bytes(t) >= LARGE) for t in new),
+            tuple((tuple(t.shape), t.stride(), t.dtype, cpu and bytes_of(t) >= LARGE) for t in new),
             _empty_strided_cpu if cpu and _empty_strided_cpu is not None else _empty_on(call.device),
             frozenset(k for k, t in enumerate(tensors) if t.numel() == 0),
             self._pairs(tensors, states, len(params)),
@@ -248,8 +248,8 @@ class Calls:
             for b, t in enumerate(tensors):
                 if a == b or b < a and b in written or self.kernel.apart(result.name, names[b]) or not tensors[a].numel() or not t.numel():
                     continue
-                same = not several and b not in written and params[b].dims == result.dims and _laid_alike(tensors[a], t)
-                found.append((a, b, _bytes(tensors[a]), _bytes(t), same))
+                same = not several and b not in written and params[b].dims == result.dims and laid_alike(tensors[a], t)
+                found.append((a, b, bytes_of(tensors[a]), bytes_of(t), same))
         return tuple(found)
 
 
@@ -268,13 +268,15 @@ def _empty_on(device: Any) -> Callable[[Any, Any, Any], Any]:
     return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
-def _bytes(t: Any) -> int:
+def bytes_of(t: Any) -> int:
+    """How far a tensor's elements reach."""
     start, end = arguments.span(t)
     return end - start
 
 
-def _laid_alike(a: Any, b: Any) -> bool:
+def laid_alike(a: Any, b: Any) -> bool:
+    """Whether two tensors of one shape and dtype have the same strides."""
     return a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
 
 
-__all__ = ["KEPT", "MISS", "PLAIN", "Calls", "Plan", "launch"]
+__all__ = ["KEPT", "MISS", "PLAIN", "Calls", "Plan", "bytes_of", "laid_alike", "launch"]

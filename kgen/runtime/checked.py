@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from kgen import positions
 from kgen.check import Kernel
 from kgen.runtime import arguments
 from kgen.runtime.evaluate import Evaluator
@@ -105,10 +106,12 @@ def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
 
 def _told(kernel: Kernel, reading: _Filled, places: Any, at: int) -> str:
     """The message: of what, which place, and where in the call that stands."""
-    of, index = (kernel.values[a] for a in reading.lookup.args)
-    label = {value: name for name, value, _ in kernel.equations}.get(reading.lookup.args[0], "a value")
-    name = str(of.attr) if of.op == "param" else label
+    read, index = reading.lookup.args[0], kernel.values[reading.lookup.args[1]]
     dim = reading.lookup.attr[0]
+    if (beside := positions.beside(kernel.values, reading.lookup)) is not None:
+        read, dim = beside.args[0], beside.attr[0]
+    of = kernel.values[read]
+    name = str(of.attr) if of.op == "param" else {value: name for name, value, _ in kernel.equations}.get(read, "a value")
     where = torch.unravel_index(torch.tensor(at), places.shape)
     named = reading.order[len(reading.order) - places.dim() :] if places.dim() <= len(reading.order) else ["..."] * (
         places.dim() - len(reading.order)) + reading.order  # fmt: skip

@@ -332,17 +332,9 @@ def trial(module: Any) -> bool:
         if device != (-1 if t.device.index is None else t.device.index):
             return False
     dtypes = [
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.float64,
-        torch.int8,
-        torch.uint8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
+        torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
         torch.bool,
-    ]
+    ]  # fmt: skip
     if len({module.read(torch.empty(1, dtype=d, device="cpu"))[1] for d in dtypes}) != len(dtypes):
         return False
     for enabled in (False, True):

@@ -20,7 +20,7 @@ import torch
 from kgen.check import Kernel, Parameter
 from kgen.errors import KgenError
 from kgen.runtime import arguments, fast, memory
-from kgen.runtime.calls import PLAIN
+from kgen.runtime.calls import PLAIN, bytes_of, laid_alike
 
 if TYPE_CHECKING:
     from kgen.runtime.kernel import Kernel as Runnable
@@ -181,7 +181,7 @@ class Foreach:
         lengths |= {"out" if len(outs) == 1 else f"out of {r.name}": len(own) for r, own in zip(self.fresh, outs or (), strict=False)}
         for name, length in lengths.items():
             if length != n:
-                raise self.wrong(f"{first} has {n} {_things(n)} and {name} has {length}", "lists have as many as one another")
+                raise self.wrong(f"{first} has {n} tensor{'s' * (n != 1)} and {name} has {length}", "lists have as many as one another")
         return Given(n, values, outs if out is not None else None, target)
 
     def value(self, p: Parameter, value: Any) -> tuple[Any, bool]:
@@ -266,7 +266,7 @@ class Foreach:
         plan.zeros = frozenset(k for k, t in enumerate(tensors) if t.numel() == 0)
         names = self.states | ({r.name for r in self.fresh} if given.out is not None else set())
         wrote = {at[name][0] + k for name in names for k in range(n)}
-        plan.spans = array("q", [x for k, t in enumerate(tensors) if t.numel() for x in (k, _bytes(t), k in wrote)])
+        plan.spans = array("q", [x for k, t in enumerate(tensors) if t.numel() for x in (k, bytes_of(t), k in wrote)])
         return plan
 
     def mark(self, plan: Plan, call: arguments.Call, k: int, at: dict[str, tuple[int, int]], out: bool, grouped: bool) -> None:
@@ -279,7 +279,7 @@ class Foreach:
             own = at[name][0] + k * at[name][1]
             plan.written += [own] if grouped else []
             for p in self.params if not several else ():
-                alike = p.dims == r.dims and p.name != name and _laid_alike(call.results[r.name], call.given[p.name])
+                alike = p.dims == r.dims and p.name != name and laid_alike(call.results[r.name], call.given[p.name])
                 if alike and p.name not in self.states and at[p.name][1]:  # what is shared is read for other tuples
                     plan.same.extend((own, at[p.name][0] + k * at[p.name][1]))
 
@@ -393,19 +393,6 @@ def _room(kept: dict[Any, Any]) -> None:
     """Make room for one more; each step is whole, whatever other threads do."""
     for old in list(kept)[: max(0, len(kept) + 1 - KEPT)]:
         kept.pop(old, None)
-
-
-def _bytes(t: Any) -> int:
-    start, end = arguments.span(t)
-    return end - start
-
-
-def _laid_alike(a: Any, b: Any) -> bool:
-    return a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
-
-
-def _things(n: int) -> str:
-    return "tensor" if n == 1 else "tensors"
 
 
 def call(runnable: Runnable, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:

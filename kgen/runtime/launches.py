@@ -65,7 +65,9 @@ def cells(n: int, planned: rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan) ->
     """The cells under HEADS."""
     if isinstance(planned, scans.ScanPlan):
         own = planned.steps[0][0]
-        return (*map(str, (n, own.threads, own.team, 1, own.vec)), PLACES[0], "1", "0", str(planned.segments), str(len(planned.launches)))
+        vectors, segments = 1 if own.aside else own.parts, planned.segments if own.step >= 0 else 1
+        numbers = (n, own.threads, own.team, vectors, own.vec)
+        return (*map(str, numbers), PLACES[0], "1", str(planned.shared), str(segments), str(len(planned.launches)))
     under = planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     walk = under.steps[0][0]
     _, _, threads, shared, cluster = next(step for step in planned.launches if step[0].keep == walk.keep)

@@ -30,7 +30,7 @@ from kgen.runtime.sorts import sort
 from kgen.runtime.verified import verify_map
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
 
-OPTIONS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
+OPTIONS: tuple[str, ...] = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 UINT_MAX = 2**32 - 1
 
 # ---------------------------------------------------------------------------------------------------------------- plan
@@ -291,10 +291,10 @@ def rounds_plan(
 
 def scan_plan(
     unit: ScanLayout, row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
-    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]],
+    operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], arch: str,
 ) -> scans.ScanPlan | None:  # fmt: skip
     """The same for a pass that goes along rows."""
-    return scans.cached(row_sizes, inner_sizes[0], places(unit, operands), unit.backwards, unit.partial)
+    return scans.cached(row_sizes, inner_sizes[0], places(unit, operands), unit.backwards, unit.partial, limits(arch).shared)
 
 
 def row_plan(
@@ -304,7 +304,7 @@ def row_plan(
     """How any pass over rows is launched: `scan_plan` where it goes along them, `rounds_plan` where it adds up columns, else in rows that
     follow one another or not."""
     if isinstance(unit, ScanLayout):
-        return scan_plan(unit, row_sizes, inner_sizes, operands)
+        return scan_plan(unit, row_sizes, inner_sizes, operands, arch)
     asked = unit, row_sizes, inner_sizes, operands, gathers, arch
     if unit.columns:
         return rounds_plan(*asked)

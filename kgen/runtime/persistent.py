@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import prod
 
 from kgen.backends import launches
-from kgen.backends.launches import MOST_READINGS, Limits
+from kgen.backends.launches import MOST_READINGS
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import rows
 from kgen.runtime.rounds import RoundsPlan
@@ -42,7 +42,7 @@ def plan(
         return None
     moving = sum(operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims)
     same = [operands[k].itemsize for k in memory if operands[k].read and not operands[k].row_dims]
-    taken = _taken(n // vec, vec, edges, moving, same, words, reductions, limits)
+    taken = _taken(n // vec, vec, edges, moving, same, words, reductions, arch)
     if taken is None:
         return None
     team, stages = taken
@@ -83,28 +83,44 @@ def _row(team: Team, vec: int, edges: bool, moving: int) -> int:
 
 
 def _taken(
-    chunks: int, vec: int, edges: bool, moving: int, same: Sequence[int], words: int, readings: int, limits: Limits
+    chunks: int, vec: int, edges: bool, moving: int, same: Sequence[int], words: int, readings: int, arch: str
 ) -> tuple[Team, int] | None:  # fmt: skip
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of what
     moves along with rows, and of each that all rows share, which stays in registers.  None where no rule has room for that."""
     if edges and len(same) < 2:
         return None
+    limits = launches.limits(arch)
     for rule in launches.PERSISTENT_EDGES[vec > 4] if edges else launches.PERSISTENT[vec > 4, len(same) > 1]:
         if chunks > rule.longest:
             continue
         vectors = max(1, rule.elements // vec)
         if rule.where == "none" or vectors * vec * sum(same) > 4 * launches.PARAMETERS:
             return None
-        least = max(2, -(-chunks // (rule.threads * vectors)))
-        span = -(-chunks // (32 * least)) * 32
-        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.every, span, cluster=-(-chunks // span))
+        team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.every, cluster=2)  # or more
         static, row = _static(team, words, readings), _row(team, vec, edges, moving)
-        if not 2 <= team.cluster <= limits.cluster or static > MAX_STATIC:
+        if static > MAX_STATIC:
             return None
         blocks = max(1, min(rule.blocks, limits.shared // (rule.stages * row + static)))
         stages = min(rule.stages, (limits.shared // blocks - static) // row)
-        return (replace(team, blocks=blocks), stages) if stages > 1 else None
+        span = _span(chunks, max(2, -(-chunks // (rule.threads * vectors))), blocks, arch)
+        team = replace(team, blocks=blocks, span=span, cluster=-(-chunks // span))
+        return (team, stages) if stages > 1 and 2 <= team.cluster <= limits.cluster else None
     return None
+
+
+def _span(chunks: int, least: int, blocks: int, arch: str) -> int:
+    """What a block of a cluster takes of a row of `chunks` vectors: of a cluster of at least so many blocks, of up to a quarter more
+    where clusters of so many leave fewer multiprocessors idle."""
+
+    def span(count: int) -> int:
+        return -(-chunks // (32 * count)) * 32
+
+    def busy(count: int) -> int:
+        cluster = -(-chunks // span(count))
+        return cluster * launches.resident(arch, blocks, cluster)
+
+    most = max(least, min(least * 5 // 4, launches.limits(arch).cluster))
+    return span(max(range(least, most + 1), key=lambda count: (busy(count), -count)))
 
 
 def _static(team: Team, words: int, readings: int) -> int:

@@ -79,7 +79,8 @@ def plan(
     main = rows._main(operands, memory)
     sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
     outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
-    vec, _, wide = rows._vectors(operands, memory, main, sizes, strides, outer, n, True)
+    along = [k for k in memory if operands[k].read or operands[k].row_dims]  # columns' results are written one by one, at the end
+    vec, _, wide = rows._vectors(operands, along, main, sizes, strides, outer, n, True)
     step = strides[main][-1]
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     limits = launches.limits(arch)

@@ -348,7 +348,7 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
     """The team that a rule gives a row of `chunks` vectors, each taking `size` bytes where it is held."""
     threads, team, vectors, blocks, where = rule[1:6]
     if where == "cluster":
-        return _cluster(rule, chunks, edges, size)
+        return _cluster(rule, chunks, edges, size, across)
     if where == "loop" and chunks > team * vectors:  # a row that is much longer is shared by blocks where rows are few
         return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
     if where == "segments":
@@ -364,16 +364,17 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
     return Team(needed, blocks if keep == 2 else max(1, blocks * threads // most), 0, vectors, keep, most=most)
 
 
-def _cluster(rule: Rule, chunks: int, edges: bool, size: int) -> Team:
-    """Blocks that share a row: at least two, for there is no cluster of one."""
+def _cluster(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:
+    """Blocks that share a row, or rows that lie side by side: at least two, for there is no cluster of one."""
     threads, vectors = rule.threads, rule.vectors
-    blocks = max(2, -(-chunks // (threads * vectors)))
+    team = rule.team if across else threads
+    blocks = max(2, -(-chunks // (team * vectors)))
     span = -(-chunks // (32 * blocks)) * 32
     room = max(1, min(rule.blocks, MAX_SHARED // max(1, threads * vectors * size)))
     count = -(-chunks // span)
     if rule.trims and edges:
         return Team(-(-span // (32 * vectors)) * 32, room, 0, vectors, 2, span, cluster=count, most=threads)
-    return Team(threads, room, threads, vectors, 2, span, cluster=count)
+    return Team(threads, room, team, vectors, 2, span, across, cluster=count)
 
 
 cached = lru_cache(4096)(plan)

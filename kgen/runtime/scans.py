@@ -16,33 +16,46 @@ from math import prod
 from typing import NamedTuple
 
 from kgen.backends import scan_launches as table
-from kgen.backends.launches import SECTOR
+from kgen.backends.launches import ANY, SECTOR
 from kgen.ir import Broken
 from kgen.runtime import rows
 from kgen.runtime.rows import FAR, RowOperandPlace
 
 
 class Along(NamedTuple):
-    """The template arguments of the source's `Along`, in order."""
+    """The template arguments of the source's `Along`, of `Beside` where rows lie side by side, of `Chained` and `ChainedBeside` where
+    blocks take tiles, in order; `step` 0 clears what these are told in."""
 
     threads: int
     blocks: int
     team: int
     vec: int
+    parts: int
     ahead: int
     aside: bool
     backwards: bool
     near: int
     even: int
-    step: int
+    step: int  # -1 where a row's team takes all of it
     row_rank: int
     operands: int
     index64: bool
     keep: int = 0  # what a pass that reduces holds of a row: here nothing
 
     def text(self) -> str:
-        flags = (str(self.aside).lower(), str(self.backwards).lower(), f"{self.near}ull", f"{self.even}ull")
-        return f"Along<{', '.join([*map(str, self[:5]), *flags, *map(str, self[9:12]), 'u64' if self.index64 else 'unsigned'])}>"
+        own = {
+            "threads": self.threads, "blocks": self.blocks, "team": self.team, "vec": self.vec, "parts": self.parts, "ahead": self.ahead,
+            "backwards": str(self.backwards).lower(), "near": f"{self.near}ull", "even": f"{self.even}ull", "step": self.step,
+            "row_rank": self.row_rank, "operands": self.operands, "index64": "u64" if self.index64 else "unsigned",
+        }  # fmt: skip
+        chained = self.step >= 0
+        without = {*(("ahead", "near") if self.aside else ("team", "ahead") if chained else ()), *(() if chained else ("step",))}
+        name = f"{'Chained' * chained}{'Beside' * self.aside}" or "Along"
+        return f"{name}<{', '.join(str(value) for key, value in own.items() if key not in without)}>"
+
+
+#: An operand that has neighbours: where it lies, its strides over rows, that along a row, its number.
+Near = tuple[RowOperandPlace, tuple[int, ...], int, int]
 
 
 @dataclass(frozen=True)
@@ -53,22 +66,22 @@ class ScanPlan:
     rows: int
     n: int
     segments: int
-    span: int
     row_sizes: tuple[int, ...]
     row_strides: tuple[tuple[int, ...], ...]
     strides: tuple[int, ...]
     work: int = 0  # bytes
+    shared: int = 0  # bytes of a block
 
     @property
     def launches(self) -> tuple[tuple[Along, int, int, int, int], ...]:
         """Each launch's way of walking, its grid, the threads of a block, its shared memory and the blocks of a cluster."""
-        return tuple((walk, grid, walk.threads, 0, 1) for walk, grid in self.steps)
+        return tuple((walk, grid, walk.threads, self.shared, 1) for walk, grid in self.steps)
 
     def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
         """The kernel's layout argument; there are no `gathers`."""
         walk = self.steps[0][0]
         made = layout_type(walk.row_rank, walk.operands, walk.index64)()
-        made.rows, made.n, made.segments, made.span = self.rows, self.n, self.segments, self.span
+        made.rows, made.n, made.segments = self.rows, self.n, self.segments
         made.row_size[:], made.step[:] = self.row_sizes, self.strides
         for row, values in zip(made.row_stride, self.row_strides, strict=True):
             row[:] = values
@@ -80,7 +93,7 @@ def layout_type(row_rank: int, operands: int, index64: bool) -> type[ctypes.Stru
     """The kernel's `Lines<RR, K, Index>`."""
     index = ctypes.c_uint64 if index64 else ctypes.c_uint32
     fields = [
-        ("rows", index), ("n", index), ("segments", index), ("span", index), ("row_size", index * row_rank),
+        ("rows", index), ("n", index), ("segments", index), ("row_size", index * row_rank),
         ("row_stride", index * row_rank * operands),
         ("step", index * operands), ("work", ctypes.c_void_p),
     ]  # fmt: skip
@@ -88,51 +101,72 @@ def layout_type(row_rank: int, operands: int, index64: bool) -> type[ctypes.Stru
 
 
 def plan(
-    row_sizes: tuple[int, ...], n: int, operands: tuple[RowOperandPlace, ...], backwards: bool, partial: int,
+    row_sizes: tuple[int, ...], n: int, operands: tuple[RowOperandPlace, ...], backwards: bool, partial: int, room: int,
 ) -> ScanPlan | None:  # fmt: skip
-    """How to go along rows of `n` elements; None if there are none.  `partial` is the most bytes that a partial takes.  kgen_scans_run.cuh
-    is this function in C++, for the host part of written files."""
+    """How to go along rows of `n` elements; None if there are none.  `partial` is the most bytes that a partial takes, `room` those of
+    shared memory that a block may have.  kgen_scans_run.cuh is this function in C++, for the host part of written files."""
     count = prod(row_sizes)
     if count == 0 or n == 0:
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
+    read = [operands[k].itemsize for k in memory if operands[k].read]
     main = rows._main(operands, memory)
     sizes, strides = rows.merged(row_sizes, [o.row_strides for o in operands], main)
     steps = tuple(o.strides[0] for o in operands)
     vec = 16 // max((operands[k].itemsize for k in memory), default=8)
-    chunks = -(-n // vec)
     aside = n > 1 and steps[main] * operands[main].itemsize >= SECTOR
-    ladder = table.aside(partial) if aside else table.TEAMS
-    odd = not aside and table.odd(n, vec)
-    _, team, threads = table.ODD if odd else next(t for t in ladder if chunks <= t.longest)
-    tiles, span = -(-chunks // team), table.SPAN
-    while tiles > span * table.MOST:
-        span *= 2
-    segments = -(-tiles // span)
-    teams = threads // team
-    blocks = -(-count // teams)
-    few = segments > 1 and team == ladder[-1].team and blocks < (table.FEW_ASIDE if aside else table.FEW)
+    near = [(operands[k], strides[k], steps[k], k) for k in memory if (strides[k][-1] if aside else steps[k]) == 1]
+    team, parts, even = _across(near, vec, n, sizes[-1], partial) if aside else _along(near, vec, n)
+    tile, side = team.team * vec * (1 if aside else parts), team.threads // team.team * (parts if aside else 1)
+    blocks, segments = -(-count // side), -(-n // tile)
+    least = table.FEW_ASIDE if aside else table.FEW
+    shared = table.chained_shared(vec, team, parts, read, aside)
+    fits = shared + table.chained_static(team, parts, partial, aside) <= room
+    few = segments > 1 and team.longest == ANY and team.team > 1 and blocks < least and fits
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
-    index64 = max(furthest, count * segments, n) > FAR - 2 * threads * vec * table.AHEAD
-    read = sum(operands[k].read for k in memory)
-    ahead = table.AHEAD if read <= table.AHEAD_OPERANDS and team > 1 else 1
+    index64 = max(furthest, count * segments, n) > FAR - 2 * team.threads * vec * parts * table.AHEAD
+    odd = not aside and even != sum(1 << k for k in memory)
     much = partial > 8 or len(memory) > 3
-    near = [k for k in memory if steps[k] == 1 and not aside]
-    even = [k for k in near if n % vec == 0 and _even(operands[k], strides[k], vec)]
+    usual = table.CHAINED_REGISTERS if few else table.ODD_REGISTERS if odd else table.REGISTERS
+    registers = table.MANY_REGISTERS if much else usual
+    several = team.team > 1 and len(read) <= table.AHEAD_OPERANDS and not odd
     walk = Along(
-        threads, table.resident(threads, much), team, vec, ahead, aside, backwards, sum(1 << k for k in near),
-        sum(1 << k for k in even), -1, len(sizes), len(operands), index64,
+        team.threads, table.resident(team.threads, registers), team.team, vec, parts,
+        -(-table.AHEAD // parts) if several else 1, aside, backwards, 0 if aside else sum(1 << k for *_, k in near), even,
+        1 if few else -1, len(sizes), len(operands), index64,
     )  # fmt: skip
-    launches = tuple((walk._replace(step=k), blocks * segments) for k in (0, 1)) if few else ((walk, blocks),)
-    made = ScanPlan(launches, count, n, segments, span, sizes, strides, steps, partial * count * segments if few else 0)
-    if threads % team or team & (team - 1) or (not aside and team > 32 and team != threads):
+    launches: tuple[tuple[Along, int], ...] = ((walk, blocks),)
+    work = 0
+    if few:
+        words = 1 + table.told(count, segments, aside) * (partial // 4)
+        grids = min(-(-words // team.threads), table.TAKERS), min(blocks * segments, table.TAKERS)
+        launches, work = tuple((walk._replace(step=k), grid) for k, grid in enumerate(grids)), 8 * words
+    made = ScanPlan(launches, count, n, segments, sizes, strides, steps, work, shared if few else 0)
+    wide = not aside and team.team > 32 and team.team != team.threads
+    if team.threads % team.team or team.team & (team.team - 1) or wide or (aside and few and side > team.threads):
         raise Broken(f"a team is a power of two, a warp at most or a block\n{made}")
     return made
 
 
+def _along(near: Sequence[Near], vec: int, n: int) -> tuple[table.Team, int, int]:
+    """Who takes rows of `n` neighbours, the vectors of a thread in a tile, and a bit for each operand whose rows are whole aligned ones."""
+    team = table.ODD if table.odd(n, vec) else next(t for t in table.TEAMS if -(-n // vec) <= t.longest)
+    return team, team.parts, 0 if n % vec else sum(1 << k for o, strides, _, k in near if _even(o, strides, vec))
+
+
+def _across(near: Sequence[Near], vec: int, n: int, side: int, partial: int) -> tuple[table.Team, int, int]:
+    """Who takes rows side by side, `side` of them in the innermost dim; how many a thread takes: as many neighbours as lie in an aligned
+    vector in each operand that has them, and as there is shared memory for; a bit for each operand that has these."""
+    team = next(t for t in table.beside(partial) if -(-n // vec) <= t.longest)
+    parts = team.parts
+    if not near or side % parts or not all(_even(o, (*strides[:-1], step), parts) for o, strides, step, _ in near):
+        parts = 1
+    return team, parts, sum(1 << k for *_, k in near) if parts > 1 else 0
+
+
 def _even(operand: RowOperandPlace, strides: Sequence[int], vec: int) -> bool:
-    """Whether every row begins with an aligned vector."""
+    """Whether vectors that are `strides` apart are all aligned."""
     return operand.address % (vec * operand.itemsize) == 0 and not any(s % vec for s in strides)
 
 

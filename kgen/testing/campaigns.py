@@ -13,10 +13,9 @@ import math
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import wait
@@ -24,16 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from kgen.errors import KgenError
+from kgen.files import write_file
 from kgen.testing.fuzz import SHRINKING, Failure, Subject, case_seed, looked_at, program_of, shrunk
 from kgen.testing.properties import ALONE, COMPILED, ON_TARGET
-from kgen.testing.quickly import launch_quickly, wait_without_spinning
+from kgen.testing.quickly import launch_quickly, optimised_little, wait_without_spinning
 
 BLOCK = 8  # programs of a block, which share C++ builds
 SMALL_BLOCK = 2  # where nothing is shared and a program takes seconds: what the end cuts off is not counted
 LIMIT = 300.0  # seconds without a word from a worker: a machine may be busy
 BUILDS = 6  # so many times that while a block is built: half a minute of g++ on an idle machine, of many kernels in a row
 #: Levels at which blocks build C++ in turn: g++ takes most of a campaign's time; the last makes vectors as -O3 does, in a quarter of the
-#: time.
+#: time.  At -O0 NVRTC optimises little too, else as users have it.
 LEVELS = ("-O0", "-O0", "-O0", "-O1 -ftree-vectorize")
 GRACE = 20.0  # seconds that blocks may go on when the time is over
 ALIKE = 3  # failures with the same message but for numbers that are shrunk and kept
@@ -128,7 +128,7 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
                 connection.send(("failed", Failure("check", "", 0, repr(error), made.text), alike[repr(error)] <= ALIKE))
         tell = partial(_told, connection, numbers, spent)
         held = COMPILED if plan.compiled else ON_TARGET
-        for k, name, target, what, said in looked_at(subjects, plan.targets, tell, level, plan.alone, held):
+        for k, name, target, what, said in _at_level(plan, level, looked_at(subjects, plan.targets, tell, level, plan.alone, held)):
             row = counts.setdefault(f"{name} {target}", [0] * 6)  # held, refused, cases, elements, unbounded, failed
             row[{"held": 0, "refused": 1, "failed": 5}[what]] += 1
             if what == "held":
@@ -147,6 +147,13 @@ def _work(connection: Any, plan: Plan, place: int) -> None:
                     connection.send(("shrunk", said, shrunk(said, min(plan.shrinking, plan.limit / 2))))
         spent.on("")
         connection.send(("done", block, totals, counts, spent.milliseconds))
+
+
+def _at_level(plan: Plan, level: str, looked: Iterable[Any]) -> Iterator[Any]:
+    """What is looked at, with NVRTC at the level of C++."""
+    little = level == LEVELS[0] and "cuda" in plan.targets
+    with optimised_little() if little else contextlib.nullcontext():
+        yield from looked
 
 
 def _alive() -> bool:
@@ -213,7 +220,7 @@ class State:
         return cls(plan.seed, plan.targets, block=plan.block)
 
     def write(self, plan: Plan) -> None:
-        _write(self.path(plan), json.dumps(self.__dict__, indent=1))
+        write_file(self.path(plan), json.dumps(self.__dict__, indent=1))
 
     @property
     def milliseconds(self) -> int:
@@ -249,22 +256,6 @@ class State:
     @property
     def cases(self) -> int:
         return sum(row[2] for row in self.counts.values())
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file, whole or not at all.  Raises `KgenError` where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise KgenError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 @contextlib.contextmanager
@@ -422,7 +413,7 @@ class Campaign:
         """Write a failure's file, and remove that of the program that it was shrunk from.  Where it cannot be written the error says what
         it would have held."""
         try:
-            _write(self.plan.keep / failure.name, failure.file())
+            write_file(self.plan.keep / failure.name, failure.file())
         except KgenError as error:
             raise KgenError(f"{error}\n{failure.file()}") from None
         if instead_of is not None and instead_of.name != failure.name:

@@ -32,40 +32,9 @@ LONG_ROWS = (4096, 4097)
 LAYOUTS = ("dense", "permuted", "sliced", "offset", "expanded")
 #: Values that kernels get wrong: ties, ends of ranges, infinities, NaN, numbers of which exp overflows or underflows.
 FLOATS = (
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -0.5,
-    2.0,
-    3.0,
-    -3.0,
-    6.0,
-    1e-3,
-    -1e-3,
-    10.0,
-    -10.0,
-    88.0,
-    -88.0,
-    100.0,
-    -104.0,
-    1e4,
-    -1e4,
-    6.1e-5,
-    1e-7,
-    -1e-7,
-    1e-38,
-    -1e-38,
-    1e-45,
-    65504.0,
-    -65504.0,
-    3.3e38,
-    -3.3e38,
-    math.inf,
-    -math.inf,
-    math.nan,
-)
+    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 6.0, 1e-3, -1e-3, 10.0, -10.0, 88.0, -88.0, 100.0, -104.0, 1e4, -1e4, 6.1e-5, 1e-7,
+    -1e-7, 1e-38, -1e-38, 1e-45, 65504.0, -65504.0, 3.3e38, -3.3e38, math.inf, -math.inf, math.nan,
+)  # fmt: skip
 
 
 class Seeded(random.Random):

@@ -105,20 +105,26 @@ class Subject:
         return [(r, {v: d for v, d in b.items() if v in r.kernel.variables}) for r, b in whole]  # parts may leave out a tensor
 
     def due(self, name: str, target: str) -> bool:
-        """Whether a campaign looks at a property: on GPUs, where a case is a build of a second, at two in one program in four."""
+        """Whether a campaign looks at a property: on GPUs, where a case is a build, at gradients on one target, of which Triton has one in
+        four, and at the last two in one program in four with CUDA, in one in eight with Triton."""
+        if not (self.sampled and target in ("cuda", "triton")):
+            return True
+        if name == "gradients_agree":
+            return (self.seed // 2 % 4 == 0) == (target == "triton")
         turn = {"rows_alone": 1, "in_place": 3}.get(name)
-        return not self.sampled or target not in ("cuda", "triton") or turn is None or self.seed % 4 == turn
+        return turn is None or self.seed % 4 == turn and (target == "cuda" or self.seed // 4 % 2 == 0)
 
     def cases(self, target: str) -> tuple[list[int], Any]:
         """The numbers of the cases that a target agrees in, and the limits of the last.
 
-        On GPUs, where a campaign's time is that of compilers, each program has two on one of the targets (the last of few long rows) and
-        one of these on the other, in turn."""
+        On GPUs, where a campaign's time is that of compilers, each program has two, the last of few long rows: one with Triton, in turn,
+        and with CUDA, which takes a quarter of the time, the other, or both."""
         if not (self.sampled and target in ("cuda", "triton")):
             return self.numbers, self.long
-        if self.seed // 2 % 2 == (target == "cuda"):
+        if target == "cuda" and self.seed // 2 % 2:
             return self.numbers[-2:], self.long
-        return (self.numbers[-1:], self.long) if self.seed // 4 % 2 else (self.numbers[-2:-1] or self.numbers, None)
+        long = (self.seed // 4 % 2 == 1) == (target == "triton")
+        return (self.numbers[-1:], self.long) if long else (self.numbers[-2:-1] or self.numbers, None)
 
     def hold(self, name: str, target: str) -> Report:
         """Hold a property.  Raises `Violation` where it does not, `KgenError` where there is nothing to hold."""

@@ -28,15 +28,8 @@ def in_float64(kernel: Kernel, casts: bool = True) -> Kernel:
     def kind(t: syntax.Type) -> syntax.Type:
         return replace(t, dtype=replace(t.dtype, name="f64")) if t.dims is not None and t.dtype.name in narrow else t
 
-    def body(root: Expr) -> Expr:
-        made: dict[int, Expr] = {}
-        for node in syntax.postorder(root):
-            if isinstance(node, Apply):
-                op = "f64" if node.op in narrow else node.op
-                made[id(node)] = replace(node, op=op, args=tuple(made[id(a)] for a in node.args))
-            else:
-                made[id(node)] = node
-        return made[id(root)]
+    def cast(node: Expr) -> Expr:
+        return replace(node, op="f64") if isinstance(node, Apply) and node.op in narrow else node
 
     narrow = ("f16", "bf16", "f32")
     statements: list[syntax.Statement] = []
@@ -45,7 +38,7 @@ def in_float64(kernel: Kernel, casts: bool = True) -> Kernel:
             params = tuple(replace(p, type=kind(p.type)) for p in s.params)
             statements.append(replace(s, params=params, results=tuple(replace(r, type=kind(r.type)) for r in s.results)))
         else:
-            statements.append(replace(s, body=body(s.body)) if casts else s)
+            statements.append(replace(s, body=syntax.rebuilt(s.body, cast)) if casts else s)
     text = typeset.format_file(replace(kernel.file, statements=tuple(statements), comments=()))
     return checker.check(syntax.parse(text, kernel.file.source.name))
 

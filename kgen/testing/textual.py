@@ -17,6 +17,7 @@ from kgen.backends import TARGETS
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.ops import CONSTANTS
+from kgen.sized import with_names
 from kgen.syntax import KEYWORDS, Apply, Equation, Expr, Header, Helper, Name
 from kgen.testing.checks import Report
 from kgen.testing.holding import Violation, hold
@@ -190,16 +191,7 @@ def renamed(
         return t if t.dims is None else replace(t, dims=tuple(map(word, t.dims)))
 
     def body(root: Expr) -> Expr:
-        made: dict[int, Expr] = {}
-        for node in syntax.postorder(root):
-            if isinstance(node, Name):
-                made[id(node)] = word(node)
-            elif isinstance(node, Apply):
-                given = None if node.dims is None else tuple(map(word, node.dims))
-                made[id(node)] = replace(node, args=tuple(made[id(a)] for a in node.args), dims=given)
-            else:
-                made[id(node)] = node
-        return made[id(root)]
+        return with_names(root, word)
 
     statements: list[syntax.Statement] = []
     for s in kernel.file.statements:
@@ -224,12 +216,16 @@ _TOKEN = re.compile(
 )
 
 
+def unbroken(source: str) -> str:
+    """A Python source in which no value stands on lines of its own, in brackets that are there for these alone."""
+    return re.sub(r"= \(\n([\s\S]*?)\n *\)(?=\n)", lambda m: "= " + re.sub(r"\n *", " ", m[1].lstrip()), source)
+
+
 def tokens(source: str, target: str) -> list[str]:
     """The words and signs of a source, comments and texts (which carry the spec's own words) left out; of Python also the brackets
     in which a value stands on lines of its own."""
     if target == "triton":
-        source = source.replace("//", "/ /")
-        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", re.sub(r"= \(\n([\s\S]*?)\n *\)(?=\n)", r"= \1", source))
+        source = re.sub(r'"""(?:[^"\\]|\\.|"(?!""))*"""', "", unbroken(source.replace("//", "/ /")))
     found = []
     for match in _TOKEN.finditer(source):
         if match["comment"] and target != "triton" or match["hash"] and target == "triton" or match["string"]:

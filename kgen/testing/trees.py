@@ -67,10 +67,6 @@ def typed(dtype: str, dims: Iterable[str] | None) -> Type:
 # ------------------------------------------------------------------------------------------------ tidying
 
 
-def _names_in(body: Expr) -> set[str]:
-    return {n.name for n in syntax.postorder(body) if isinstance(n, Name)}
-
-
 def tidy(made: Program) -> Program:
     """The program without equations, helpers and parameters that nothing uses."""
     header = next(s for s in made.statements if isinstance(s, Header))
@@ -80,7 +76,7 @@ def tidy(made: Program) -> Program:
     for e in reversed(equations):
         if e.name.name in needed:
             kept.insert(0, e)
-            needed |= _names_in(e.body)
+            needed |= {n.name for n in syntax.postorder(e.body) if isinstance(n, Name)}
     helpers = [s for s in made.statements if isinstance(s, Helper)]
     called: set[str] = set()
     todo: list[Expr] = [e.body for e in kept]
@@ -216,16 +212,7 @@ def _with_result(header: Header, old: Result, new: Result) -> Header:
 
 
 def _replaced(root: Expr, old: Expr, new: Expr) -> Expr:
-    made: dict[int, Expr] = {}
-    for node in syntax.postorder(root):
-        if node is old:
-            made[id(node)] = new
-        elif isinstance(node, Apply):
-            args = tuple(made[id(a)] for a in node.args)
-            made[id(node)] = node if args == node.args else replace(node, args=args)
-        else:
-            made[id(node)] = node
-    return made[id(root)]
+    return syntax.rebuilt(root, lambda node: new if node is old else node)
 
 
 def _simpler(root: Expr) -> Iterator[Expr]:
@@ -263,25 +250,19 @@ def _without_dim(made: Program, d: str) -> Program:
             return t
         return replace(t, dims=tuple(q for q in t.dims if q.name != d), factors=())
 
-    def body(root: Expr) -> Expr:
-        """An expression without it."""
-        done: dict[int, Expr] = {}
-        for node in syntax.postorder(root):
-            new: Expr = node
-            if isinstance(node, Name) and node.name == d:
-                new = Num("2", NOWHERE)
-            elif isinstance(node, Apply):
-                dims = None if node.dims is None else tuple(q for q in node.dims if q.name != d)
-                args = tuple(done[id(a)] for a in node.args)
-                if node.written == "place" and dims:
-                    places = [a for q, a in zip(node.dims or (), args[1:], strict=False) if q.name != d]
-                    args = (args[0], *places, *args[len(node.dims or ()) + 1 :])
-                if node.dims and not dims:  # nothing is left to reduce over
-                    new = args[0] if args else Num("2", NOWHERE)
-                else:
-                    new = replace(node, args=args, dims=dims)
-            done[id(node)] = new
-        return done[id(root)]
+    def without(node: Expr) -> Expr:
+        """A node without it."""
+        if isinstance(node, Name) and node.name == d:
+            return Num("2", NOWHERE)
+        if not isinstance(node, Apply) or node.dims is None:
+            return node
+        dims, args = tuple(q for q in node.dims if q.name != d), node.args
+        if node.written == "place" and dims:
+            places = [a for q, a in zip(node.dims, args[1:], strict=False) if q.name != d]
+            args = (args[0], *places, *args[len(node.dims) + 1 :])
+        if node.dims and not dims:  # nothing is left to reduce over
+            return args[0] if args else Num("2", NOWHERE)
+        return replace(node, args=args, dims=dims)
 
     statements: list[syntax.Statement] = []
     for s in made.statements:
@@ -289,7 +270,7 @@ def _without_dim(made: Program, d: str) -> Program:
             params = tuple(replace(p, type=cut(p.type)) for p in s.params)
             statements.append(replace(s, params=params, results=tuple(replace(r, type=cut(r.type)) for r in s.results)))
         elif isinstance(s, Equation):
-            statements.append(replace(s, body=body(s.body)))
+            statements.append(replace(s, body=syntax.rebuilt(s.body, without)))
         else:
             statements.append(s)
     return Program(tuple(statements))

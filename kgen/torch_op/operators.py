@@ -156,7 +156,8 @@ def schema(t: Traits) -> str:
     optional = True  # once one argument lacks a default, none before it may have one
     for k in reversed(range(len(t.names))):
         name = t.names[k] + ("_" if keyword.iskeyword(t.names[k]) else "")
-        kind = f"Tensor({letters[k]}!)" if k in letters else "Tensor" if k in t.tensors else "float" if _is_float_number(t, k) else "SymInt"
+        number = "float" if t.checked.params[k].dtype == "float" else "SymInt"
+        kind = f"Tensor({letters[k]}!)" if k in letters else "Tensor" if k in t.tensors else number
         value = t.defaults[k]
         optional = optional and value is not None and math.isfinite(value)
         parts.insert(0, f"{kind} {name}={value!r}" if optional else f"{kind} {name}")
@@ -164,10 +165,6 @@ def schema(t: Traits) -> str:
         parts += ["*", "str? target=None"]
     returned = ", ".join(["Tensor"] * t.fresh)
     return f"({', '.join(parts)}) -> {returned if t.fresh == 1 else f'({returned})'}"
-
-
-def _is_float_number(t: Traits, k: int) -> bool:
-    return t.checked.params[k].dtype == "float"
 
 
 def _register(t: Traits, name: str) -> Any:

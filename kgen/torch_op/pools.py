@@ -1,21 +1,22 @@
-"""Torch's pools: a spec for each setting of a layer.
+"""Torch's pools: a kernel for each setting of a layer.
 
-In: a layer such as `nn.MaxPool2d(3, 2, 1)`.  Out: the kernel of its windows, one for the process, and its calls.  Where gradients of maxima
+In: a layer such as `nn.MaxPool2d(3, 2, 1)`.  Out: its kernel, one for the process, and its calls.  Where gradients of maxima
 are asked for, a patched layer is torch's own: it gives a window's gradient to the first of equal elements, a kernel to each its share.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from kgen.errors import KgenError
 from kgen.runtime.kernel import Kernel, loads
+from kgen.trace import to_spec, trace
 
 #: The most elements of a window: one of more is no single reading.
 MOST = 128
@@ -24,6 +25,10 @@ POOLS: dict[type[nn.Module], tuple[str, int]] = {
     nn.MaxPool1d: ("max", 1), nn.MaxPool2d: ("max", 2), nn.MaxPool3d: ("max", 3),
     nn.AvgPool1d: ("avg", 1), nn.AvgPool2d: ("avg", 2), nn.AvgPool3d: ("avg", 3),
 }  # fmt: skip
+
+Line = Annotated[torch.Tensor, "T[..., N]"]
+Plane = Annotated[torch.Tensor, "T[..., H, W]"]
+Volume = Annotated[torch.Tensor, "T[..., D, H, W]"]
 
 #: The length of a window, its step, what is padded on both sides, and how far its elements lie apart, along one dim.
 Side = tuple[int, int, int, int]
@@ -50,31 +55,35 @@ def windows(size: int, side: Side) -> int:
     return (size + 2 * pad - apart * (length - 1) - 1) // step + 1
 
 
-def spec(op: str, along: tuple[Side, ...], fill: bool) -> str:
-    """The text of a pool's spec; `fill`: it says what stands outside."""
-    dims, outs, inner = "DHW"[-len(along) :], "PQR"[: len(along)], "IJK"[: len(along)]
-    clauses, places, results = [], [], []
-    for d, out, i, (length, step, pad, apart) in zip(dims, outs, inner, along, strict=True):
-        more = step - apart * (length - 1) - 1 + 2 * pad
-        same = step == 1 and not more  # as many windows as elements
-        results.append(d if same else out)
-        moved = f"({d} {'+' if more > 0 else '-'} {abs(more)})" if more else d
-        clauses += [] if same else [f"{out} = {moved} // {step}" if step > 1 else f"{out} = {moved.strip('()')}"]
-        clauses.append(f"{i} = {length}")
-        at = f"{step} * index[{results[-1]}]" if step > 1 else f"index[{results[-1]}]"
-        places.append(f"{d} = {at} + {f'{apart} * ' if apart > 1 else ''}index[{i}]{f' - {pad}' if pad else ''}")
-    outside = (" else -inf" if op == "max" else " else 0") * fill
-    head = f"{name(op, len(along))}(x: T[..., {', '.join(dims)}]) -> y: T[..., {', '.join(results)}] where {', '.join(clauses)}"
-    return f"{head}\n\ny = {'max' if op == 'max' else 'mean'}[{', '.join(inner)}](x[{', '.join(places)}{outside}])\n"
+def _functions(op: str, along: tuple[Side, ...]) -> tuple[Callable[..., Any], ...]:
+    """Torch's pool with such settings over one, two and three dims, as kgen reads it."""
+    length, step, pad, apart = (tuple(numbers) for numbers in zip(*along, strict=True))
+
+    def max_pool1d(x: Line) -> Any:
+        return F.max_pool1d(x, length, step, pad, apart)
+
+    def max_pool2d(x: Plane) -> Any:
+        return F.max_pool2d(x, length, step, pad, apart)
+
+    def max_pool3d(x: Volume) -> Any:
+        return F.max_pool3d(x, length, step, pad, apart)
+
+    def avg_pool1d(x: Line) -> Any:
+        return F.avg_pool1d(x, length, step, pad)
+
+    def avg_pool2d(x: Plane) -> Any:
+        return F.avg_pool2d(x, length, step, pad)
+
+    def avg_pool3d(x: Volume) -> Any:
+        return F.avg_pool3d(x, length, step, pad)
+
+    return (max_pool1d, max_pool2d, max_pool3d) if op == "max" else (avg_pool1d, avg_pool2d, avg_pool3d)
 
 
 @cache
 def pool(op: str, along: tuple[Side, ...]) -> Kernel:
     """The kernel of a pool."""
-    try:
-        return loads(spec(op, along, True))
-    except KgenError:  # every place lies inside
-        return loads(spec(op, along, False))
+    return loads(to_spec(trace(_functions(op, along)[len(along) - 1])))
 
 
 def kind(m: Any) -> tuple[str, int]:
@@ -113,4 +122,4 @@ def called(kernel: Kernel, m: Any, inputs: Sequence[Any], own: Sequence[Any]) ->
     return pool(op, along)(x) if fits else NotImplemented
 
 
-__all__ = ["POOLS", "Side", "called", "kind", "lacks", "name", "pool", "refused", "sides", "spec", "windows"]
+__all__ = ["POOLS", "Side", "called", "kind", "lacks", "name", "pool", "refused", "sides", "windows"]

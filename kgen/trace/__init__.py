@@ -27,7 +27,7 @@ from kgen import syntax, typeset
 from kgen.errors import Diagnostic, KgenError, Span, printed
 from kgen.ops import CONSTANTS
 from kgen.optional import NONE, choices, is_none, optional
-from kgen.syntax import Apply, Equation, File, Header, Name, Param, Result, Type
+from kgen.syntax import Apply, Clause, Equation, File, Header, Name, Num, Param, Result, Type
 from kgen.trace.axes import MOST_SPLITS, ONE, Axis, Restart, Splits, each, show_shape
 from kgen.trace.clauses import moved_clause, moved_type, shifted, where_span
 from kgen.trace.live import Lives, Owner
@@ -154,7 +154,10 @@ class _Function(Statements):
     # ------------------------------------------------------------------------------------------ sizes
 
     def take_sizes(self) -> None:
-        """Take the clauses that the decorator says; what is wrong with them is an error."""
+        """Take the clauses that the decorator says, and those of literals that the splits of dims gave names; what is wrong with them is an
+        error."""
+        here = self.code.span(self.code.node)
+        self.clauses |= {n: Clause(Name(n, here), Num(str(size), here), here) for n, size in self.splits.named.items()}
         if self.where:
             span = where_span(self.code, self.where)
             at = span.start if self.code.source.text[span.start : span.end] == self.where else -1

@@ -6,10 +6,10 @@ is read again, with `2*N_2` wherever N stood.  Such an open dim is a guess until
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from kgen.types import ELLIPSIS, Dims, is_literal
+from kgen.types import ELLIPSIS, Dims, is_literal, shown_dim
 
 MOST_SPLITS = 32
 
@@ -34,7 +34,7 @@ class Axis:
 
     def __str__(self) -> str:
         behind = f" {'-' if self.short > 0 else '+'} {abs(self.short)}" if self.short else ""
-        return ("(...)" if self.flat else "*".join(self.dims) or "1") + behind
+        return ("(...)" if self.flat else "*".join(map(shown_dim, self.dims)) or "1") + behind
 
 
 Axes = tuple[Axis, ...]
@@ -57,6 +57,7 @@ class Splits:
     into: dict[str, Dims] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    named: dict[str, int] = field(default_factory=dict)  # literal dims that have names
     attributes: dict[str, Dims] = field(default_factory=dict)  # the dims made for a tensor of the method's object, by its path
 
     def axes_of(self, path: str, rank: int) -> Dims:
@@ -84,6 +85,14 @@ class Splits:
         self.into[dim] = made
         self.open.discard(dim)
         return made
+
+    def literal(self, size: int, taken: Container[str]) -> str:
+        """A literal dim with a name of its own, of a tensor that has one of this size already."""
+        names = (f"{letter}_{k}" if k else letter for k in (0, *range(2, MOST_SPLITS)) for letter in "PQRIJK")
+        name = next(n for n in names if n not in taken and n not in self.taken)
+        self.taken.add(name)
+        self.named[name] = size
+        return f"{size}_{name}"
 
     def fresh(self, dim: str) -> str:
         stem = f"N{dim}" if is_literal(dim) else dim

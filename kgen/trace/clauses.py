@@ -9,7 +9,7 @@ import ast
 from dataclasses import replace
 
 from kgen.errors import KgenError, Span
-from kgen.nodes import MAX_NAME, Apply, Clause, Expr, Header, Name, Type, postorder
+from kgen.nodes import MAX_NAME, Apply, Clause, Expr, Header, Name, Type, rebuilt
 from kgen.syntax import parse
 from kgen.trace.source import Code
 
@@ -21,15 +21,13 @@ def shifted(span: Span, by: int, fixed: Span | None) -> Span:
 
 def moved_expr(root: Expr, by: int, fixed: Span | None) -> Expr:
     """An expression whose spans are moved."""
-    done: dict[int, Expr] = {}
-    for node in postorder(root):
-        span = shifted(node.span, by, fixed)
+
+    def moved(node: Expr) -> Expr:
         if isinstance(node, Apply):
-            args = tuple(done[id(a)] for a in node.args)
-            done[id(node)] = replace(node, args=args, span=span, head=shifted(node.head, by, fixed))
-        else:
-            done[id(node)] = replace(node, span=span)
-    return done[id(root)]
+            node = replace(node, head=shifted(node.head, by, fixed))
+        return replace(node, span=shifted(node.span, by, fixed))
+
+    return rebuilt(root, moved)
 
 
 def moved_dim(dim: Name, by: int, fixed: Span | None) -> Name:

@@ -30,7 +30,7 @@ class Joining(Views):
         """The dim of a few elements along which tensors are joined."""
         name = str(size)
         if any(name in self.dims_of(t) for t in tensors):
-            raise self.refuse(f"this makes two dims of size {name} in one tensor", node, "a kernel tells dims apart by their names")
+            return self.new_dim("P", name, node)
         self.scout.dims.setdefault(name, self.span(node))
         return name
 

@@ -267,7 +267,10 @@ ROWS: tuple[Row, ...] = (
     row("bincount", "input, weights=None, minlength=0"),
     row("torch.zeros", "size, dtype=None, device=None", rest=True),
     row("torch.ones", "size, dtype=None, device=None", rest=True),
+    row("torch.full", "size, fill_value, dtype=None, device=None"),
     row(".new_zeros", "input, size, dtype=None, device=None", rest=True),
+    row(".new_ones", "input, size, dtype=None, device=None", rest=True),
+    row(".new_full", "input, size, fill_value, dtype=None, device=None"),
     row("zeros_like", "input, dtype=None", "0"),
     # random numbers
     row("F.dropout torch.dropout", "input, p=0.5, training=True, inplace=False", floats=True),

@@ -339,9 +339,24 @@ class Ordered(Drawing):
     def call_ones(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         return self.constant_of(Const(1), given["size"], self.named_dtype(given, "f32", node), node)
 
+    def call_full(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        value = self.constant(given["fill_value"], node, f"`fill_value` of `{shown}`")
+        usual = "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32"
+        return self.constant_of(Const(value), given["size"], self.named_dtype(given, usual, node), node)
+
     def call_new_zeros(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        return self.like_its(Const(0), given, node)
+
+    def call_new_ones(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        return self.like_its(Const(1), given, node)
+
+    def call_new_full(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        return self.like_its(given["fill_value"], given, node)
+
+    def like_its(self, value: Any, given: dict[str, Any], node: Any) -> Traced:
+        """A tensor of one number in the dtype of another, unless the call names one."""
         own = self.dtype_of(self.lift(given["input"], node), node).name
-        return self.constant_of(Const(0), given["size"], self.named_dtype(given, own, node), node)
+        return self.constant_of(value, given["size"], self.named_dtype(given, own, node), node)
 
     def call_zeros_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         made = super().call_zeros_like(shown, row, given, node)

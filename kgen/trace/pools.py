@@ -8,11 +8,9 @@ from functools import partialmethod
 from typing import Any
 
 from kgen import sized
-from kgen.nodes import Clause, Header
+from kgen.nodes import Clause
 from kgen.places import Places
-from kgen.syntax import parse
 from kgen.trace.axes import Axis
-from kgen.trace.clauses import moved_clause
 from kgen.trace.names import Row
 from kgen.trace.ordered import Ordered
 from kgen.trace.values import Const, Traced
@@ -29,19 +27,6 @@ class Pools(Ordered):
         if len(found) not in (1, count) or not all(isinstance(n, int) and not isinstance(n, bool) for n in found):
             raise self.refuse(f"`{name}` of `{shown}` is a number for each of {count} dims", node)
         return found if len(found) == count else found * count
-
-    def new_dim(self, stem: str, text: str, node: Any) -> str:
-        """A dim with a size: `text` of the header's own dims, or a number.  Its name begins with `stem`."""
-        taken = {*self.scout.dims, *self.scout.params, *self.clauses}
-        name = next(n for n in (stem, *(f"{stem}_{k}" for k in range(2, 999))) if n not in taken)
-        (header,) = parse(f"k(x: f32[]) -> y: f32[] where {name} = {text}").statements
-        assert isinstance(header, Header)
-        clause = moved_clause(header.clauses[0], 0, self.span(node))
-        dim = f"{text}_{name}" if text.isdigit() else name
-        self.clauses[name] = clause
-        self.scout.clauses += () if text.isdigit() else (clause,)
-        self.scout.dims.setdefault(dim, self.span(node))
-        return dim
 
     def steps_of(self, dim: str, less: int, step: int, node: Any) -> str:
         """The dim of the windows along another: their number is `(size - less) // step + 1`.  One of the header's clauses, where it says

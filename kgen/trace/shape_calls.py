@@ -13,8 +13,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from kgen.nodes import Header
 from kgen.places import Form, Places, _product, _sized, _sum
+from kgen.syntax import parse
 from kgen.trace.axes import ONE, Axes, Axis, Restart, show_shape
+from kgen.trace.clauses import moved_clause
 from kgen.trace.tracer import Tracer
 from kgen.trace.values import Const, Pad, Several, Shape, Traced
 from kgen.types import ELLIPSIS, Dims, is_bool, is_int, is_literal, literal_size
@@ -86,12 +89,34 @@ class ShapeCalls(Tracer):
             if literal_size(dim) % rest or None not in parts and literal_size(dim) != rest:
                 raise self.refuse(f"{dim} elements cannot be split in {rest}", node)
             parts = [str(literal_size(dim) // rest) if p is None else p for p in parts]
-        known = [p for p in parts if p is not None]
         others = {d for p in self.scout.params.values() if dim in (p.dims or ()) for d in p.dims or () if d != dim}
-        if twice := next((p for k, p in enumerate(known) if p in others or p in known[:k]), ""):
-            raise self.refuse(f"this makes two dims of size {twice} in one tensor", node, "a kernel tells dims apart by their names")
-        self.splits.note(dim, parts)
+        made = list[str | None]()
+        for part in parts:
+            if part is None or part not in (*others, *made):
+                made.append(part)
+            elif is_literal(part):
+                made.append(self.splits.literal(literal_size(part), {*self.scout.dims, *self.scout.params, *self.clauses}))
+            else:
+                raise self.refuse(f"this makes two dims {part} in one tensor", node, "a kernel tells dims apart by their names")
+        self.splits.note(dim, made)
         return Restart()
+
+    def new_dim(self, stem: str, text: str, node: Any) -> str:
+        """A dim with a size: `text` of the header's own dims, or a number.  Its name begins with `stem`."""
+        taken = {*self.scout.dims, *self.scout.params, *self.clauses}
+        name = next(n for n in (stem, *(f"{stem}_{k}" for k in range(2, 999))) if n not in taken)
+        (header,) = parse(f"k(x: f32[]) -> y: f32[] where {name} = {text}").statements
+        assert isinstance(header, Header)
+        clause = moved_clause(header.clauses[0], 0, self.span(node))
+        dim = f"{text}_{name}" if text.isdigit() else name
+        self.clauses[name] = clause
+        self.scout.clauses += () if text.isdigit() else (clause,)
+        self.scout.dims.setdefault(dim, self.span(node))
+        return dim
+
+    def is_of(self, dim: str, count: Any) -> bool:
+        """Whether a dim is a literal of so many."""
+        return is_literal(dim) and literal_size(dim) == count
 
     # ------------------------------------------------------------------------------------------ places
 
@@ -269,9 +294,9 @@ class ShapeCalls(Tracer):
         axis = x.shape[at]
         if stop is not None and not self.is_none(stop) or not 0 <= first < step or axis.short or not axis.dims:
             raise self.refuse(f"every {step} elements of a part of {axis} are taken here", node, "as in `x[..., 1::2]`, of a whole axis")
-        if axis.dims[-1] != str(step):
+        if not self.is_of(axis.dims[-1], step):
             raise self.split_dim(axis.dims[-1], (None, str(step)), node)
-        made = self.placed(x, {str(step): self.number(first, node)}, node)
+        made = self.placed(x, {axis.dims[-1]: self.number(first, node)}, node)
         return replace(made, shape=self.without(x.shape, at, Axis(axis.dims[:-1])), free=x.free)
 
     def end(self, value: Any, default: Form, axis: Axis, node: Any) -> Form:
@@ -362,8 +387,6 @@ class ShapeCalls(Tracer):
             raise self.refuse(f"a tensor of {t} is no index", node, "choose by a mask with `torch.where(mask, x, 0.0)`")
         if len(axis.dims) != 1 or axis.short or x.pads:
             raise self.refuse(f"elements of {axis} are looked up here", node, "name the dim in the parameter's type")
-        if axis.dims[0] in self.dims_of(ids):
-            raise self.refuse(f"the index has the dim {axis} that it looks up", node, "give the index's dim a name of its own")
         made = self.apply("pick", [x, ids], node, None, "call", axis.dims)
         return replace(made, shape=self.without(x.shape, at, *ids.shape), free=x.free)
 

@@ -459,7 +459,7 @@ class TorchCalls(Joining):
         channels = x.shape[1]
         if not isinstance(groups, int) or groups < 1:
             raise self.refuse(f"`{shown}` has {groups!r} groups", node)
-        if groups > 1 and channels.dims[0] != str(groups):
+        if groups > 1 and not self.is_of(channels.dims[0], groups):
             raise self.split_dim(channels.dims[0], (str(groups), None), node)
         rest = [Axis(channels.dims[1:] if groups > 1 else channels.dims), *x.shape[2:]]
         parted = replace(x, shape=(x.shape[0], Axis(channels.dims[:1] if groups > 1 else ()), *rest))

@@ -23,7 +23,7 @@ from kgen.trace.axes import ONE, Axes, Axis, Restart, Splits, each, show_shape
 from kgen.trace.live import Live, Lives, Owner, is_tensor
 from kgen.trace.source import Code
 from kgen.trace.values import Const, Method, Misaligned, Ranked, Several, Shape, Traced, dtype_name, meet_all, named
-from kgen.types import ELLIPSIS, TORCH, Dims, Number, ValueType, is_literal, promote, union
+from kgen.types import ELLIPSIS, TORCH, Dims, Number, ValueType, is_literal, literal_size, promote, union
 from kgen.types import axes as axes_of
 
 _NOWHERE = Span(0, 0)
@@ -166,10 +166,11 @@ class Tracer:
             raise self.refuse("this is the size of one of the leading dims `...`", node, "name the dim in the parameter's type")
         span = self.span(node)
         if all(is_literal(d) for d in axis.dims):
-            return Const(math.prod(map(int, axis.dims)) - axis.short)
-        expr: Expr = Num(axis.dims[0], span) if is_literal(axis.dims[0]) else Name(axis.dims[0], span)
-        for d in axis.dims[1:]:
-            expr = Apply("mul", (expr, Num(d, span) if is_literal(d) else Name(d, span)), span, span, "infix")
+            return Const(math.prod(map(literal_size, axis.dims)) - axis.short)
+        sizes = [Num(str(literal_size(d)), span) if is_literal(d) else Name(d, span) for d in axis.dims]
+        expr: Expr = sizes[0]
+        for size in sizes[1:]:
+            expr = Apply("mul", (expr, size), span, span, "infix")
         if axis.short:
             expr = Apply("sub" if axis.short > 0 else "add", (expr, Num(str(abs(axis.short)), span)), span, span, "infix")
         return Traced(replace(expr, parens=True) if isinstance(expr, Apply) else expr, self.scout.evaluate(expr), ())
@@ -362,14 +363,7 @@ def in_python(error: KgenError) -> KgenError:
 
 def renamed(root: Expr, names: dict[str, str]) -> Expr:
     """A tree with its names changed."""
-    done: dict[int, Expr] = {}
-    for node in syntax.postorder(root):
-        if isinstance(node, Name) and node.name in names:
-            done[id(node)] = replace(node, name=names[node.name])
-        elif isinstance(node, Apply):
-            args = tuple(done.get(id(a), a) for a in node.args)
-            done[id(node)] = node if all(a is b for a, b in zip(args, node.args, strict=True)) else replace(node, args=args)
-    return done.get(id(root), root)
+    return syntax.rebuilt(root, lambda n: replace(n, name=names[n.name]) if isinstance(n, Name) and n.name in names else n)
 
 
 __all__ = ["Frame", "Refused", "Tracer", "dtype_name", "in_python", "renamed"]

@@ -52,7 +52,7 @@ class Views(ShapeCalls):
         middle: list[Axis] = []
         if len(rest) == 1 and self.is_open(rest[0]) and (ELLIPSIS not in left or left == [ELLIPSIS]):
             middle = [Axis(tuple(left), flat=left == [ELLIPSIS])]
-        elif rest and len(left) == 1 and (parts := self.parts_of(rest)) is not None:
+        elif rest and left and (parts := self.parts_of(rest) if len(left) == 1 else self.first_parts(rest, left[0])) is not None:
             raise self.split_dim(left[0], parts, node)
         elif rest or left:
             help = "name all dims in the parameter's type" if ELLIPSIS in left else "dims are split and joined in whole"
@@ -76,6 +76,23 @@ class Views(ShapeCalls):
             found.append(Axis(tuple(taken[::-1] if backwards else taken), flat=isinstance(size, Axis) and size.flat))
             at += len(taken)
         return found, []
+
+    def first_parts(self, sizes: list[Axis | Form], dim: str) -> list[str | None] | None:
+        """What a dim is split into by the first sizes, one of which is a share of it (`H // 2, 2` of H); None where they are none."""
+        whole, shares, times = self.length(Axis((dim,))), 0, 1
+        for k, size in enumerate(sizes):
+            if isinstance(size, Axis):
+                return None
+            share, number = self.share(size), self.integer(size)
+            if share is not None and share[0] == whole and not shares:
+                shares = share[1]
+            elif number is not None and number > 0:
+                times *= number
+            else:
+                return None
+            if shares and times == shares:
+                return self.parts_of(sizes[: k + 1])
+        return None
 
     def parts_of(self, sizes: list[Axis | Form]) -> list[str | None] | None:
         """The names of what one dim is to be split into; None where its sizes are not known."""
@@ -201,11 +218,11 @@ class Views(ShapeCalls):
             raise self.refuse(f"{axis} is cut into {count} parts here", node, f"an axis is cut into at most {FEW} equal parts")
         if count == 1:
             return Several((x,))
-        if axis.dims[0] != str(count):
+        if not self.is_of(axis.dims[0], count):
             raise self.split_dim(axis.dims[0], (str(count), None), node)
         x = self.kept("x", x, node)
         shape = self.without(x.shape, at, *([Axis(axis.dims[1:])]))
-        parts = (self.placed(x, {str(count): self.number(k, node)}, node) for k in range(count))
+        parts = (self.placed(x, {axis.dims[0]: self.number(k, node)}, node) for k in range(count))
         return Several(tuple(replace(p, shape=shape, free=x.free) for p in parts))
 
     def call_split(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Several:
@@ -226,7 +243,7 @@ class Views(ShapeCalls):
                 raise self.refuse(f"into how many parts {axis} is split is not known", node, help)
             number = self.integer(forms[0])
             if items and number is not None and whole != {(): Fraction(count * number)}:
-                halved = axis.dims[0] == str(count)
+                halved = self.is_of(axis.dims[0], count)
                 last, parts = axis.dims[-1], (str(number),) if halved else (str(count), str(number))
                 if len(axis.dims) > 1 + halved:
                     raise self.refuse(f"{axis} is cut into parts of {number} here", node, NO_NAME)

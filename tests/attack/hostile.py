@@ -34,6 +34,7 @@ from kgen.errors import KgenError
 from kgen.grad import backward
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS
 from kgen.syntax import Header, Helper, parse
+from kgen.testing.textual import unbroken
 from kgen.types import DTYPES
 
 ROOT = Path(__file__).parents[2]
@@ -281,21 +282,18 @@ def tokens(source: str, target: str) -> list[tuple[str, str]]:
     """
     mark = "#" if target == "triton" else "//"
     if target == "triton":
-        source = _TEXT.sub(lambda m: m.group().replace("\n", " "), source)
+        source = _TEXT.sub(lambda m: m.group().replace("\n", " "), unbroken(source))
     else:
         source = _MACRO.sub(lambda m: m.group().replace("\\\n", " "), source)
         if re.search(r"(\\|\?\?/)[ \t\f\v]*\n", source):
             raise AssertionError("a line continues on the next")
     found: list[tuple[str, str]] = []
-    depth, broken = 0, False  # how many of Python's brackets are open; whether the outermost are there for the lines' breaks alone
+    depth = 0  # how many of Python's brackets are open
     for line in source.split("\n"):
         made = _line(line, mark)
         if mark == "#" and made:
             made = tuple(t for t in made if not depth or t[0] != "indent")
-            opens, closes = not depth and [t for _, t in made[-2:]] == ["=", "("], broken and [t for _, t in made] == [")"]
             depth += sum((t in ("(", "[", "{")) - (t in (")", "]", "}")) for kind, t in made if kind == "other")
-            made = made[:-1] if opens or closes else made
-            broken = depth > 0 and (opens or broken)
             made = made if depth else (*made, ("end", ""))
         found += made
     return found

@@ -13,6 +13,7 @@ import kgen
 from kgen import grad
 from kgen.check import Kernel, check
 from kgen.errors import KgenError
+from kgen.runtime import driver, nvrtc
 from kgen.syntax import parse
 from kgen.testing import cases, fuzz, textual
 from kgen.types import ELLIPSIS, resolve_named
@@ -35,6 +36,13 @@ DTYPES = ("bf16", "f32", "f16", "f64")
 LIKE_CUMSUM = ("cumulative_mean", "linear_recurrence", "logcumsumexp")
 #: Programs that take a compiler more than three seconds, of passes that others have one by one.
 LONG = ("places", "agrees-a-place-of-all-before-a-scan")
+
+
+@pytest.fixture(autouse=True)
+def _optimised_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVRTC spends most of its time on making code quicker, of which nothing is looked at here; `-m slow` has it do so."""
+    if request.node.get_closest_marker("slow") is None and driver.available() and int(driver.version().split(".")[0]) >= 13:
+        monkeypatch.setattr(nvrtc, "OPTIONS", (*nvrtc.OPTIONS, "--Ofast-compile=mid"))
 
 
 def kernel(text: str) -> Kernel:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from kgen import check, syntax
+from kgen import check, grad, parts, pipeline, syntax, taps
 from kgen.runtime.kernel import Kernel
 from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, WINDOW, cases, derived, laid, line, moved, plane, window
 
@@ -27,6 +27,15 @@ def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]]) -> None:
 def shifts(count: int, dtype: torch.dtype, seed: int) -> list[tuple[Any, ...]]:
     chance = random.Random(seed)
     return [(x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, seed)]
+
+
+def test_a_fill_that_taps_share_stands_before_them() -> None:
+    """Taps that lie inside take the fill of their tensor's others, which the program has behind the first of them."""
+    kernel = syntax.parse("p(x: T[..., N]) -> y: T[..., P] where P = N - 13, K = 8\n\ny = max[K](x[N = index[P] + 3*index[K] - 4 else -inf])", "p.k")
+    backward = parts.over_parts(grad.backward(check.check(kernel)).kernel)
+    lets = taps.tapped(pipeline.expanded(backward, pipeline.usual(backward))).lets
+    assert any(map(taps.is_tap, lets))
+    assert all({o.name for o in let.expr.operands} <= {x.name for x in lets[:k]} for k, let in enumerate(lets))
 
 
 def test_windows_in_a_plane() -> None:

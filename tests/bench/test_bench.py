@@ -8,6 +8,7 @@ import pickle
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ def test_eager_is_the_faster_of_the_formula_and_torchs_own_function(monkeypatch:
     monkeypatch.setattr(timing, "spreads_ms", lambda runs, device: {name: (times[name],) * 3 for name in runs})
     (ours, eager) = timing.bench(checked("gelu"), ["torch"], ["eager"], "f32", 1024, "cpu").rows  # the evaluator, which needs no compiler
     assert (eager.what, eager.way, eager.ms, ours.ratios) == ("eager", "torch", 2.0, {"vs eager": 0.5})
-    assert "eager torch" in eager.row() and eager.json()["what"] == "eager"
+    assert "eager torch" in eager.row() and asdict(eager)["what"] == "eager"
     times["eager torch"] = 9.0
     assert timing.bench(checked("gelu"), [], ["eager"], "f32", 1024, "cpu").rows[0].way == "formula"
     del times["eager torch"]
@@ -246,7 +247,7 @@ def test_noisy_figures_are_told_and_never_the_best(monkeypatch: pytest.MonkeyPat
     assert [line.split(":")[0] for line in found.doubts] == [
         "the rounds of eager spread widely", "torch has 100 of a copy's speed, more than memory gives",
     ]  # fmt: skip
-    rows = [r.json() for r in found.rows] + [found.rows[1].json() | {"what": "compile", "ms": 2.0, "low": 2.0, "high": 2.1}]
+    rows = [asdict(r) for r in found.rows] + [asdict(found.rows[1]) | {"what": "compile", "ms": 2.0, "low": 2.0, "high": 2.1}]
     made = table.markdown(rows).split("\n")
     assert made[2] == "| gelu f32 | - | .12? | 100.00? | **.50** |" and made[-1].startswith("? its rounds spread widely")
 
@@ -448,7 +449,7 @@ def test_kept_figures_become_markdown() -> None:
     }
     made = table.markdown([task | {"what": "kgen"}, task | {"what": "compile", "ms": 3.0}])
     assert "| 23 softmax | 2 | 3 | .95 | - | 1.50 |" in made and "compile / kgen: geometric mean 1.50 of 1 tasks" in made
-    calls_made = table.markdown([calls.CallTiming("gelu", "f32", 1024, "cuda", 4.0, -1.0, 0.8).json()])
+    calls_made = table.markdown([asdict(calls.CallTiming("gelu", "f32", 1024, "cuda", 4.0, -1.0, 0.8))])
     assert calls_made.endswith("| gelu f32 | cuda | 4.00 | 0.80 |")
     with pytest.raises(KgenError, match="no figures"):
         table.markdown([{"copy": 1}])

@@ -48,7 +48,7 @@ def needs(tool: str, target: str) -> None:
         pytest.skip(f"{tool} is not installed")
 
 
-@pytest.mark.parametrize("name", some(*(s for s in SPECS if "/" not in s and s not in ALIKE)))
+@pytest.mark.parametrize("name", some(*[s for s in SPECS if "/" not in s and s not in ALIKE][::2]))
 def test_its_sources_are_written_and_shown(name: str) -> None:
     if not kgen(name, "compile"):
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +15,8 @@ from kgen import check, passes, pipeline, syntax  # noqa: E402
 from kgen.backends import launches  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
 from kgen.runtime import rows  # noqa: E402
+from kgen.runtime.limits import limits  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -233,15 +237,43 @@ def test_rows_of_several_dims_whatever_their_operands_lie_like(tmp_path):
 m = sum[C, S](x)
 y = (x - m) * w + b + d
 """
-    folder = iter(range(99))
+    given = []
     for m, c, s in ((3, 5, 16), (2, 3, 600), (1, 1, 8), (2, 70, 4), (0, 3, 8), (2, 3, 7)):
         x, w, b, d = integers(m, c, s), integers(c), integers(c, s), integers(s)
         apart = torch.zeros(m, c, s + 8)[..., :s].copy_(x)
         within = torch.zeros(c * s + 1)[1:].view(c, s).copy_(b)
         layouts = ((x, w, b, d), (apart, w, b, d), (x, w, within, d), (x, w.expand(c), b, d[:1].expand(s)))
-        for given in layouts[: {16: 4, 600: 2}.get(s, 1)]:
-            (own := tmp_path / str(next(folder))).mkdir()
-            found = Emulated(text, own, given)(*given)
-            total = given[0].sum((1, 2))
-            same(found["m"], total)
-            same(found["y"], (given[0] - total[:, None, None]) * w[:, None] + given[2] + given[3])
+        given += layouts[: {16: 4, 600: 2}.get(s, 1)]
+    kernel = Emulated(text, tmp_path, *given)
+    for x, w, b, d in given:
+        found, total = kernel(x, w, b, d), x.sum((1, 2))
+        same(found["m"], total)
+        same(found["y"], (x - total[:, None, None]) * w[:, None] + b + d)
+
+
+CENTRED = "centred(x: T[M, N]) -> y: T[M, N]\n\nc = x - mean[M](x)\ny = c * rsqrt(mean[M](c^2) + 1e-5)\n"
+
+
+def test_a_cluster_shares_rows_that_lie_side_by_side(tmp_path, monkeypatch) -> None:
+    """Columns that blocks hold in shared memory, of which each tells its part of every one: what is in one column stays there."""
+    plan = rows.plan
+
+    def alone(*asked):
+        """The plan of an sm_90, with a cluster of one block, as emulation has it."""
+        found = plan(*asked[:7], limits("sm_90"), *asked[8:])
+        ((walk, grid),), many = found.steps, found.segments
+        assert walk.cluster and walk.across and many > 1
+        one = walk._replace(vectors=walk.vectors * many)
+        return replace(found, steps=((one, grid // many),), span=found.n, segments=1, shared=found.shared * many)
+
+    monkeypatch.setitem(launches.RULES, (True, True), (launches.Rule(launches.ANY, 256, 32, 4, 2, "cluster"),))
+    monkeypatch.setattr(rows, "cached", alone)
+    torch.manual_seed(3)
+    calls = [(torch.randn(m, n) * 2 + 5,) for m, n in ((200, 40), (385, 8), (256, 13))]
+    emulated = Emulated(CENTRED, tmp_path, *calls)
+    for (x,) in calls:
+        x[7, 1] = math.nan
+        (want,) = Analysis(emulated.kernel, {"x": x}, "cuda").results()
+        got = emulated(x)["y"].double()
+        assert bool((((got - want.exact).abs() <= want.bound) | (got.isnan() & want.exact.isnan())).all()), x.shape
+        assert got.isnan().any(0).tolist() == [k == 1 for k in range(x.shape[1])]

@@ -49,6 +49,7 @@ RMSNORM = "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * rsqrt(mean[N](x^2
 
 @pytest.mark.parametrize("text, n, size, want", [
     (LAYERNORM, 32_768, 2, None), (LAYERNORM, 65_536, 2, (128, 8, 8, 3, 2)), (LAYERNORM, 262_144, 2, (512, 8, 8, 1, 2)),
+    (LAYERNORM, 200_000, 4, (512, 16, 8, 1, 2)),  # 13 blocks have room for its vectors, and leave 41 multiprocessors idle
     (LAYERNORM, 32_768, 4, (256, 4, 8, 1, 3)), (LAYERNORM, 65_536, 4, (256, 8, 8, 2, 2)), (LAYERNORM, 262_144, 4, (512, 16, 8, 1, 2)),
     (RMSNORM, 65_536, 2, None), (RMSNORM, 262_144, 2, (256, 16, 8, 1, 4)),
     (RMSNORM, 65_536, 4, (512, 8, 4, 1, 4)), (RMSNORM, 262_144, 4, (1024, 16, 4, 1, 2)), (RMSNORM, 262_145, 4, None),

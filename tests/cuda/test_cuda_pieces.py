@@ -9,8 +9,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
+from kgen.parts import over_parts  # noqa: E402
+from kgen.pipeline import merged  # noqa: E402
 from kgen.runtime import coded  # noqa: E402
-from kgen.types import DTYPES  # noqa: E402
+from kgen.types import DTYPES, bf16  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
 
 BLOCKS = """blocks(x: T[M, G, 64], w: T[64], b: T[G, 64]) -> (y: T[M, G, 64], q: f8e4m3[M, G, 64], s: f32[G, M])
@@ -40,7 +42,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
 def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path) -> None:
     """One pass; scales and codes are those of the stored result, bit for bit, of rows in registers, in shared memory and read anew, also of
     zeros, infinity and NaN."""
@@ -64,7 +66,7 @@ def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
 def test_scales_along_both_dims(dtype: torch.dtype, tmp_path) -> None:
     """One pass over tiles, which gives what one along each dim does."""
     x = torch.randn(2, 32, 3, 32, generator=torch.Generator().manual_seed(1)).to(dtype)
@@ -88,3 +90,14 @@ def test_pieces_of_any_rows(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     found = Emulated(BOTH, tmp_path, (x,))(x)
     for name, own in zip("qsrt", kgen.loads(BOTH)(x, target="cpp"), strict=True):
         assert torch.equal(bits(found[name]), bits(own)), name
+
+
+def test_pieces_of_parts_in_turns_have_a_pass_of_their_own() -> None:
+    """What is packed reads even and odd elements apart: no lane has neighbours of a piece, which read from memory once more took three times
+    as long as a pass of their own."""
+    norm = "h = T(x * rsqrt(mean[G, 16](x^2)))\ny = h\ns = scale[16](h, 6)\n"
+    packed, wide = (
+        kgen.loads(f"f(x: T[M, G*16]) -> (y: T[M, G*16], q: {kind}[M, G*16], s: f32[M, G])\n\n{norm}q = {kind}(h / s)\n").kernel
+        for kind in ("f4e2m1", "f8e4m3")
+    )
+    assert [[len(p.pieces) for p in merged(over_parts(k), {"T": bf16}).passes] for k in (packed, wide)] == [[0, 0], [1]]

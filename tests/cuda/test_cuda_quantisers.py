@@ -38,7 +38,7 @@ def rows(n: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, pytest.param(torch.float16, marks=pytest.mark.slow)])
 def test_codes_are_those_of_the_quotient(dtype: torch.dtype, tmp_path) -> None:
     """Bit for bit, of rows in registers, in shared memory and read anew, that begin anywhere, and whose elements lie apart."""
     given = []

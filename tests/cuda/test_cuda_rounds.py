@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
-from kgen.backends import launches  # noqa: E402
+from kgen.backends import backend, launches  # noqa: E402
 from kgen.grad import backward  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
 from kgen.ops import tree_depth  # noqa: E402
-from kgen.runtime import rounds  # noqa: E402
+from kgen.runtime import nvrtc, rounds  # noqa: E402
 from kgen.runtime.rows import RowOperandPlace  # noqa: E402
 from kgen.runtime.verified import verify_rounds  # noqa: E402
 from kgen.show import show  # noqa: E402
@@ -289,6 +289,16 @@ def test_drawn_plans_hold() -> None:
 @pytest.mark.slow
 def test_many_drawn_plans_hold() -> None:
     hold(range(3000, 103_000))
+
+
+@pytest.mark.parametrize("read, vec", [((), 8), (("w: f32[N]",), 4)])
+def test_vectors_follow_what_moves_and_is_shared_not_what_columns_leave(read: tuple[str, ...], vec: int) -> None:
+    """A sum of columns in f32 is written once, at the end: rows of bf16 move 16 bytes at a time."""
+    kernel = kgen.loads(f"a({', '.join(('x: bf16[M, N]', *read))}) -> y: f32[N]\n\ny = sum[M](f32(x){' * w' if read else ''})\n").kernel
+    (unit,) = backend("cuda").layout(kernel)
+    operands = [(0, ((4096,) if "M" in o.dims else (0,)), (1,), 2 if "M" in o.dims else 4) for o in unit.operands]
+    plan = nvrtc.row_plan(unit, (64,), (4096,), operands, 0, "sm_90")
+    assert plan is not None and plan.under.steps[0][0].vec == vec
 
 
 def test_a_columns_values_pass_through_few_additions() -> None:

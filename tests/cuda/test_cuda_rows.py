@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kgen
 from kgen.backends import backend
 from kgen.backends.cuda import RowLayout
 from kgen.backends.shared import declared
@@ -305,6 +306,12 @@ def test_a_constant_of_two_phases_is_declared_once():
     body = backend("cuda").render(k).partition("f_kernel(")[2].partition("\n}\n")[0]
     declared = re.findall(r"^    const \w+ (\w+) =", body, re.M)
     assert "r" in declared and len(declared) == len(set(declared))
+
+
+def test_a_row_is_sent_for_before_what_all_rows_share() -> None:
+    """dropout_add_layernorm had waited for its seed before it asked for a row: .75 of a copy, .87 with these the other way round."""
+    text = backend("cuda").render(kgen.load("dropout_add_layernorm").kernel)
+    assert 0 < text.index("keep<0>(x_ptr)") < text.index("i64(*seed_ptr)")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from kgen.backends import scan_launches  # noqa: E402
 from kgen.backends.cuda import Cuda  # noqa: E402
+from kgen.backends.launches import ANY  # noqa: E402
 from kgen.runtime import scans  # noqa: E402
 from kgen.runtime.rows import RowOperandPlace  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
@@ -29,15 +30,17 @@ def given(*shape: int, turned: bool = False) -> tuple:
     return *(x.T.contiguous().T if turned else x for x in (a, b)), torch.randint(-3, 4, shape[-1:]).float()
 
 
+def near(got: dict, back: bool, *call: torch.Tensor) -> None:
+    """A call's results within what f32 is to keep of them."""
+    a, b, c = (x.double() for x in call)
+    want = scanned("recur", back, True, a, b) + torch.arange(a.shape[-1]), scanned("cummax" if back else "cumsum", back, False, b * c) * 2
+    assert torch.allclose(got["h"].double(), want[0], rtol=1e-5, atol=1e-5) and torch.allclose(got["s"].double(), want[1], rtol=1e-4, atol=1e-4)
+
+
 def held(text: str, folder, *calls: tuple) -> None:
-    """Calls within what f32 is to keep of them; whoever takes a row, its bits are the same."""
     emulated = Emulated(text, folder, *calls)
-    back = text == BACK
-    for a, b, c in calls:
-        got = emulated(a, b, c)
-        wide = [x.double() for x in (a, b, c)]
-        want = scanned("recur", back, True, *wide[:2]) + torch.arange(a.shape[-1]), scanned("cummax" if back else "cumsum", back, False, wide[1] * wide[2]) * 2
-        assert torch.allclose(got["h"].double(), want[0], rtol=1e-5, atol=1e-5) and torch.allclose(got["s"].double(), want[1], rtol=1e-4, atol=1e-4)
+    for call in calls:
+        near(emulated(*call), text == BACK, *call)
 
 
 @needs_gcc
@@ -45,7 +48,7 @@ def test_rows_are_gone_along_whoever_takes_them(tmp_path) -> None:
     """A thread, some lanes, a warp with several segments, and columns; rows that begin and end within a vector."""
     torch.manual_seed(0)
     a, b, c = given(3, 702)
-    held(BOTH, tmp_path, given(5, 3), given(3, 27), (a[:, 1:], b[:, 1:], c[1:]), given(20, 70, turned=True))
+    held(BOTH, tmp_path, given(5, 3), given(3, 27), (a[:, 1:], b[:, 1:], c[1:]), given(20, 70, turned=True), given(24, 9, turned=True))
 
 
 @needs_gcc
@@ -59,37 +62,41 @@ def test_long_rows_are_gone_along_whoever_takes_them(text: str, tmp_path) -> Non
 
 
 @needs_gcc
-@pytest.mark.slow
 def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> None:
+    """Tiles of two vectors, more than a group of them in a row; of columns vectors of four, and one by one."""
     torch.manual_seed(2)
-    calls = given(2, 20_001), given(40, 2100, turned=True)
+    calls = given(1, 40_003), given(40, 2100, turned=True), given(39, 700, turned=True)
     found = []
+    monkeypatch.setattr(scan_launches, "TEAMS", (*scan_launches.TEAMS[:1], scan_launches.Team(ANY, 64, 64, 2)))
+    monkeypatch.setattr(scan_launches, "TEAMS_ASIDE", (*scan_launches.TEAMS_ASIDE[:1], scan_launches.Team(ANY, 4, 32, 4)))
     for few in (0, 1 << 30):
         monkeypatch.setattr(scan_launches, "FEW", few)
         monkeypatch.setattr(scan_launches, "FEW_ASIDE", few)
         scans.cached.cache_clear()
         (folder := tmp_path / str(few)).mkdir()
         emulated = Emulated(BOTH, folder, *calls)
-        assert (len(emulated.expressions) == 4) == bool(few), emulated.expressions
+        assert (len(emulated.expressions) == 6) == bool(few), emulated.expressions
         found.append([emulated(*call) for call in calls])
     scans.cached.cache_clear()
-    for one, other in zip(*found, strict=True):
+    for call, one, other in zip(calls, *found, strict=True):
+        near(one, False, *call)
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def planned(rows: int, n: int, size: int = 2, stride: int = 1):
     operand = RowOperandPlace((1 if stride > 1 else n,), (stride,), size, 0, True, False, True, 1)
-    return scans.plan((rows,), n, (operand, operand._replace(read=False)), False, 8)
+    return scans.plan((rows,), n, (operand, operand._replace(read=False)), False, 8, 99 * 1024)
 
 
 def test_how_a_row_is_joined_follows_from_its_length_alone() -> None:
     for n in (1, 8, 100, 1024, 4096, 4097, 8192, 2**14, 2**17, 2**20 + 1):
         for size, stride in ((2, 1), (4, 1), (2, 64)):
             few, many = planned(2, n, size, stride), planned(200_000, n, size, stride)
-            own = [{walk._replace(step=-1, index64=False) for walk, _ in p.steps} for p in (few, many)]
+            own = [{(walk.team, walk.vec, walk.aside or walk.parts) for walk, _ in p.steps} for p in (few, many)]
             assert own[0] == own[1] and len(own[0]) == 1 and len(many.steps) == 1
             walk, blocks = many.steps[0]
-            assert blocks * (walk.threads // walk.team) >= 200_000 and few.segments * walk.team * walk.vec * few.span >= n and few.span == many.span
+            side, tile = (walk.parts, 1) if walk.aside else (1, walk.parts)
+            assert blocks * walk.threads // walk.team * side >= 200_000 and few.segments * walk.team * walk.vec * tile >= n
     teams = {(n, size): planned(many, n, size).steps[0][0].team for n in (4096, 4097, 5121) for size in (2, 4) for many in (1, 70_000)}
     assert teams == {(4096, 2): 128, (4097, 2): 32, (5121, 2): 256, (4096, 4): 256, (4097, 4): 512, (5121, 4): 512}
     assert planned(0, 5) is None and planned(5, 0) is None
@@ -99,7 +106,10 @@ def test_how_a_row_is_joined_follows_from_its_length_alone() -> None:
 
 def test_library_has_the_table() -> None:
     text = Cuda().library_file("kgen_scans_table.cuh")
-    assert f"SCAN_FEW = {scan_launches.FEW};" in text and all(f"{t.team}, {t.threads}}}" in text for t in scan_launches.TEAMS)
+    assert f"SCAN_FEW = {scan_launches.FEW};" in text and all(f"{t.team}, {t.threads}, {t.parts}}}" in text for t in scan_launches.TEAMS)
+    for file, constant in (("chained", f"GROUP = {scan_launches.GROUP};"), ("beside", f"GROUP = {scan_launches.GROUP_ASIDE};"),
+                           ("told", f"STAGES = {scan_launches.STAGES};")):  # fmt: skip
+        assert constant in Cuda().library_file(f"kgen_{file}.cuh")
 
 
 @needs_gcc

@@ -310,7 +310,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(L, P.
 }
 static int __popcll(unsigned long long i) { return __builtin_popcountll(i); }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static float __fdividef(float a, float b) { return a / b; }
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 float __double2float_rz(double);  // of the 16-bit floats, which are not here

@@ -135,3 +135,17 @@ def test_triton(tmp_path):
 def test_every_mode_has_a_case():
     assert {d.name for d, _ in CASTS} == {"f16", "bf16", "f4e2m1", *OTHERS}
     assert len(CASTS) == 5 * 4 + 3 + 2 * 3
+
+
+@pytest.mark.parametrize(("text", "shapes", "said"), [
+    ("q(x: f4e2m1[..., N], w: f32[N]) -> y: f32[..., N]\n\ny = x * w", [(3, 5), (9,)], r"w has 9 along N, which is 10 \(x has 5 bytes of two\)"),
+    ("q(x: T[..., N]) -> y: i4[..., N]\n\ny = i4(x)", [(3, 5)], "x has 5 along N, of which 2 share a byte: 5 is no multiple of 2"),
+    ("q(x: i4[..., 64], w: f32[64]) -> y: f32[..., 64]\n\ny = x * w", [(3, 32), (9,)], "w has 9 along 64, which is 64"),
+])  # fmt: skip
+def test_sizes_of_packed_tensors_are_told_by_their_own_dim(text: str, shapes: list[tuple[int, ...]], said: str) -> None:
+    given = [torch.zeros(s, dtype=torch.float32 if k or len(shapes) == 1 else torch.uint8) for k, s in enumerate(shapes)]
+    with pytest.raises(kgen.KgenError, match=said):
+        kgen.loads(text)(*given)
+    if "f4e2m1" in text:
+        with pytest.raises(kgen.KgenError, match=r"out has shape \[3, 9\], but N is 10"):
+            kgen.loads(text)(given[0], torch.zeros(10), out=torch.zeros(3, 9))

@@ -37,7 +37,7 @@ h = sin(d)
 @pytest.mark.parametrize("name", SPECS)
 def test_random_cases_stay_within_the_derived_bound(name: str, target: str) -> None:
     kernel = kgen.load(name).kernel
-    report = checks.check(kernel, target, examples=8 if kernel.reduces else 24)  # of what reduces, each class of sizes is compiled
+    report = checks.check(kernel, target, examples=6 if kernel.reduces else 12)  # of what reduces, each class of sizes is compiled
     print("\n", "  ".join(report.row()))
     keep(report)
     assert not report.failures, report.failures[0]

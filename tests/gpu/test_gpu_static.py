@@ -26,7 +26,7 @@ CASES = [(name, dtype, sizes) for name, sizes in (("softmax", {"N": 4096}), ("so
 def test_files_hold_the_bound_as_the_dynamic_kernel_does(name: str, dtype: str, sizes: dict[str, int], target: str, tmp_path: Path) -> None:
     if target == "cuda" and shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
-    lead = (64,) if sizes else (300_001,)
+    lead = (max(2, 64 * 1024 // sizes["N"]),) if sizes else (300_001,)  # what takes time is the bound, on the CPU
     device = "cpu" if target == "cpp" else "cuda"
     kernel = files.concrete(files.kernels(name, False)[0], dtype)
     path = files.compiled(name, target, tmp_path, dtype, sizes)[name]
@@ -45,9 +45,10 @@ def test_files_hold_the_bound_as_the_dynamic_kernel_does(name: str, dtype: str, 
     if device == "cuda":
         torch.cuda.synchronize()
     on_host = {n: x.cpu() if isinstance(x, torch.Tensor) else x for n, x in given.items()}
-    files.holds(kernel, on_host, {n: x.cpu() for n, x in made.items()}, target)
-    dynamic = kgen.load(name)(given["x"], target=target)
     (want,) = Analysis(kernel, on_host, target).results()
-    assert not checks.compare(dynamic.cpu(), want, None, Report(name, target))
+    dynamic = kgen.load(name)(given["x"], target=target)
+    for y in (made["y"], dynamic):
+        assert not checks.compare(y.cpu(), want, None, Report(name, target))
     limit = 2 * torch.as_tensor(want.bound)
+    assert limit.isfinite().double().mean() > 0.9
     assert ((made["y"].cpu().double() - dynamic.cpu().double()).abs() <= limit).all()

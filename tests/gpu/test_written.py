@@ -94,8 +94,9 @@ def called(library: ctypes.CDLL, entry: str, rank: int, outer: int | None, size:
     torch.cuda.synchronize()
 
 
-@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+@pytest.mark.parametrize("name", ["softmax", pytest.param("layernorm", marks=pytest.mark.slow)])
 def test_rows_have_the_bits_of_the_runtimes(name: str, tmp_path: Path) -> None:
+    """And stay within the derived bound, those that are not very large."""
     library, kernel = built(name, tmp_path), kgen.load(name)
     for x in tensors(True):
         y, n = torch.empty_like(x), x.shape[-1]
@@ -105,6 +106,10 @@ def test_rows_have_the_bits_of_the_runtimes(name: str, tmp_path: Path) -> None:
         operands = [(x, [*x.stride()]), *((w, along) for w in weights), (y, [*y.stride()])]
         called(library, f"{name}_bf16", x.dim(), x.dim() - 1, [*x.shape], *operands, *numbers)
         assert torch.equal(y, kernel(x, *weights, target="cuda")), x.shape
+        if x.numel() < 2**21 and name == "softmax":
+            (want,) = Analysis(kernel.kernel, {"x": x.cpu()}, "cuda").results()
+            said = checks.compare(y.cpu(), want, x.cpu().softmax(-1), Report("softmax", "cuda"))
+            assert not said, f"{list(x.shape)} {x.stride()}: {said}"
 
 
 def test_rows_and_columns_have_the_bits_of_the_runtimes(tmp_path: Path) -> None:
@@ -120,16 +125,3 @@ def test_rows_and_columns_have_the_bits_of_the_runtimes(tmp_path: Path) -> None:
         called(library, "rmsnorm_backward_bf16", x.dim(), lead, [*x.shape], *operands, ctypes.c_longlong(n))
         want = kernel(dy, x, w, r, target="cuda")
         assert torch.equal(dx, want[0]) and torch.equal(dw, want[1]), x.shape
-
-
-def test_rows_stay_within_the_derived_bound(tmp_path: Path) -> None:
-    library, softmax = built("softmax", tmp_path), kgen.load("softmax").kernel
-    for x in tensors(True):
-        y = torch.empty_like(x)
-        size, step, to = integers([*x.shape]), integers([*x.stride()]), integers([*y.stride()])
-        given = (x.dim(), x.dim() - 1, size, ctypes.c_void_p(x.data_ptr()), step, ctypes.c_void_p(y.data_ptr()), to, None)
-        assert library.softmax_bf16(*given) == 0
-        torch.cuda.synchronize()
-        (want,) = Analysis(softmax, {"x": x.cpu()}, "cuda").results()
-        said = checks.compare(y.cpu(), want, x.cpu().softmax(-1), Report("softmax", "cuda"))
-        assert not said, f"{list(x.shape)} {x.stride()}: {said}"

@@ -16,7 +16,8 @@ CASES = [
     pytest.param(F32, "torch", id="torch-f32"),
     pytest.param(F32, "cpp", id="cpp-f32", marks=has_compiler),
     pytest.param(BF16, "cpp", id="cpp-bf16", marks=[has_compiler, pytest.mark.slow]),
-    *(pytest.param(d, t, id=f"{t}-{d}", marks=on_gpu) for t in ("triton", "cuda") for d in (F32, BF16)),
+    *(pytest.param(d, t, id=f"{t}-{d}", marks=on_gpu) for t, d in (("triton", F32), ("cuda", BF16))),
+    *(pytest.param(d, t, id=f"{t}-{d}", marks=[*on_gpu, pytest.mark.slow]) for t, d in (("triton", BF16), ("cuda", F32))),
 ]
 FUNCTIONS = {"tanh": torch.tanh, "sin": torch.sin, "gelu": torch.nn.functional.gelu, "product": lambda x: x * 1.7 - 0.3}
 BODY = "product(x) = x * f32(1.7) - f32(0.3)\n"

@@ -482,3 +482,10 @@ def test_every_operator_holds_on_every_16_bit_float_on_cpp(formats: tuple[str, s
 def test_every_operator_holds_its_f32_bound_on_cpp() -> None:
     _, failed = operators.table(["cpp"], formats=("f32",))
     assert not failed, failed
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_brief_form_has_its_fast_function(target: str) -> None:
+    """Static files of 16-bit dtypes call that alone."""
+    own = [name for spell in backend(target).columns() if (name := spell.float.partition("(")[0]).startswith("brief_")]
+    assert own and {f"fast_{name.removeprefix('brief_')}" for name in own} <= backend(target).functions(own).keys()

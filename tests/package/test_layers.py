@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 #: From the lowest up.  A package's name stands for its modules, but for those that another layer names.
 LAYERS: tuple[tuple[str, str], ...] = (
-    ("ground", "errors hooks resources types version"),
+    ("ground", "errors files hooks resources types version"),
     ("language", "lalr grammar nodes extents syntax sized typeset ops host values advice searches monoids places positions scanned casts expressions "
                  "optional clauses packed check write mathematics specialise"),
     ("from Python", "trace"),

@@ -121,7 +121,7 @@ BUGS = (
         KINDS + "test_what_is_picked_outside_is_nan"),
     bug("a key just behind the dim is looked up", "kgen/lookups.py", 'self.compared("lt", key', 'self.compared("le", key',
         LOOKUPS + "test_cpp_agrees_with_what_is_written"),
-    bug("a sum of -0.0 that is looked up keeps its sign", "kgen/lookups.py", 'if let.expr.name == "sum" and _is_float(term)', "if False",
+    bug("a sum of -0.0 that is looked up keeps its sign", "kgen/lookups.py", 'if let.expr.name == "sum" and term.is_float', "if False",
         LOOKUPS + "test_a_sum_of_minus_zero_and_zeros_is_zero"),
     bug("a row's own sum is looked up, so the row takes no out", "kgen/lookups.py", "if path and not self.is_read(path[-1])", "if path",
         LOOKUPS + "test_a_row_that_is_read_whole_may_be_overwritten"),

@@ -176,16 +176,25 @@ def test_streams_of_any_layout_in_cuda(name: str, tmp_path: Path) -> None:
 
 
 def test_a_backward_in_cuda_has_the_mask_of_the_formula(tmp_path: Path) -> None:
-    """Columns and rows in one pass, which both ask for the mask."""
+    """Columns and rows in one pass, which both ask for the mask and for the sum of which it is a part: both made once of rows that stay on
+    the chip.  Of whole vectors and of any."""
     made = grad.backward(kgen.load("dropout_add_rmsnorm").kernel, save=False).kernel
-    shapes = {"dy": (6, 40), "dh": (6, 40), "x": (6, 40), "residual": (6, 40), "w": (40,), "seed": (), "offset": ()}
-    args = tuple(
-        p.default and float(p.default) if not p.is_tensor else torch.tensor(5) if p.dims == () else torch.randn(shapes[p.name], dtype=torch.float64)
-        for p in made.params
-    )
-    found = Emulated(to_spec(made), tmp_path, args)(*args)
-    for y, wanted in zip(found.values(), Kernel(made)(*args, target="torch"), strict=True):
-        torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12)
+    source = backend("cuda").render(made)
+    assert all(f"{name}_row.done = true" in source for name in ("t3", "h"))
+
+    def call(rows: int, n: int, dtype: torch.dtype) -> tuple[float | torch.Tensor | None, ...]:
+        shapes = {("...", "N"): (rows, n), ("N",): (n,)}
+        return tuple(
+            p.default and float(p.default) if not p.is_tensor else torch.tensor(5) if not p.dims else torch.randn(shapes[p.dims]).to(dtype)
+            for p in made.params
+        )
+
+    calls = [call(6, 40, torch.float64), call(5, 37, torch.float64), call(3, 1288, torch.float64)]
+    run = Emulated(to_spec(made), tmp_path, *calls)
+    for args in calls:
+        for y, wanted in zip(run(*args).values(), Kernel(made)(*args, target="torch"), strict=True):
+            torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12)
+
 
 
 def test_streams_of_any_layout_in_triton(tmp_path: Path) -> None:

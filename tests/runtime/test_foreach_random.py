@@ -82,7 +82,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.dtype == b.dtype and torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0))
 
 
-def test_lists_are_what_single_calls_in_order_are() -> None:
+def test_lists_are_what_single_calls_in_order_are(built_quickly: None) -> None:
     kernels = [(kgen.loads(text), kgen.loads(text), kinds) for text, kinds in KERNELS]
     refused = overlapping = 0
     for seed in range(CASES):

@@ -133,6 +133,7 @@ def test_what_cannot_be_left_out_is_told() -> None:
     layernorm = kgen.load("layernorm")
     for call, message in (
         (lambda: layernorm(), "x is missing"),
+        (lambda: layernorm(X, weight=W), r"no parameter weight\n = help: layernorm\(x: T\[\.\.\., N\], w: T\[N\] = 1"),
         (lambda: layernorm(X, 1.0), "w is a float, not a tensor"),
         (lambda: layernorm.without("x"), "x has no default: it cannot be left out"),
         (lambda: layernorm.without("eps"), "eps is a number, and no tensor"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import types
 
 import pytest
 
@@ -256,6 +257,18 @@ def test_triton_kernels_are_given_what_they_read(text: str) -> None:
         names = [n for node in function.body for n in ast.walk(node) if isinstance(n, ast.Name)]
         own = {a.arg for a in function.args.args} | {n.id for n in names if isinstance(n.ctx, ast.Store)} | known
         assert not {n.id for n in names if n.id.isupper()} - own, function.name
+
+
+def test_threads_of_triton_scan_few_elements_of_f64() -> None:
+    """What joins two partials stands in a kernel several times for each element of a thread: kernels of 32 took 25 seconds to compile."""
+    source = kgen.loads("f(x: T[..., N]) -> y: T[..., N]\n\ny = logcumsumexp[N](x)\n").source("triton")
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "scanned_tiles"]
+    triton = types.SimpleNamespace(next_power_of_2=lambda n: 1 << (n - 1).bit_length())
+    exec(compile(tree, "tiles", "exec"), known := {"triton": triton})
+    for n, word, across in itertools.product((1, 31, 1000, 4096, 70_001), (4, 8), (False, True)):
+        rows, block, _, warps = known["scanned_tiles"](n, n, word, across)
+        assert rows * block // (32 * warps) <= (32 if word == 4 else 8) and block >= min(n, 512), (n, word, across)
 
 
 @pytest.mark.slow  # the bundled specs run there by default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import kgen
 from kgen import pipeline
 from kgen.grad import backward
 from kgen.ir import Program
+from kgen.testing import checks
 
 pytestmark = pytest.mark.usefixtures("built_quickly")
 
@@ -133,3 +135,25 @@ def test_a_row_that_is_read_whole_may_be_overwritten() -> None:
     loss, dx = made(x, t, target="cpp")
     made(out[1], t, out=out, target="cpp")
     assert torch.equal(out[0], loss) and torch.equal(out[1], dx)
+
+
+SORTED = """
+sorted_by(x: T[M, N], i: i64[M, N], of: i64[M]) -> (y: T[M, N], z: T[M, N])
+
+a = exp(x)[N = i]
+y = a[N = i] + x[N = i]
+z = x[M = of] * a
+"""
+
+
+def test_a_place_may_follow_from_the_position_along_its_own_dim(tmp_path: Path) -> None:
+    """A gather by an index of x's own dims, rows in another order: values, gradients by number, what is printed, what lies outside."""
+    (tmp_path / "sorted_by.k").write_text(SORTED)
+    kernel = kgen.load(tmp_path / "sorted_by.k")
+    assert checks.check(kernel.kernel, "cpp", examples=10).failures == []
+    assert checks.check_backward(kernel.kernel, "cpp", examples=6).failures == []
+    x, i, of = torch.randn(7, 5, requires_grad=True), torch.randint(0, 5, (7, 5)), torch.randperm(7)
+    assert torch.equal(kernel(x, i, of, target="torch")[1], x[of] * x.exp().gather(1, i))
+    assert "pick" not in {v.op for v in backward(kernel.kernel).kernel.values}  # sums by number, no pair of places
+    with pytest.raises(IndexError, match=r"^sorted_by: x\[M = 9\] lies outside, M has 7 \(first at M = 0\)$"):
+        kgen.load(tmp_path / "sorted_by.k", checked=True)(x.detach(), i, torch.full((7,), 9), target="torch")

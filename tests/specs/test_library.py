@@ -75,8 +75,8 @@ def test_a_spec_is_what_its_line_says(name: str) -> None:
     kernel = kgen.load(name)
     given = arguments(name, kernel)
     want = wanted(name, {p: x.clone() if isinstance(x, torch.Tensor) else x for p, x in given.items()})
-    got = kernel(**given, target="torch")
-    agree(name, got if name not in STEPPING else tuple(given[r.state] for r in kernel.kernel.results), want)
+    fresh = iter(tensors(kernel(**given, target="torch")))
+    agree(name, tuple(given[r.state] if r.state else next(fresh) for r in kernel.kernel.results), want)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in ACTIVATIONS else ()) for n in DIFFERENTIABLE])
@@ -122,7 +122,7 @@ def test_what_is_built_for_the_cpu_keeps_to_its_bound(name: str) -> None:
 def test_what_is_built_for_a_gpu_keeps_to_its_bound(name: str, target: str) -> None:
     """In one dtype, forward, on one target by turns; on the other one it is slow."""
     dtype = ("bf16", "f32")[len(name) % 2]
-    kept(name, target, 3, Limits({v: dtype for v in kgen.load(name).kernel.variables}), backward=False)
+    kept(name, target, 2, Limits({v: dtype for v in kgen.load(name).kernel.variables}), backward=False)
 
 
 @pytest.mark.gpu

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -273,8 +274,8 @@ def test_a_campaign_ends_with_the_programs_that_were_asked_for(tmp_path: Path) -
 
 
 def test_a_campaign_on_gpus_shares_its_cases_out_among_targets_in_turn(tmp_path: Path) -> None:
-    """Of a program two cases on one target and one on the other, of long rows and without; blocks are small, as nothing is shared."""
-    spec, seen = "f(x: T[..., N]) -> y: T[..., N]\n\ny = x - max[N](x)\n", []
+    """Of a program both cases with CUDA or one with each, of long rows and without; blocks are small, as nothing is shared."""
+    spec, seen, due = "f(x: T[..., N]) -> y: T[..., N]\n\ny = x - max[N](x)\n", [], Counter[tuple[str, str]]()
     for seed in range(1, 25):
         subject = fuzz.Subject(spec, seed)
         subject.sampled = True
@@ -282,9 +283,13 @@ def test_a_campaign_on_gpus_shares_its_cases_out_among_targets_in_turn(tmp_path:
             numbers, long = subject.cases(target)
             assert {*numbers} <= {*subject.numbers} and long in (subject.long, None)
             seen.append((target, len(numbers), bool(long)))
-        assert sum(n for _, n, _ in seen[-2:]) == 3
+            due.update((name, target) for name in properties.ON_TARGET if subject.due(name, target))
+        assert {n for target in ("cuda", "triton") for n in subject.cases(target)[0]} == {*subject.numbers[-2:]}
         assert subject.cases("cpp") == (subject.numbers, subject.long)
-    assert {*seen} == {(t, n, long) for t in ("cuda", "triton") for n in (1, 2) for long in (True, False)}
+        assert all(subject.due(name, "cpp") for name in properties.ON_TARGET)
+    assert {*seen} == {(t, n, long) for t, n in (("cuda", 1), ("cuda", 2), ("triton", 1)) for long in (True, False)}
+    assert due["agrees", "cuda"] == due["agrees", "triton"] == due["gradients_agree", "cuda"] + due["gradients_agree", "triton"] == 24
+    assert all(due[name, target] for name in properties.ON_TARGET for target in ("cuda", "triton")), due
     plan = campaigns.Plan(5, ("cuda", "triton"), tmp_path, programs=3)
     assert [campaigns.Campaign(plan).next_block(), plan.block] == [0, 2]
     campaigns.State(5, plan.targets).write(plan)  # of a version with other blocks
@@ -317,6 +322,20 @@ def test_tritons_launches_are_made_as_its_own_launcher_makes_them(monkeypatch: p
     assert launched == [(99, 3, 2, 1, 128, 1, 1, 1024, 7, 4096, -5, half, 0, 0)]
     with pytest.raises(ValueError, match="argument 0 is not on a GPU"):
         Launcher(signature, plain)(1, 1, 1, *given[:-4], SimpleNamespace(is_cuda=False), *given[-3:])
+
+
+def test_blocks_but_one_in_four_are_optimised_little_by_nvrtc(tmp_path: Path) -> None:
+    """Which keeps what is made so apart, by its options; then all is as before."""
+    from kgen.runtime import driver, nvrtc
+    from kgen.testing.quickly import FAST_COMPILE
+
+    plain, knows = nvrtc.OPTIONS, driver.available() and int(driver.version().split(".")[0]) >= 13
+    for targets in (("cuda", "triton"), ("cpp",)):
+        plan = campaigns.Plan(5, targets, tmp_path)
+        for level in campaigns.LEVELS:
+            (options,) = campaigns._at_level(plan, level, (nvrtc.OPTIONS for _ in "1"))
+            assert options == (*plain, *[FAST_COMPILE] * (knows and level == "-O0" and "cuda" in targets))
+            assert plain == nvrtc.OPTIONS
 
 
 def test_what_a_source_says_of_the_c_library_stands_in_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,34 @@ def stem(x: "T[..., C, H, W]", w: "T[C]", b: "T[C]"):
     return F.max_pool2d(y, 3, stride=2, padding=1) - F.avg_pool2d(y, kernel_size=3, stride=2, padding=1)
 
 
+def pixel_shuffle(x: "T[B, C, H, W]"):
+    b, c, h, w = x.shape
+    x = x.view(b, c // 4, 2, 2, h, w)
+    return x.permute(0, 1, 4, 2, 5, 3).reshape(b, c // 4, h * 2, w * 2), F.pixel_unshuffle(x.flatten(1, 3), 2)
+
+
+def windows(x: "T[B, H, W, C]"):
+    B, H, W, C = x.shape
+    x = x.view(B, H // 4, 4, W // 4, 4, C)
+    return x.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 4, 4, C)
+
+
+def quarters(x: "T[..., N]"):
+    left, right = x.chunk(2, -1)
+    a, b = left.chunk(2, -1)
+    c, d = right.chunk(2, -1)
+    return torch.stack((torch.stack((a * d, b * c), -1), torch.stack((b + c, a - d), -1)), -1).flatten(-3)
+
+
+def causal_scores(s: "T[B, H, Q, K]"):
+    mask = torch.full((s.shape[-2], s.shape[-1]), float("-inf"), dtype=s.dtype, device=s.device)
+    return torch.softmax(s + torch.triu(mask, diagonal=1), dim=-1)
+
+
+def in_order(x: "T[M, N]", order: "i64[M, N]", rows: "i64[M]"):
+    return torch.gather(x, 1, order).cumsum(-1)[rows]
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -125,4 +153,9 @@ CASES = [
     (unit_length, [(2, 3, 5)]),
     (dice, [(2, 3, 5), (3, (2, 5))]),
     (stem, [(2, 3, 7, 10), (3,), (3,)]),
+    (pixel_shuffle, [(2, 8, 4, 6)]),
+    (windows, [(2, 8, 4, 3)]),
+    (quarters, [(3, 20)]),
+    (causal_scores, [(2, 3, 5, 5)]),
+    (in_order, [(4, 6), (6, (4, 6)), (4, (4,))]),
 ]

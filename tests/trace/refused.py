@@ -321,13 +321,6 @@ def parts_that_may_not_be_there(x: "T[..., N]", y: "T[M, N]"):
 
 
 @case
-def two_dims_of_two(x: "T[..., N]"):
-    a, b = x.chunk(2, dim=-1)
-    c, d = a.chunk(2, dim=-1)
-    return c * d
-
-
-@case
 def rolled_halves(x: "T[..., N]"):
     a, b = x.chunk(2, dim=-1)
     return torch.roll(x, 1, dims=-1)

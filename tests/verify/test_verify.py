@@ -185,8 +185,9 @@ def test_a_file_of_kgens_is_built_and_an_edit_is_found(tmp_path: Path) -> None:
 
     assert CliRunner().invoke(main, ["compile", "softmax", "--target", "cpp", "--dtype", "f32", "-o", str(tmp_path)]).exit_code == 0
     path = tmp_path / "softmax" / "softmax.cpp"
+    text = path.read_text().replace("-O3", "-O0")  # its own line builds it
+    path.write_text(text)
     assert examine(path, "softmax", examples=8, device="cpu", dtypes=("f32",)).ok
-    text = path.read_text()
     edited = text.replace("brief_exp<T>(x - max_N)", "brief_exp<T>(x)")
     assert edited != text
     path.write_text(edited)

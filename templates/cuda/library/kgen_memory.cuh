@@ -34,6 +34,15 @@ __device__ inline void places_of(const Index (&size)[R], const Index (&stride)[K
     }
 }
 
+// The address of what lies in memory, worked out once: the compiler would add it up again in 64 bits for each element that lies apart.
+template <typename T> __device__ inline T* settled(T* p) {
+    asm("" : "+l"(p));
+#ifdef __CUDA_ARCH__
+    __builtin_assume(__isGlobal(p));
+#endif
+    return p;
+}
+
 // The 32-bit words of a value, as they go from thread to thread.
 template <typename P> struct Words {
     static constexpr int COUNT = (sizeof(P) + 3) / 4;

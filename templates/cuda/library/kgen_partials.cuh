@@ -95,6 +95,30 @@ struct Partials {
             return part;
         }
     }
+    // The parts of COUNT threads as one, whose k-th words `get(t, k)` gives: likewise.
+    template <int COUNT, typename Part, typename Get> __device__ static Part whole_of(Get get) {
+        const auto part = [&](int t) {
+            Words<Part> words;
+            #pragma unroll
+            for (int k = 0; k < words.COUNT; k++) words.at[k] = get(t, k);
+            return Part(words);
+        };
+        Part whole;
+        if constexpr (rescales<Part>(0)) {
+            #pragma unroll 8
+            for (int t = 0; t < COUNT; t++) whole.merge_peaks(part(t));
+            #pragma unroll 8
+            for (int t = 0; t < COUNT; t++) {
+                Part one = part(t);
+                one.rescale(whole);
+                whole.merge_sums(one);
+            }
+        } else {
+            #pragma unroll 8
+            for (int t = 0; t < COUNT; t++) whole.add(part(t));
+        }
+        return whole;
+    }
     // The parts of COUNT neighbours as one: those of pairs, and so on; `join(a, b)` adds b, which comes later, to a.
     template <int COUNT, typename Part, typename Join> __device__ static Part tree(Part (&part)[COUNT], Join join) {
         #pragma unroll
@@ -110,6 +134,19 @@ struct Partials {
         #pragma unroll
         for (int k = 0; k < COUNT; k++) part[k] = f(in.one(v, k)...);
         return tree(part, join);
+    }
+    // The sums of COUNT elements about a peak; each added to those of its four neighbours, where it is rounded with them.
+    template <int COUNT, typename Part, typename About, typename... In>
+    __device__ static Part summed(int v, const Part& top, const About& about, In&... in) {
+        return joined<COUNT, Part>(v, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...);
+    }
+    template <int COUNT, typename Part, typename F, typename... In>
+    __device__ static Part summed(int v, const Part& top, const Adding<F>& about, In&... in) {
+        constexpr int EACH = COUNT < 4 ? COUNT : 4;
+        Part part[COUNT / EACH];
+        #pragma unroll
+        for (int k = 0; k < COUNT; k++) about.add(part[k / EACH], top, in.one(v, k)...);
+        return tree(part, [](Part& a, const Part& b) { a.merge_sums(b); });
     }
     // Add a part whose elements come later in the row; for some that is simpler.
     template <typename Part> __device__ static auto follow(Part& part, const Part& later, int) -> decltype(part.follow(later)) {

@@ -36,15 +36,25 @@ struct Following {
         const bool several = rows.count(shared()) > 1;
         return !edges ? persistent(vec > 4, several) : several ? persistent_edges(vec > 4) : RoundRules{nullptr, 0};
     }
+    // The vectors of a row of `chunks` that a block of a cluster takes: of a cluster of at least so many blocks, and of up to a quarter more where
+    // clusters of so many leave fewer multiprocessors idle.
+    static i64 span(i64 chunks, i64 least, int blocks, int arch) {
+        i64 found = 0, most = 0;
+        for (i64 count = least; count == least || (count <= least * 5 / 4 && count <= limits(arch).cluster); count++) {
+            const i64 span = up(chunks, 32 * count) * 32, cluster = up(chunks, span), busy = cluster * resident(arch, blocks, cluster);
+            if (busy > most) found = span, most = busy;
+        }
+        return found;
+    }
     // Who takes a row of `chunks` vectors.
-    constexpr Taken take(i64 chunks, int vec, int arch, bool edges) const {
+    Taken take(i64 chunks, int vec, int arch, bool edges) const {
         const RoundRules all = rules(vec, edges);
         for (int i = 0; i < all.count; i++) {
             if (chunks > all.at[i].longest) continue;
             Taken found = of(all.at[i], vec, arch, edges);
             if (found.blocks == 0) return {};
             const i64 least = up(chunks, found.team.threads * found.team.vectors);
-            found.team.span = up(chunks, 32 * (least < 2 ? 2 : least)) * 32;
+            found.team.span = span(chunks, least < 2 ? 2 : least, found.blocks, arch);
             found.team.cluster = int(up(chunks, found.team.span));
             return found.team.cluster >= 2 && found.team.cluster <= limits(arch).cluster ? found : Taken{};
         }

@@ -43,18 +43,18 @@ constexpr int power(i64 n) {  // of two, no less than n
     return found;
 }
 
-inline Team cluster_of(const Rule& rule, i64 chunks, bool edges) {
-    const int threads = rule.threads, vectors = rule.vectors;
-    const i64 blocks = up(chunks, threads * vectors), span = up(chunks, 32 * (blocks < 2 ? 2 : blocks)) * 32, count = up(chunks, span);
+inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, bool across) {
+    const int threads = rule.threads, vectors = rule.vectors, team = across ? rule.team : threads;
+    const i64 blocks = up(chunks, team * vectors), span = up(chunks, 32 * (blocks < 2 ? 2 : blocks)) * 32, count = up(chunks, span);
     const int cluster = count < 1024 ? int(count) : 1024;
     if (rule.trims && edges) return {int(up(span, 32 * vectors) * 32), 0, vectors, 2, span, false, cluster, threads};
-    return {threads, threads, vectors, 2, span, false, cluster, 0};
+    return {threads, team, vectors, 2, span, across, cluster, 0};
 }
 
 // The team that a rule gives a row of `chunks` vectors.
 [[maybe_unused]] inline Team team_of(const Rule& rule, i64 chunks, bool edges, bool across) {
     const int threads = rule.threads, team = rule.team, vectors = rule.vectors;
-    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges);
+    if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges, across);
     if (rule.where == LOOP && chunks > team * vectors) {
         return {threads, team, vectors, 0, chunks < LONGEST_SEGMENT ? chunks : LONGEST_SEGMENT, across};
     }
@@ -223,14 +223,14 @@ template <int STEPS> struct Kernels {
         const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
         const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
-        add({r.threads, r.blocks, cluster ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false}, splits);
+        add({r.threads, r.blocks, cluster && !across ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false}, splits);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
     constexpr bool fits(const Rule& r, int arch, int held, bool across) const {
         const bool cluster = r.where == CLUSTER;
         const int own = facts.declared(r.threads, r.team, across, cluster);
         const int rows = r.where == SHARED || cluster ? held * r.threads * r.vectors : 0;
-        if (cluster && (r.longest > i64(limits(arch).cluster) * r.threads * r.vectors)) return false;
+        if (cluster && (r.longest > i64(limits(arch).cluster) * (across ? r.team : r.threads) * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
     // Add a kernel of a shape, if it is not there yet; a block of any size has as many threads as its results have room.
@@ -289,15 +289,15 @@ template <int K> struct RowDims {
     u64 wide = 0;
     i64 segments = 1, span = 1;
 
-    // Rank at most 64. With `always` there are none but whole vectors.
-    RowDims(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, bool always) : operands(given), f(f) {
+    // Rank at most 64. Where `columns` are added up there are none but whole vectors.
+    RowDims(int dims, int outer, const i64* sizes, const RowOperand (&given)[K], const Facts& f, bool columns) : operands(given), f(f) {
         choose_main(dims, outer);
         const int lead = main < 0 ? 0 : main;
         row.merge(outer, sizes, lead, 0, [&](int k) { return given[k].stride; });
         const auto along = [&](int k) { return given[k].element ? given[k].stride + outer : NONE; };
         inner.merge(dims - outer, sizes + outer, lead, 0, along, f.pieces);
         if (main < 0) return;
-        choose_vectors(always);
+        choose_vectors(columns);
         across = step(main) != 0 && step(main) * operands[main].bytes >= SECTOR;
         misaligned = int(place(main) % vec);
     }
@@ -335,13 +335,16 @@ template <int K> struct RowDims {
         return (place(k) - place(main)) % vec == 0;
     }
     // The elements of a vector, whether rows begin or end within one, and the operands that move in vectors.
-    void choose_vectors(bool always) {
+    void choose_vectors(bool columns) {
         if (step(main) != 1) return;
         int bytes = 0;
-        for (int k = 0; k < K; k++) bytes = memory(k) && step(k) == 1 ? wider(bytes, operands[k].bytes) : bytes;
+        const auto along = [&](int k) {  // columns' results are written one by one, at the end
+            return memory(k) && (!columns || Facts::has(f.read, k) || operands[k].rows > 0);
+        };
+        for (int k = 0; k < K; k++) bytes = along(k) && step(k) == 1 ? wider(bytes, operands[k].bytes) : bytes;
         vec = 16 / bytes;
         const i64 length = inner.size[inner.rank - 1];
-        always = always || inner.rank > 1;
+        const bool always = columns || inner.rank > 1;
         if (always) {  // whole vectors along the innermost dim
             while (vec > 1 && !(length % vec == 0 && whole(main, vec))) vec /= 2;
         } else {
@@ -349,8 +352,8 @@ template <int K> struct RowDims {
             if (edges && inner.count < 4 * vec) vec = 1, edges = false;
         }
         for (int k = 0; k < K && vec > 1; k++) {
-            if (memory(k) && step(k) == 1 && (always ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
-            if (memory(k) && inner.rank > 1 && K < 32 && even(k)) wide |= u64(1) << 32 << k;
+            if (along(k) && step(k) == 1 && (always ? whole(k, vec) : alike(k))) wide |= u64(1) << k;
+            if (along(k) && inner.rank > 1 && K < 32 && even(k)) wide |= u64(1) << 32 << k;
         }
     }
     // Whether an operand moves in vectors and its elements follow one another without gaps, or it stands still along the innermost dim.
@@ -474,7 +477,7 @@ template <int K> struct RowPlan : RowDims<K> {
     int serves(const Team& t, bool general) const {
         for (int k = 0; k < count; k++) {
             const Built& a = kernels[k];
-            const int team = t.cluster ? 0 : t.team, threads = t.most ? t.most : t.threads;
+            const int team = t.cluster && !t.across ? 0 : t.team, threads = t.most ? t.most : t.threads;
             const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
             if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
                 (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step < 0) return k;
@@ -486,6 +489,7 @@ template <int K> struct RowPlan : RowDims<K> {
         first.threads = team.threads;
         if (team.across && team.team > 1) {  // no more teams than rows
             first.threads = team.team * power(rows < team.threads / team.team ? rows : team.threads / team.team);
+            first.shared = first.shared / team.threads * first.threads;
         }
         span = team.span > 0 ? team.span : chunks > 1 ? chunks : 1;
         segments = team.span > 0 && chunks > 0 ? up(chunks, span) : 1;

@@ -19,7 +19,7 @@ struct Sums {
     // that do not run along a row may have one value of 8 bytes for each warp and each of four rows on their way.
     constexpr int declared(const Team& t) const {
         int own = rows.declared(wider(t.most, t.threads), t.team, t.across, t.cluster > 0);
-        for (int k = 0; k < rows.operands; k++) own += Facts::has(rows.wide, k) ? 0 : wider(t.most, t.threads);
+        for (int k = 0; k < rows.operands; k++) own += rows.bytes[k] > 0 ? 0 : wider(t.most, t.threads);
         return t.cluster > 0 ? own + rows.declared(t.threads, 1, false, true) : own;
     }
     // The shared memory in which a block's sums wait for those of more rows, beside `shared` of its rows: none where registers do
@@ -28,7 +28,7 @@ struct Sums {
         const Team& t = found.team;
         const int threads = wider(t.most, t.threads), together = threads * found.blocks, registers = together <= 256 ? 255 : 65536 / together;
         bool dear = false;
-        for (int k = 0; k < rows.operands; k++) dear = dear || (Facts::has(rows.wide, k) && rows.bytes[k] > 4);
+        for (int k = 0; k < rows.operands; k++) dear = dear || rows.bytes[k] > 4;
         const int sums = t.vectors * vec * (dear ? words : words / 2), room = 4 * threads * sums;
         const bool fits = !t.across && found.blocks * (shared + room + declared(t)) <= limits(arch).shared;
         return fits && 2 * sums + 48 > registers ? room : 0;

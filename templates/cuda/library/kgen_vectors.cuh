@@ -71,8 +71,16 @@ template <typename A, typename B> struct Either {
     const B& b;
 };
 template <typename A, typename B> __device__ Either<A, B> either(bool first, const A& a, const B& b) { return {first, a, b}; }
+// One that adds to a part what an element gives, rounded with it.
+template <typename F> struct Adding { const F& add; };
+template <typename F> __device__ Adding<F> adding(const F& add) { return {add}; }
 template <typename Part, typename About, typename... X> __device__ inline Part share(const Part& top, const About& about, X... x) {
     return about(top, x...);
+}
+template <typename Part, typename F, typename... X> __device__ inline Part share(const Part& top, const Adding<F>& about, X... x) {
+    Part part;
+    about.add(part, top, x...);
+    return part;
 }
 template <typename Part, typename A, typename B, typename... X>
 __device__ inline Part share(const Part& top, const Either<A, B>& about, X... x) {

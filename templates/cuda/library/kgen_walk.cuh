@@ -26,7 +26,7 @@ struct Walk : Partials {
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
-    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER ? 2 : VECTORS;
+    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
     static constexpr int LANES = VEC, TAKEN = VECTORS;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
@@ -95,11 +95,11 @@ struct Walk : Partials {
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }  // an operand's vectors are a row's own
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
-    // The step after which a launch ends.
-    __device__ static constexpr bool stops(int step) { return STEP == step; }
+    __device__ static constexpr bool stops(int step) { return STEP == step; }  // after which a launch ends
     // One thread for each row.
     __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
     template <int O, typename T> __device__ T* at(T* p) const { return p + at_row[O]; }
+    template <int O, typename T> __device__ T* start_of(T* p) const { return ACROSS ? settled(p + at_row[O]) : p + at_row[O]; }
     template <int O> __device__ i64 row_index() const { return i64(at_row[O]); }
     // The element of a row at `place` along the dim of gather g; 0 outside, where nothing is read; `within` where it is known to lie inside.
     template <int O, typename T> __device__ T gathered(const T* p, int g, i64 place) const {
@@ -162,7 +162,7 @@ struct Walk : Partials {
         Halves<T, VEC> halves[HALVES ? VECTORS : 1];
         T loose[LOOSE > 0 ? LOOSE : 1];  // on their way with the rest
 
-        __device__ Input(Walk& walk, const T* start) : p(start + walk.at_row[O]) {
+        __device__ Input(Walk& walk, const T* start) : p(walk.template start_of<O>(start)) {
             if constexpr (HELD > 0) {
                 shared = walk.kept;
                 walk.kept += HELD == 2 ? walk.threads() * VECTORS * BYTES : 0;
@@ -176,7 +176,7 @@ struct Walk : Partials {
             }
         }
         __device__ void hold(const Walk& walk, Index base, Index end, bool full) {
-            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS)
+            #pragma unroll (HELD == 2 && WIDE == GIVEN ? 1 : VECTORS > 16 ? 16 : VECTORS)
             for (int v = 0; v < VECTORS; v++) {
                 const Chunk c = walk.chunk(base, end, v, full);
                 if (!c.some) continue;
@@ -269,7 +269,7 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {p + at_row[O], {}, {}}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {start_of<O>(p), {}, {}}; }
     template <int O> __device__ Position<O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
@@ -363,7 +363,7 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            few.merge_sums(some(c, joined<VEC, Part>(k, Sums<Part, About>{top, about}, [](Part& a, const Part& b) { a.merge_sums(b); }, in...)));
+            few.merge_sums(some(c, this->template summed<VEC>(k, top, about, in...)));
         }
     }
     template <int GROUP, typename Part, typename A, typename B, typename... In>
@@ -476,7 +476,7 @@ struct Walk : Partials {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 ? VECTORS : KEEP < 2 || CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && VECTORS > 8) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
@@ -529,12 +529,7 @@ struct Walk : Partials {
             Words<Part> words;
             Part whole;
             if constexpr (ACROSS) {
-                #pragma unroll
-                for (int t = 0; t < TEAM; t++) {
-                    #pragma unroll
-                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t * teams() + threadIdx.x % teams()];
-                    whole.add(words);
-                }
+                whole = this->template whole_of<TEAM, Part>([&](int t, int k) { return mine[k][t * teams() + threadIdx.x % teams()]; });
             } else {
                 const unsigned t = threadIdx.x % WARPS;
                 if (t * 32 < size) {
@@ -550,7 +545,8 @@ struct Walk : Partials {
         }
     }
 
-    // The parts of a cluster's threads as one: each warp sends its own to all blocks, and waits for theirs.
+    // The parts of a cluster's threads as one: each warp (or block, or each of its rows that lie side by side) sends its own to all blocks, and
+    // waits for theirs.
     template <int R, typename Part> __device__ Part cluster(Part part) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         constexpr int COUNT = Words<Part>::COUNT;
@@ -558,22 +554,23 @@ struct Walk : Partials {
         __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
         auto& parts = both[KEEP > 2 ? round % 2 : 0];
         // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
-        constexpr bool WHOLE = rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
+        constexpr bool WHOLE = ACROSS || rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
         if constexpr (WHOLE) part = team(part);
         else part = warp<32>(part);
         if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned odd = round % 2, blocks = unsigned(rows.segments), warps = WHOLE ? 1 : threads() / 32;
-        const unsigned here = barrier(R + 8 * odd), t = threadIdx.x % 32;
+        const unsigned odd = round % 2, blocks = unsigned(rows.segments), here = barrier(R + 8 * odd);
+        const unsigned parts_each = ACROSS ? teams() : WHOLE ? 1 : threads() / 32, own = ACROSS ? threadIdx.x % teams() : threadIdx.x / 32;
+        const unsigned t = ACROSS ? lane : threadIdx.x % 32;
         if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * warps * COUNT * 4) : "memory");
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * parts_each * COUNT * 4) : "memory");
         }
-        if (t < blocks && threadIdx.x / 32 < warps) {
+        if (t < blocks && own < parts_each) {
             const Words<Part> words(part);
             unsigned there, its_barrier;
             asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
             #pragma unroll
             for (int k = 0; k < COUNT; k += COUNT % 2 ? 1 : 2) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * warps + threadIdx.x / 32].at[k]));
+                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * parts_each + own].at[k]));
                 asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
                 if constexpr (COUNT % 2 == 0) {
                     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
@@ -586,13 +583,13 @@ struct Walk : Partials {
         }
         await(here, round / 2 % 2);
         Part whole;
-        for (unsigned s = t; s < blocks * warps; s += 32) {
+        for (unsigned s = ACROSS ? own : t; s < blocks * parts_each; s += ACROSS ? parts_each : 32) {
             Words<Part> words;
             #pragma unroll
             for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            rescales<Part>(0) && s == t ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
+            rescales<Part>(0) && s == (ACROSS ? own : t) ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
         }
-        return warp<32>(whole);
+        return ACROSS ? whole : warp<32>(whole);
 #else
         return part;  // there are no clusters, so this does not run
 #endif

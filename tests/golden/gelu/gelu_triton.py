@@ -42,9 +42,9 @@ def power_of_two(x):
 @triton.jit
 def polynomial(x, factors: tl.constexpr):
     """A polynomial by Horner's rule, its highest factor first; each step rounds once."""
-    p = tl.full([], factors[0], tl.float32)
+    p = factors[0]
     for k in tl.static_range(1, len(factors)):
-        p = tl.fma(p, x, tl.full([], factors[k], tl.float32))
+        p = tl.fma(p, x, factors[k])
     return p
 
 
@@ -59,30 +59,19 @@ def fast_erfc(x):
 
 
 @triton.jit
-def least(a, b):
-    """The lesser of two, NaN if either is."""
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
 def error_complement(x):
-    """erfc(x), without a branch: exp(-x^2), with the roundings of x^2 and t made good, times a polynomial in t = 1 / (1 + 0.36 |x|)
-    (minimax, 2^-24.4 off), reflected below 0.  Beyond 10.1 it is 0."""
+    """erfc(x) as exp(-x^2), all of its digits, times a polynomial in t = 1 / (1 + 0.36 |x|) (minimax, 2^-24.4 off); 0 beyond 10.1."""
     if x.dtype == tl.float32:
-        a = least(tl.abs(x), 10.1)
-        k = tl.full([], 0.36, tl.float32)
-        d = tl.fma(a, k, tl.full([], 1.0, tl.float32))
+        a = tl.minimum(tl.abs(x), 10.1, propagate_nan=tl.PropagateNan.ALL)
+        d = tl.fma(a, 0.36, 1.0)
         t = inverse(d)
-        off = tl.fma(t * -1.0, tl.fma(a, k, 1.0 - d), tl.fma(d * -1.0, t, tl.full([], 1.0, tl.float32)))  # of t, relatively
+        off = tl.fma(t * -1.0, tl.fma(a, 0.36, 1.0 - d), tl.fma(d * -1.0, t, 1.0))  # of t, relatively
         s = a * a
-        u = s * -1.442695
-        rest = tl.fma(u, tl.full([], 1.9046542e-9, tl.float32), tl.fma(a * -1.0, a, s))  # exp(-a^2) = 2^u exp(rest); log(2) in two parts
-        rest += tl.fma(u, tl.full([], -0.6931472, tl.float32), s * -1.0)
-        e = tl.exp2(u)
+        u = s * -1.442695  # exp(-a^2) = 2^u exp(rest); log(2) in two parts
+        rest = tl.fma(u, 1.9046542e-9, tl.fma(a * -1.0, a, s)) + tl.fma(u, -0.6931472, s * -1.0)
         p = polynomial(t, (0.057070687, -0.31090868, 0.55799079, -0.36462641, 0.36650845, 0.082992293, 0.2065819, 0.20118792, 0.20320301))
-        y = e * (p * t)
-        slope = tl.fma(t, tl.full([], 2.1, tl.float32), tl.full([], 1.0, tl.float32))  # d log(p t) / d log(t), about
-        y = tl.fma(y, tl.fma(off, slope, rest), y)
+        y = tl.exp2(u) * (p * t)
+        y = tl.fma(y, tl.fma(off, tl.fma(t, 2.1, 1.0), rest), y)  # 1 + 2.1 t: d log(p t) / d log(t), about
         return tl.where(x < 0.0, 2.0 - y, y)
     else:
         return libdevice.erfc(x)

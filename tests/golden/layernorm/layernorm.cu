@@ -97,11 +97,9 @@ layernorm_kernel(
             };
             const First first = walk.template online<0, First>([&](F x) {
                 return First{x, 1};
-            }, [&](const First& top, F x) {
-                First part;
-                part.sqsum_N = squared(x - centre(top.sum_N, top.sqsum_N_count));
-                return part;
-            }, x_row);
+            }, adding([&](First& part, const First& top, F x) {
+                part.sqsum_N = squared_onto(part.sqsum_N, x - centre(top.sum_N, top.sqsum_N_count));
+            }), x_row);
             if (walk.stops(0)) return;
             const F sum_N = first.sum_N;
             const F sqsum_N = first.sqsum_N;

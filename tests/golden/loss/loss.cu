@@ -94,10 +94,10 @@ loss_scaled_kernel(
     const float* weight_at__ptr, float* scaled_ptr, float* beside_ptr, i64 V) {
     Walk walk(rows);
     walk.template start<1>();
-    const i64 best = i64(*best_ptr);
     const auto weight_at_ = [&](i64 place) { return float(walk.template gathered<3>(weight_at__ptr, 0, place)); };
     auto weight_row = walk.template keep<0>(weight_ptr);
     auto index_V_row = walk.template position<2>();
+    const i64 best = i64(*best_ptr);
 
     struct First {
         float sum_V = 0.0f;

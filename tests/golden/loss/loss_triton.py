@@ -139,9 +139,9 @@ def inverse(x):
 @triton.jit
 def polynomial(x, factors: tl.constexpr):
     """A polynomial by Horner's rule, its highest factor first; each step rounds once."""
-    p = tl.full([], factors[0], tl.float32)
+    p = factors[0]
     for k in tl.static_range(1, len(factors)):
-        p = tl.fma(p, x, tl.full([], factors[k], tl.float32))
+        p = tl.fma(p, x, factors[k])
     return p
 
 
@@ -152,7 +152,7 @@ def hyperbolic_tangent(x):
         a, s = tl.abs(x), x * x
         d = 1.0 + power_of_two(a * 2.8853901)
         r = inverse(d)
-        r = tl.fma(r, tl.fma(d * -1.0, r, tl.full([], 1.0, tl.float32)), r)
+        r = tl.fma(r, tl.fma(d * -1.0, r, 1.0), r)
         far = tl.where(a > 9.1, 1.0, 1.0 - 2.0 * r)
         near = tl.fma(x * s, polynomial(s, (-0.0057547935, 0.020682545, -0.053752698, 0.13331594, -0.33333287)), x)
         return tl.where(a < 0.62, near, tl.where(x < 0.0, far * -1.0, far))

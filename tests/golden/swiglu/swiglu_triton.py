@@ -62,7 +62,7 @@ def sigmoid(x):
     d = 1.0 + e
     if x.dtype == tl.float32:  # d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
         r = inverse(d)
-        r = tl.fma(r, tl.fma(d * -1.0, r, tl.full([], 1.0, tl.float32)), r)
+        r = tl.fma(r, tl.fma(d * -1.0, r, 1.0), r)
         return tl.where(x < 0.0, e, 1.0) * r
     else:
         return tl.where(x < 0.0, e, 1.0) / d

@@ -105,11 +105,9 @@ whiten_y_kernel(
         };
         const First first = walk.template online<0, First>([&](float x) {
             return First{x, 1};
-        }, [&](const First& top, float x) {
-            First part;
-            part.sqsum_B_S = squared(x - centre(top.sum_B_S, top.sqsum_B_S_count));
-            return part;
-        }, x_row);
+        }, adding([&](First& part, const First& top, float x) {
+            part.sqsum_B_S = squared_onto(part.sqsum_B_S, x - centre(top.sum_B_S, top.sqsum_B_S_count));
+        }), x_row);
         if (walk.stops(0)) return;
         const float sum_B_S = first.sum_B_S;
         const float sqsum_B_S = first.sqsum_B_S;
@@ -201,8 +199,8 @@ __global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
 whiten_kinds_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, const float* far_kept_ptr, i64* kinds_ptr) {
     Walk walk(rows);
-    const float far_kept = float(*far_kept_ptr);
     auto x_row = walk.template input<0>(x_ptr);
+    const float far_kept = float(*far_kept_ptr);
 
     struct First {
         i64 kinds = i64(0);

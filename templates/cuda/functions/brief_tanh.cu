@@ -1,5 +1,0 @@
-// tanh(x); for results T of 16 bits the fast form.
-template <typename T, typename F> __device__ inline F brief_tanh(F x) {
-    if constexpr (is_brief<T>) return fast_tanh(x);
-    else return hyperbolic_tangent(x);
-}
