@@ -190,6 +190,7 @@ class Cuda(CFamily):
         rowed = [v for v in views if isinstance(v, CudaRows)]
         parts += ["kgen_ranges.cuh"] if any(v.walk.startswith("Aside") for v in rowed) else []
         parts += ["kgen_made.cuh"] if any(v.makes for v in rowed) else []
+        parts += ["kgen_near.cuh"] if any(v.near for v in rowed) else []
         parts += ["kgen_pieces.cuh"] if any(v.pieces for v in rowed) else []
         parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
         parts += ["kgen_persistent_plan.cuh"] if any(v.persists for v in rowed) else []
@@ -260,12 +261,13 @@ class Cuda(CFamily):
                                    backwards=unit.backwards, partial=partial)
                     )  # fmt: skip
                     continue
+                lines = tuple(k for k, o in enumerate(found) if o.role == "index" and o.name in {b.dim for b in unit.near})
                 reads, long = counts(unit.codes, bool(unit.pieces)), counts(unit.long or unit.codes)[0]
                 made.append(
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
-                        len(unit.pieces),
+                        len(unit.pieces), lines,
                     )
                 )  # fmt: skip
                 continue

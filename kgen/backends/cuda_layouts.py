@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kgen.ir import Let
 from kgen.passes import Scalar
@@ -127,7 +128,7 @@ class RowLayout:
     the readings that reduce of a row that does not stay on the chip.  `columns` is the room of an element's sums over all rows, in 32-bit
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: whether a thread may take several rows, which lie side by side; `pieces`: how often it goes by pieces of a
-    row behind its readings, which keep the order of its dims.
+    row behind its readings, which keep the order of its dims.  `near` are the indices along whose dims it reads neighbours.
     """
 
     kernel: str
@@ -147,6 +148,11 @@ class RowLayout:
     searches: bool = False
     aside: bool = False
     pieces: int = 0
+    near: tuple[int, ...] = ()
+
+    def walk(self, text: str, planned: Any) -> str:
+        """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""
+        return f"Lines<{text}>" if self.near and all(planned.strides[k][-1] == 1 for k in self.near) else text
 
     @property
     def splits(self) -> bool:

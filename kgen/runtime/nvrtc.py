@@ -398,7 +398,7 @@ class CudaLauncher:
         for walk, *rest in planned.launches:
             if rest[0] > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
-            text = side.text(walk.text()) if side is not None else walk.text()
+            text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
             steps.append(Started(self.function(unit.expression(types, text), arch), *rest))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 
