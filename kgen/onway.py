@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kgen.expand import is_reduction
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, verified
 from kgen.phases import phases_of
 from kgen.taps import is_beside, is_tap
@@ -20,7 +21,9 @@ def on_the_way(plan: Plan) -> Plan:
         k = passes.index(first)
         left = {s.result for s in first.stores}
         j = next((j for j in range(k + 1, len(passes)) if left & {t.name for t in passes[j].loads}), None)
-        if j is not None and (made := _joined(first, passes[j], plan)) is not None:
+        if j is None or any(s.state for p in passes[k : j + 1] for s in p.stores):
+            continue
+        if (made := _joined(first, passes[j], plan)) is not None:
             passes[j] = made
             del passes[k]
     read = {t.name for p in passes for t in p.loads}
@@ -34,7 +37,11 @@ def _joined(first: Map, second: Pass, plan: Plan) -> Reduce | None:
     if not isinstance(second, Reduce) or isinstance(second, Scan) or set(first.dims) != set(second.dims) or second.readings != 1:
         return None
     along = any(set(s.dims) & set(second.inner) for s in second.stores)
-    if along or second.long or second.finish or second.pieces or second.gathers or any(s.state for s in (*first.stores, *second.stores)):
+    if along or second.long or second.finish or second.pieces or second.gathers:
+        return None
+    kept = {w.name for w in plan.workspaces}
+    sums = all(let.expr.name == "sum" and let.tensor_dtype.is_float for let in second.lets if is_reduction(let))
+    if not sums or not all(s.result in kept for s in first.stores) or any(let.expr.name == "philox" for let in first.lets):
         return None
     defs = plan.program.by_name | {let.name: let for let in (*first.lets, *second.lets)}
     if not all(is_beside(let, second.inner, defs) for let in first.lets if is_tap(let)):

@@ -115,7 +115,7 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     kept = [o for o in operands if o.kept]
     several = [o for o in shared if sum(any(t.spec_name == o.name for t in read_by(c)) for c in unit.codes if c.element) > 1]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
-    goes_on = goes_on or bool(unit.pieces) or any(c.makes for c in unit.codes)
+    goes_on = goes_on or bool(unit.pieces or unit.near) or any(c.makes for c in unit.codes)
     return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
 
 
