@@ -15,7 +15,7 @@ from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import BRIEF, FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
-from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index
+from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index, span_index
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.sorts import PARTS, SortUnit
@@ -267,8 +267,10 @@ class Cuda(CFamily):
             own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, o.role in ("state", "result")) for o in operands])
             reaches = tuple((r.tensor.spec_name, r.tensor.dims, r.dim) for r in unit.reaches)
             below, index = reaches_rows(unit), row_index(unit)
-            row = next((k for k, o in enumerate(operands) if o.role == "index" and o.name == index), -1)
-            near = len(unit.taps), below, own, reaches, row, divides(unit)
+            row, along = (
+                next((k for k, o in enumerate(operands) if o.role == "index" and o.name == name), -1) for name in (index, span_index(unit))
+            )
+            near = len(unit.taps), below, own, reaches, row, divides(unit), along
             made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, *near))
         return tuple(made)
 

@@ -77,6 +77,7 @@ class Layout:
     reaches: tuple[tuple[str, Dims, str], ...] = ()  # of each tensor that windows are over, by name: its dims, and a dim that they go along
     row: int = -1  # of windows along the dim of a map's rows the operand that is the index there
     divides: bool = False  # whether some of their places are quotients
+    along: int = -1  # and along a row, where neighbours share what they read
 
     @property
     def held(self) -> int:

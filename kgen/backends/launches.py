@@ -247,11 +247,18 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 #: H200 (sums of many windows that an element lies in again take four).
 WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
+#: Bytes that a thread's neighbours fill, of the widest operand, where windows along a row share what they read.
+WINDOW_BYTES = 8
 
 
 def map_rows(vec: int) -> int:
     """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
     return MAP_ROWS.get(vec, 4)
+
+
+def window_lanes(widest: int) -> int:
+    """Of how many neighbours in a row a thread takes windows that share what they read, by the bytes of the widest operand's elements."""
+    return max(1, WINDOW_BYTES // max(1, widest))
 
 
 def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:

@@ -391,7 +391,7 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along
     planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     values, given = noted_numbers(line), 2**64 - 1
@@ -404,7 +404,7 @@ def map_alike(call: Call, file: File) -> str:
     assert values["size"] == padded(list(want.size), rank, 1)
     assert values["stride"] == [s for own in want.stride for s in padded(list(own), rank, 0)]
     if unit.reaches:
-        return f"windows of {planned.variant.rows} rows{' below' * planned.under}"
+        return f"windows of {planned.variant.rows} rows{' below' * planned.under}, {planned.variant.vec} lanes"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
 
 
@@ -421,7 +421,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
-    assert all(seen[f"windows of {what}"] for what in ("1 rows", "4 rows", "8 rows", "8 rows below")), seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "4 rows, 1 lanes", "8 rows, 2 lanes", "8 rows below, 4 lanes")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 
