@@ -11,7 +11,7 @@ from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cuda_layouts import SPLATS, columns, groups, still
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import WINDOW_BYTES, pieces, window_rows
+from kgen.backends.launches import pieces, window_rows
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Reach, Tap, Tensor, Unit
@@ -111,10 +111,10 @@ def is_span(unit: Unit, tap: Tap, m: Move) -> bool:
 
 
 def span_index(unit: Unit) -> str:
-    """The index along a row, by its name in the spec, of a map whose threads may take several neighbours: it reads windows that go along
-    rows, and nothing else.  "" of others."""
+    """The index along a row, by its name in the spec, of a map whose threads take several neighbours: it reads windows that go along rows
+    alone, and nothing else.  "" of others: of windows over more dims rows one below the other share more."""
     alone = not unit.read and not unit.indexed and not unit.words
-    return unit.dims[-1] if alone and unit.reaches and all(any(is_span(unit, t, m) for m in t.by) for t in unit.taps) else ""
+    return unit.dims[-1] if alone and unit.reaches and all(len(t.by) == 1 and is_span(unit, t, t.by[0]) for t in unit.taps) else ""
 
 
 def stepped(m: Move, at: str) -> str:
@@ -441,14 +441,14 @@ class MapPrinter:
         written = [t for t in base.operands if t.name in base.writable]
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
         widest = host.widest([(t.dtype, t.type) for t in self.memory])
-        vec, most = (f"{WINDOW_BYTES} / {widest}" if self.along else "1", "1") if unit.reaches else (vec, most)
+        vec, most = (f"window_lanes({widest})" if self.along else "1", "1") if unit.reaches else (vec, most)
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
         held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
         if unit.reaches:
-            of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit))
+            of_rows = 1 if self.along else window_rows(len(unit.taps), bool(self.row), divides(unit))
             of_row = f", {self.base.position[self.row]}" if self.row else ", -1" if self.along else ""
             of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
             held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0

@@ -247,8 +247,8 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 #: H200 (sums of many windows that an element lies in again take four).
 WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
-#: Bytes that a thread's neighbours fill, of the widest operand, where windows along a row share what they read.
-WINDOW_BYTES = 8
+#: Neighbours in a row that a thread takes where windows along it share what they read, of one row: as they did best on an H200.
+WINDOW_LANES = 4
 
 
 def map_rows(vec: int) -> int:
@@ -258,7 +258,7 @@ def map_rows(vec: int) -> int:
 
 def window_lanes(widest: int) -> int:
     """Of how many neighbours in a row a thread takes windows that share what they read, by the bytes of the widest operand's elements."""
-    return max(1, WINDOW_BYTES // max(1, widest))
+    return min(WINDOW_LANES, 16 // max(1, widest))
 
 
 def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:

@@ -69,9 +69,8 @@ class Plan:
     @property
     def apiece(self) -> int:
         """How many elements there are where `variant.rows` of them count as one, and of windows' neighbours `variant.vec`."""
-        rows, n = self.variant.rows, self.n
-        if self.spans:
-            n = n // self.sizes[-1] * -(-self.sizes[-1] // self.variant.vec)
+        rows = self.variant.rows
+        n = self.n // self.sizes[-1] * -(-self.sizes[-1] // self.variant.vec) if self.spans else self.n
         return n // self.sizes[-2] * -(-self.sizes[-2] // rows) if self.under else n // rows
 
     @property
@@ -90,13 +89,10 @@ def plan(
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
     pieces of a row, or of rows one `below` the other; `single`: no vectors, and of rows that lie anywhere, or one below the other, of
-    which operand `row` is the index, and of neighbours in a row, if `along` is the operand that is the index there; `divides`: some
-    neighbours lie at quotients.  A written file's kgen_maps.cuh has this function in C++.
+    which operand `row` is the index, or of neighbours in a row, `along` which it is; `divides`: some neighbours lie at quotients.  A
+    written file's kgen_maps.cuh has this function in C++.
     """
-    n = 1
-    for size in sizes:
-        n *= size
-    if n == 0:
+    if (n := math.prod(sizes)) == 0:
         return None
     shape, strides_of = rows.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
@@ -104,10 +100,9 @@ def plan(
     vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and not single else 1
     while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
-    if vec == 1:
-        splat = 0
+    splat = 0 if vec == 1 else splat
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known else 1
+    windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known and along < 0 else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
@@ -602,5 +597,4 @@ def _index_strides(dims: Dims, shape: Sequence[int], counted: str) -> list[int]:
 
 __all__ = [
     "OPTIONS", "THREADS", "CudaLauncher", "Launch", "Launcher", "Function", "Plan", "Variant", "arch_of", "available", "compile_cubin",
-    "context", "load", "number_values", "plan", "preload", "version",
-]  # fmt: skip
+    "context", "load", "number_values", "plan", "preload", "version"]  # fmt: skip

@@ -86,8 +86,8 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
-// Bytes that a thread's neighbours fill, of the widest operand, where windows along a row share what they read.
-[[maybe_unused]] constexpr int WINDOW_BYTES = 8;
+// Neighbours that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
+[[maybe_unused]] constexpr int window_lanes(int widest) { return widest > 4 ? 16 / widest : 4; }
 // Rows of which a thread takes its columns, in vectors of so many elements, where it reads parameters of these.
 constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 
@@ -96,7 +96,7 @@ constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 [[maybe_unused]] constexpr u64 pieces(int many) { return ~u64(many); }
 [[maybe_unused]] constexpr u64 rows_below(int many, int index = -1) { return ~u64(many + 16 + 32 * (index + 1)); }
 // Of windows: a thread may take so many rows, any of them, or rows one below the other, of which operand `row` is the index; and neighbours
-// that fill a word of 8 bytes, of which operand `along` is the index.
+// in a row (`window_lanes`), of which operand `along` is the index.
 [[maybe_unused]] constexpr u64 windows(int many, int row = -1, int along = -1) { return ~u64(4096 * (along + 2) + many + 32 * (row + 1)); }
 constexpr bool are_windows(u64 held) { return ~held / 4096 - 1 < 66; }
 constexpr int windows_of(u64 held) { return are_windows(held) ? int(~held % 16) : 0; }
@@ -146,7 +146,7 @@ template <int K> struct Plan : Dims<K> {
         pieces = many > 1 && (known || !below) && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
         const bool spans = along_of(held) >= 0 && !wide && this->count >= 1 << 20 && this->step(along_of(held)) == 1;
         for (int k = 0; k < K && spans; k++) every = operands[k].bytes > every ? operands[k].bytes : every;
-        lanes = spans && every < WINDOW_BYTES ? WINDOW_BYTES / every : 1;
+        lanes = spans ? window_lanes(every) : 1;
         rows = pieces ? many : wide ? 1 : windows > 1 ? windows : many == 0 && several ? map_rows(vec) : 1;
     }
     // How many elements there are where so many rows of a thread count as one, and of windows' neighbours `lanes`.
@@ -244,9 +244,7 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
     if (plan.wide) return run(Variant<8, 1, u64, 0>(), 1);
     if constexpr (are_windows(HELD)) {
         constexpr int LANES = VEC > 1 ? VEC : 1, MANY = windows_of(HELD), HALF = index_of(HELD) < 0 ? MANY / 2 : MANY;
-        if (plan.lanes > 1 && plan.rows == MANY && MANY > 1 && plan.rank <= 4) return run(Variant<4, LANES, unsigned, 0, MANY>(), 1);
-        if (plan.lanes > 1 && plan.rows == MANY && MANY > 1) return run(Variant<8, LANES, unsigned, 0, MANY>(), 1);
-        if (plan.lanes > 1 && plan.rows == HALF && HALF > 1) return run(Variant<8, LANES, unsigned, 0, HALF>(), 1);
+        if (plan.lanes > 1 && plan.rank <= 2) return run(Variant<2, LANES, unsigned, 0>(), 1);
         if (plan.lanes > 1) return run(Variant<8, LANES, unsigned, 0>(), 1);
         if (plan.rows == MANY && MANY > 1 && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, MANY>(), 1);
         if (plan.rows == MANY && MANY > 1) return run(Variant<8, 1, unsigned, 0, MANY>(), 1);
