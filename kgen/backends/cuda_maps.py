@@ -147,8 +147,8 @@ class MapPrinter:
         self.by = "under" if self.row or self.pieces and reaches_rows(unit) else "beyond" if self.pieces else "below"
         self.held = 0 if self.by == "under" else still(unit.dims, dims) if self.pieces else columns(unit.dims, dims)
         self.rows = bool(unit.taps) or bool(self.held)
-        self.shared = self.shared_reads() if unit.reaches else {}
         self.along = span_index(unit)
+        self.shared = self.shared_reads() if unit.reaches else {}
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
         found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
@@ -254,7 +254,7 @@ class MapPrinter:
         names, made = dict[tuple[object, ...], str](), dict[Tap, Shared]()
         for t in self.unit.taps:
             row = next((m for m in t.by if m.along and self.index_name(m.along) == self.row and m.over == 1), None)
-            last = next((m for m in t.by if is_span(self.unit, t, m)), None)
+            last = next((m for m in t.by if self.along and is_span(self.unit, t, m)), None)
             if row or last:
                 rest = tuple(m for m in t.by if m is not row and m is not last)
                 key = (t.tensor, rest, str(t.fill), *(m and m._replace(by=0) for m in (row, last)))
