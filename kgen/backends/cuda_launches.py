@@ -19,15 +19,16 @@ namespace host {
 enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS, NONE };
 """
 RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many
-// elements, and up to `held` operands take up to `room` bytes: blocks of `threads`, of which `team` take a row (0: all).
+// elements, up to `held` operands take up to `room` bytes, and so many `readings` reduce it: blocks of `threads`, of which `team` take a
+// row (0: all).
 struct Rule {
     i64 longest;
     int threads, team, vectors, blocks;
     Where where;
     int warps;
     bool trims;
-    i64 least_registers, most_registers, least_elements, most_elements, held, room, above;
-    bool alone;  // where no parameters of columns are read beside the rows
+    i64 least_registers, most_registers, least_elements, most_elements, held, room, above, readings;
+    bool alone, whole;  // where no parameters of columns are read beside the rows; where these are whole vectors of more than four elements
 };
 struct Rules { const Rule* at; int count; };
 struct Limits { int shared, cluster; };

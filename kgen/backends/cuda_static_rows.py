@@ -410,8 +410,7 @@ class RowWriter:
         made += [line for a in riders if apart for line in self.start(a, "_part")]
         into = "_part" if apart else end
         shares = [line for a in riders for line in self.partial(a, into, f"{a.peak}_top").added()]
-        code = [line for line in lines if not line.startswith("//")]
-        made += self.owner.unrolled([*code, *shares], self.lanes)
+        made += self.owner.unrolled([*self.body(c)[1], *shares], self.lanes)  # the equations stand above
         return made + [line for a in riders if apart for line in self.added(a, end, "_part")]
 
     def merged(self, c: Code) -> list[str]:

@@ -29,8 +29,8 @@ TEAMS = (
 ODD, ODD_ABOVE, ODD_ELEMENTS = Team(640, 32, 256), 512, 8
 #: Rows whose elements lie apart, and which lie side by side themselves: neighbouring threads take neighbouring rows.
 TEAMS_ASIDE = (Team(4, 1, 128, 4), Team(ANY, 16, 512, 4))
-#: With fewer blocks than this these take tiles of any row, where the last of the teams takes it.
-FEW, FEW_ASIDE = 96, 200
+#: With fewer blocks than this these take tiles of any row, where the last of the teams takes it, and where it has more tiles than so many.
+FEW, FEW_ASIDE, SHORT = 96, 200, 4
 #: Tiles of which blocks tell one another what stands before them: of neighbours, and of rows side by side.
 GROUP, GROUP_ASIDE = 64, 16
 #: The most blocks that take tiles: no device has room for more at once; how many of a block are on the chip.
@@ -101,8 +101,10 @@ TAIL = """
 
 def table() -> str:
     """The text of kgen_scans_table.cuh."""
-    names = ("FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "TAKERS", "STAGES", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS",
-             "ODD_REGISTERS", "CHAINED_REGISTERS", "ODD_ABOVE", "ODD_ELEMENTS")  # fmt: skip
+    names = (
+        "FEW", "FEW_ASIDE", "SHORT", "GROUP", "GROUP_ASIDE", "TAKERS", "STAGES", "AHEAD", "AHEAD_OPERANDS", "REGISTERS", "MANY_REGISTERS",
+        "ODD_REGISTERS", "CHAINED_REGISTERS", "ODD_ABOVE", "ODD_ELEMENTS",
+    )  # fmt: skip
     lines = [f"constexpr int SCAN_{n} = {globals()[n]};" for n in names]
     for name, teams in (("SCAN_TEAMS", TEAMS), ("SCAN_ASIDE", TEAMS_ASIDE), ("SCAN_ODD", (ODD,))):
         rows = ", ".join(f"{{{t.longest}, {t.team}, {t.threads}, {t.parts}}}" for t in teams)
@@ -117,6 +119,6 @@ def table() -> str:
 
 __all__ = [
     "AHEAD", "AHEAD_OPERANDS", "CHAINED_REGISTERS", "FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "MANY_REGISTERS", "ODD", "ODD_REGISTERS",
-    "REGISTERS", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "chained_static", "odd", "resident",
-    "table", "told",
+    "REGISTERS", "SHORT", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "chained_static", "odd",
+    "resident", "table", "told",
 ]  # fmt: skip

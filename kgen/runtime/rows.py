@@ -184,12 +184,13 @@ def plan(
     # How many rows there are, and so whether they do begin elsewhere, may not tell.
     parameters = sum(operands[k].read and not operands[k].row_dims and strides[k][-1] == 1 for k in memory)
     kinds = ladder if _measured(vec, held, read) and rowed else ()
-    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters)]
+    whole = vec > 4 and n % vec == 0
+    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
     long = reductions if long is None else long
-    rules = launches.RULES[apart, bool(held)]
+    rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters)]
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
@@ -236,9 +237,10 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
     steps = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
-    ladder = [*map(launches.measured, steps)]
+    ladder = [launches.measured(step) for step in steps if not step.whole]
     clusters = bool(reductions and launches.limits(arch).cluster)
-    teams = [*_teams(ladder, launches.RULES[False, bool(held)], chunks, vec, False, held, read, False, clusters)]
+    rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
+    teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
     wished = "" if first is team else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)

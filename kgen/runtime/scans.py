@@ -122,7 +122,7 @@ def plan(
     least = table.FEW_ASIDE if aside else table.FEW
     shared = table.chained_shared(vec, team, parts, read, aside)
     fits = shared + table.chained_static(team, parts, partial, aside) <= room
-    few = segments > 1 and team.longest == ANY and team.team > 1 and blocks < least and fits
+    few = segments > table.SHORT and team.longest == ANY and team.team > 1 and blocks < least and fits
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
     index64 = max(furthest, count * segments, n) > FAR - 2 * team.threads * vec * parts * table.AHEAD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 
 import pytest
@@ -63,7 +64,7 @@ def test_long_rows_are_gone_along_whoever_takes_them(text: str, tmp_path) -> Non
 
 @needs_gcc
 def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> None:
-    """Tiles of two vectors, more than a group of them in a row; of columns vectors of four, and one by one."""
+    """Tiles of two vectors, more than a group of them in a row; of columns vectors of four, and one by one.  A block takes one tile, two, all."""
     torch.manual_seed(2)
     calls = given(1, 40_003), given(40, 2100, turned=True), given(39, 700, turned=True)
     found = []
@@ -76,11 +77,14 @@ def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> No
         (folder := tmp_path / str(few)).mkdir()
         emulated = Emulated(BOTH, folder, *calls)
         assert (len(emulated.expressions) == 6) == bool(few), emulated.expressions
-        found.append([emulated(*call) for call in calls])
+        for most in (1, 2, 1 << 30) if few else (1 << 30,):
+            ctypes.c_uint.in_dll(emulated.library, "most_tickets").value = most
+            found.append([emulated(*call) for call in calls])
     scans.cached.cache_clear()
-    for call, one, other in zip(calls, *found, strict=True):
+    for call, one, *others in zip(calls, *found, strict=True):
         near(one, False, *call)
-        assert all(torch.equal(one[name], other[name]) for name in one)
+        for other in others:
+            assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def planned(rows: int, n: int, size: int = 2, stride: int = 1):

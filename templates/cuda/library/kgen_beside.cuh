@@ -278,6 +278,7 @@ struct ChainedBeside : Taking<Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, BACK, EV
                 __syncthreads();
                 #pragma unroll
                 for (int c = 0; c < PARTS; c++) told.of[c] = totals[walk.lane][walk.side + c];
+                if (!walk.there(walk.own)) kept = told, kept_total = told_total;  // it may be stored next
                 return told;
             }
             Before<P> found;

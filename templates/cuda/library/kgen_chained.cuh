@@ -110,6 +110,7 @@ struct Chained : Taking<Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEA
                 told_total = warps_before<THREADS / 32, VEC, PARTS>(tile, told.of, walk.round % 2, none, join);
                 const bool goes_on = walk.segment + 1 < walk.rows.segments;
                 if (goes_on && threadIdx.x == 0) tell(walk.rows.work, i64(walk.row) * walk.rows.segments + walk.segment, told_total);
+                if (!walk.there(walk.own)) kept = told, kept_total = told_total;  // it may be stored next
                 return told;
             }
             Before<P> found;

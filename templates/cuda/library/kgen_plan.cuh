@@ -164,13 +164,13 @@ struct Facts {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
 }
 // What rules ask of a pass in vectors of some elements: registers of a vector, how many operands are held, and the bytes of a vector of all.
-struct Asked { int vec, registers, held, bytes; bool clusters; };
+struct Asked { int vec, registers, held, bytes, readings; bool clusters; };
 [[maybe_unused]] constexpr Asked asked_of(const Facts& f, int vec) {
-    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec), f.readings > 0 && f.readings <= MOST_READINGS};
+    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec), f.readings, f.readings > 0 && f.readings <= MOST_READINGS};
 }
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
-           a.held <= r.held && (r.where != CLUSTER || a.clusters);
+           a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters);
 }
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
@@ -206,6 +206,7 @@ template <int STEPS> struct Kernels {
         }
         for (int i = 0; i < steps.count; i++) {
             if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
+            if (steps.at[i].whole && vec <= 4) continue;
             all_fit = all_fit && fits(steps.at[i], arch, asked.bytes, false);
             if (all_fit) known = steps.at[i].longest;
             add_rule(steps.at[i], vec, false, general);
@@ -441,6 +442,7 @@ template <int K> struct RowPlan : RowDims<K> {
             const Rule& step = steps.at[i];
             if (chunks <= SHORT && step.longest > SHORT) break;
             if (chunks > step.longest || (most.cluster == 0 && step.where == CLUSTER) || (step.alone && parameters() > 0)) continue;
+            if (step.whole && (vec <= 4 || inner.count % vec != 0)) continue;
             const Team found = team_of(step, chunks, edges, false);
             if (fits(found, most, size)) return found;
             break;
@@ -449,6 +451,7 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
+            if (rule.alone && parameters() > 0) continue;
             const Team found = team_of(rule, chunks, edges, across);
             if (fits(found, most, size)) return found;
         }

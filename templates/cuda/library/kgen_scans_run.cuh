@@ -80,7 +80,7 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
         constexpr int VALUES = ASIDE ? THREADS * PARTS + 2 * (THREADS / TEAM * PARTS) : 2 * (THREADS / 32 * PARTS + 1);
         int device = 0, room = 0;
         if (cudaGetDevice(&device) == cudaSuccess) cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-        if (segments > 1 && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + VALUES * P::PARTIAL + 8 <= room) {
+        if (segments > SCAN_SHORT && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + VALUES * P::PARTIAL + 8 <= room) {
             const auto groups = [](i64 of, int group) { return (of + group - 1) / group; };
             const i64 few = groups(segments, SCAN_GROUP), told = ASIDE ? groups(segments, SCAN_GROUP_ASIDE) : few + groups(few, SCAN_GROUP);
             const i64 words = 1 + row.count * (segments + told) * (P::PARTIAL / 4);
