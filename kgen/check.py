@@ -121,7 +121,8 @@ class Kernel:
     def signature(self, optional: bool = True) -> str:
         """The header; `optional`: with what stands for tensors that a call may leave out."""
         file = self.file if optional else options.required(self.file)
-        return typeset.format_header(next(s for s in file.statements if isinstance(s, Header)), width=100)
+        header = self.file.header if optional and self.file.header else next(s for s in file.statements if isinstance(s, Header))
+        return typeset.format_header(header, width=100)
 
 
 def check(file: File) -> Kernel:

@@ -153,6 +153,7 @@ class File:
     comments: tuple[tuple[int, str], ...] = field(default=())  # (offset, text after the '#')
     absent: Mapping[frozenset[str], File] = field(default_factory=dict)  # of a traced function: itself where these parameters are None
     halves: Mapping[str, str] = field(default_factory=dict)  # of the dims that packed tensors split (`kgen.packed`), those that they were
+    header: Header | None = None  # where some are split, the header as it was written
 
     def text_of(self, node: Statement | Expr) -> str:
         return self.source.text[node.span.start : node.span.end]

@@ -97,7 +97,7 @@ class _Unpacking:
         for name, value in self.values.items():
             statements.append(self.written(name, value))
         halves = {name: dim for dim, split in self.splits.items() for name in (split.half, split.pair)}
-        return replace(self.source, statements=tuple(statements), halves=halves)
+        return replace(self.source, statements=tuple(statements), halves=halves, header=self.header)
 
     def statement(self, s: Statement) -> list[Statement]:
         """What a statement becomes."""

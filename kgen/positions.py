@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from kgen.errors import Span
 from kgen.ops import REDUCTIONS, SCANS
 from kgen.syntax import Apply, Clause, Helper, Name, Num, postorder
 from kgen.types import ELLIPSIS, Dims, i64, is_literal, literal_size, shown_dim, union
@@ -35,16 +36,21 @@ def index(checker: Any, node: Apply, env: dict[str, Dims] | None) -> int | None:
     return made
 
 
-def aside(checker: Any, x: int, dim: str, node: Apply) -> tuple[int, str]:
-    """A value whose dim has another name, with that name, so that a place along the dim may follow from the position in it
-    (`x[N = ids]` for `ids: i64[N]`): of x: T[M, N] the value `x[N = index[N_2]]` for a dim N_2 as long as N."""
+def another(checker: Any, dim: str, span: Span) -> str:
+    """A new dim that is as long as another, by a clause; of N it is N_2, or the next that is not there."""
     stem = shown_dim(dim) if not shown_dim(dim)[0].isdigit() else f"N{dim}"
     taken = {*checker.dims, *checker.params, *(c.name.name for c in checker.clauses)}
     name = next(f"{stem}_{k}" for k in count(2) if f"{stem}_{k}" not in taken)
-    new, size = (f"{literal_size(dim)}_{name}", Num(str(literal_size(dim)), node.span)) if is_literal(dim) else (name, Name(dim, node.span))
-    checker.clauses = (*checker.clauses, Clause(Name(name, node.span), size, node.span))
+    size = Num(str(literal_size(dim)), span) if is_literal(dim) else Name(dim, span)
+    checker.clauses = (*checker.clauses, Clause(Name(name, span), size, span))
+    return f"{literal_size(dim)}_{name}" if is_literal(dim) else name
+
+
+def aside(checker: Any, x: int, dim: str, node: Apply) -> tuple[int, str]:
+    """A value whose dim has another name, with that name, so that a place along the dim may follow from the position in it
+    (`x[N = ids]` for `ids: i64[N]`): of x: T[M, N] the value `x[N = index[N_2]]` for a dim N_2 as long as N."""
+    new, value = another(checker, dim, node.span), checker.values[x]
     at = checker.make("index", (), new, i64, (new,), node.span)
-    value = checker.values[x]
     return checker.make("place", (x, at), (dim,), value.type, checker.placed(value.dims, (dim,), [at]), node.span), new
 
 
@@ -75,4 +81,4 @@ def makes(helper: Helper, known: Mapping[str, Helper]) -> bool:
     return asks
 
 
-__all__ = ["aside", "beside", "index", "makes"]
+__all__ = ["another", "aside", "beside", "index", "makes"]

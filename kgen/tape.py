@@ -22,7 +22,7 @@ from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.ops.scans import rules as scan_rules
 from kgen.scanned import over
 from kgen.syntax import Apply, Equation, Expr, Num
-from kgen.transposed import Transposed
+from kgen.transposed import turned
 from kgen.types import DTYPES, ELLIPSIS, FEW, INT, Dims, Float, Number, ValueType, i64, is_literal, literal_size, union
 from kgen.values import Value, cast_to, exact, reached, stored_type
 
@@ -374,7 +374,7 @@ class Tape(Expressions):
         if rule == UNKNOWN:
             raise KgenError(f"{self.kernel.name}: the derivative of `{v.op}` is not known", help=f"cut it: stop({v.op}(x))")
         if v.op == "place":
-            return Transposed(self, k).share(dy)
+            return turned(self, k).share(dy)
         env: dict[str, int] = {"y": k, "dy": dy.raw}
         dims: dict[str, Dims] = {}
         if v.op == "pick":
@@ -396,7 +396,7 @@ class Tape(Expressions):
         v = self.values[k]
         if v.op in SCANS:
             return v.dims
-        return Transposed(self, k).dims if v.op == "place" else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
+        return turned(self, k).dims if v.op == "place" else union(v.dims, v.attr if isinstance(v.attr, tuple) else ())
 
     def leads(self, roots: Iterable[int], stops: Container[int] = ()) -> set[int]:
         """What the roots are made of, themselves among it; nothing behind `stops`."""

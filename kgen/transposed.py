@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from kgen import positions
 from kgen.errors import Diagnostic, KgenError, Span
 from kgen.places import Form, Places
 from kgen.syntax import Apply, Name, Num, postorder
@@ -223,4 +224,40 @@ class Transposed:
         return filled
 
 
-__all__ = ["Transposed", "integer"]
+class Keyed:
+    """One place along one dim that cannot be turned round (`x[N = clamp(index[N] - s, 0, N - 1)]`): a sum of the cotangent by the number
+    that the place is, as of a lookup.  `dims` are those that the contribution has in full."""
+
+    def __init__(self, tape: Tape, k: int):
+        """The place that is value `k` of a tape."""
+        self.tape, self.k, self.value = tape, k, tape.values[k]
+        self.rest = tuple(d for d in tape.values[self.value.args[0]].dims if d not in self.value.attr)
+        self.dims = union(self.rest, tuple(self.value.attr))
+
+    def share(self, dy: Part) -> Part:
+        """The contribution of a cotangent: along another dim of that size, at whose places it then stands."""
+        tape, dim, place, span = self.tape, self.value.attr[0], self.value.args[1], self.value.span
+        guards = tuple((g, holds) for g, holds in dy.guards if not (holds and Places(tape.values, tape.clauses).guards(g, self.k)))
+        over = tuple(d for d in tape.values[place].dims if d not in self.rest)
+        part, term = tape.without_numbers(tape.settled(type(dy)(dy.raw, guards), over))
+        beside, index = positions.another(tape, dim, span), tape.make("index", (), dim, i64, (dim,), span)
+        own = tape.make("index", (), beside, i64, (beside,), span)
+        raw = tape.build("sum[D](dy if p == e else 0)", {"D": over}, dy=part.raw, p=own, e=place)
+        value = tape.values[raw]
+        made = tape.make("place", (raw, index), (beside,), value.type, tape.placed(value.dims, (beside,), [index]), span)
+        return type(dy)(tape.times(made, term), part.guards)
+
+
+def turned(tape: Tape, k: int) -> Transposed | Keyed:
+    """The place that is value `k` of a tape, turned round, or else as the numbers that it is.  Raises `KgenError` where it is neither:
+    along several dims."""
+    try:
+        return Transposed(tape, k)
+    except KgenError:
+        place = tape.values[k].args[1]
+        if len(tape.values[k].attr) > 1 or not set(tape.values[place].dims) - set(Keyed(tape, k).rest):
+            raise
+        return Keyed(tape, k)
+
+
+__all__ = ["Transposed", "integer", "turned"]

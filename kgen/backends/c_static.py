@@ -24,8 +24,8 @@ def over(head: str, loop: list[str]) -> list[str]:
 
 
 def block(head: str, lines: list[str]) -> list[str]:
-    """Lines within braces, which a loop over one statement does not need."""
-    if len(lines) == 1 and head.startswith(("for", "if")):
+    """What a loop or a condition holds, within braces where it is more than one statement."""
+    if len(lines) == 1:
         return [f"{head} {lines[0]}"] if len(bare(f"{head} {lines[0]}")) <= WIDTH else over(head, lines)
     if lines and lines[0].startswith("for") and all(line.startswith(" ") for line in lines[1:]):
         return over(head, lines)

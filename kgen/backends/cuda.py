@@ -14,7 +14,7 @@ from kgen.backends import scan_launches
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import BRIEF, FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
-from kgen.backends.cuda_layouts import SPLATS, TYPES, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
+from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
 from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
@@ -27,7 +27,7 @@ from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, PAIRS, Op, Spell
 from kgen.passes import Workspace
 from kgen.quotients import is_whole
-from kgen.types import DType
+from kgen.types import Dims, DType
 
 #: Operators whose NaN, on a GPU, is always the same one.
 COMPUTED = frozenset(("add", "sub", "mul", "div"))
@@ -257,7 +257,7 @@ class Cuda(CFamily):
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
-                        len(unit.pieces),
+                        len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (),
                     )
                 )  # fmt: skip
                 continue
@@ -273,6 +273,16 @@ class Cuda(CFamily):
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:
         """What the passes of a kernel leave for one another."""
         return Render(self, kernel).plan.workspaces
+
+
+def pairs(
+    parts: Sequence[tuple[str, str, tuple[tuple[str, int], ...]]], operands: Sequence[RowOperand], rows: Dims
+) -> Groups:  # fmt: skip
+    """The two operands of each tensor that are its parts along one dim, which a pass that adds up columns may move in turns: read or
+    written along `rows`, and one beside the other.  None where there are more operands than have a bit for that in the kernel's `Walk`."""
+    moved = [o.element and o.role in ("input", "result") and bool(set(o.dims) & set(rows)) for o in operands]
+    found = groups(parts, [(o.name if m else "", o.dims, o.role == "result") for o, m in zip(operands, moved, strict=True)])
+    return tuple(own for own in found if len(own) == 2 and own[1] == own[0] + 1) if len(operands) <= 16 else ()
 
 
 def role(t: Tensor, unit: Unit) -> str:

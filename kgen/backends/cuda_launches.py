@@ -28,7 +28,7 @@ struct Rule {
     int warps;
     bool trims;
     i64 least_registers, most_registers, least_elements, most_elements, held, room, above, readings;
-    bool alone;  // where no parameters of columns are read beside the rows
+    bool alone, whole;  // where no parameters of columns are read beside the rows; where these are whole vectors of more than four elements
 };
 struct Rules { const Rule* at; int count; };
 struct Limits { int shared, cluster; };

@@ -126,7 +126,7 @@ class RowLayout:
     the readings that reduce of a row that does not stay on the chip.  `columns` is the room of an element's sums over all rows, in 32-bit
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: whether a thread may take several rows, which lie side by side; `pieces`: how often it goes by pieces of a
-    row behind its readings, which keep the order of its dims.
+    row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns.
     """
 
     kernel: str
@@ -146,6 +146,7 @@ class RowLayout:
     searches: bool = False
     aside: bool = False
     pieces: int = 0
+    groups: Groups = ()
 
     @property
     def splits(self) -> bool:

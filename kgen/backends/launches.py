@@ -44,7 +44,8 @@ MOST_READINGS = 16
 class Step(NamedTuple):
     """For rows of up to `longest` vectors: teams of `team` threads (a power of two, or 0: a block for a row), blocks of up to `threads`,
     each thread with `vectors` at a time, `blocks` of them on a multiprocessor; the row in "registers", "shared" memory, a "cluster"'s,
-    or "loop" (read each time).  `alone`: where no parameters of columns are read beside the rows."""
+    or "loop" (read each time).  `alone`: where no parameters of columns are read beside the rows; `whole`: where these are whole vectors
+    of more than four elements."""
 
     longest: int
     threads: int
@@ -53,6 +54,7 @@ class Step(NamedTuple):
     blocks: int
     where: str
     alone: bool = False
+    whole: bool = False
 
 
 class Rule(NamedTuple):
@@ -61,8 +63,8 @@ class Rule(NamedTuple):
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
     read) takes `registers`, from the first number to the second; where a vector has `elements`; where up to `held` operands are held,
-    and take up to `room` bytes of a block; where a row has more than `above` vectors, and so many `readings` or more reduce it.  `alone` is
-    a step's.
+    and take up to `room` bytes of a block; where a row has more than `above` vectors, and so many `readings` or more reduce it.  `alone`
+    and `whole` are a step's.
     """
 
     longest: int
@@ -80,11 +82,12 @@ class Rule(NamedTuple):
     above: int = -1
     readings: int = 0
     alone: bool = False
+    whole: bool = False
 
 
 def measured(step: Step) -> Rule:
     """The rule of a ladder's step."""
-    return Rule(*step[:6], trims=True, alone=step.alone)
+    return Rule(*step[:6], trims=True, alone=step.alone, whole=step.whole)
 
 
 #: From searches on H200s (bf16 and f32, 2^28 elements; also of lengths that are no powers of two, with rows that begin within a vector).
@@ -136,18 +139,21 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(255, 128, 0, 2, 8, "registers"),
             Step(256, 64, 0, 4, 16, "registers"),
             Step(384, 128, 0, 4, 8, "registers"),
+            Step(511, 256, 0, 2, 8, "shared", whole=True),
             Step(512, 256, 0, 2, 8, "registers"),
             Step(640, 128, 0, 6, 8, "shared"),
             Step(768, 256, 0, 4, 4, "registers"),
             Step(1024, 256, 0, 6, 4, "shared"),
             Step(1536, 256, 0, 8, 4, "shared"),
             Step(2048, 256, 0, 8, 3, "shared"),
+            Step(4095, 512, 0, 8, 2, "shared", whole=True),
             Step(4096, 512, 0, 8, 2, "registers"),
             Step(6144, 512, 0, 12, 2, "shared"),
             Step(8064, 256, 256, 8, 6, "cluster"),
             Step(8192, 1024, 0, 8, 1, "shared"),
             Step(12288, 1024, 0, 12, 1, "shared"),
             Step(16384, 256, 256, 8, 6, "cluster"),
+            Step(32766, 256, 256, 8, 6, "cluster", whole=True),
             Step(32767, 512, 512, 8, 3, "cluster"),
             Step(32768, 256, 256, 8, 6, "cluster"),
             Step(65536, 512, 512, 8, 3, "cluster"),

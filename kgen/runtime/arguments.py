@@ -124,7 +124,7 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
     for p, t in tensors:
         if not isinstance(t, torch.Tensor):
             ints = ", and may be an int" if p.drawn else ""
-            raise wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{declared(p)}`{ints}")
+            raise wrong(kernel, f"{p.name} is {article(type(t).__name__)}, not a tensor", f"it is declared `{declared(kernel, p)}`{ints}")
         if t.requires_grad and torch.is_grad_enabled():
             raise wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
     binding = _bind_dtypes(kernel, tensors)
@@ -175,8 +175,11 @@ def article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def declared(p: Parameter) -> str:
+def declared(kernel: Kernel, p: Parameter) -> str:
     """A parameter as its header declares it."""
+    for written in kernel.file.header.params if kernel.file.header else ():
+        if written.name.name == p.name:
+            return f"{p.name}: {format_type(written.type)}"
     return f"{p.name}: {p.dtype if p.dims is None else show_type(p.dtype, p.dims, p.factors)}"
 
 
@@ -270,7 +273,7 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
         shown = have.name if have is not None else str(t.dtype)
         if p.dtype in DTYPES:
             if shown != p.dtype:
-                help = f"it is declared `{declared(p)}`; {p.name}.to(torch.{DTYPES[p.dtype].torch}) converts"
+                help = f"it is declared `{declared(kernel, p)}`; {p.name}.to(torch.{DTYPES[p.dtype].torch}) converts"
                 if p.dtype in PACKING:  # torch converts to no such dtype
                     help = f"two elements share a byte: {p.name}.view(torch.{DTYPES[p.dtype].torch}) of its bytes"
                 raise wrong(kernel, f"{p.name} is {shown}, not {PACKING.get(p.dtype, p.dtype)}", help)
@@ -294,7 +297,8 @@ def _bind_dtypes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> dict[s
                 raise wrong(
                     kernel,
                     f"{p.name} is {TORCH[shown].name if shown in TORCH else t.dtype}, not {wide}",
-                    f"it is declared `{declared(p)}`, and {variable} is {binding[variable]}; {p.name}.to(torch.{wide.torch}) converts",
+                    f"it is declared `{declared(kernel, p)}`, and {variable} is {binding[variable]}; "
+                    f"{p.name}.to(torch.{wide.torch}) converts",
                 )
     return binding
 
@@ -311,10 +315,10 @@ def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[s
         named = [d for d in dims if d != ELLIPSIS]
         lead = t.dim() - len(named)
         if lead < 0 or lead > 0 and ELLIPSIS not in dims:
-            raise wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{declared(p)}`")
+            raise wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{declared(kernel, p)}`")
         for d, size in zip(named, t.shape[lead:], strict=True):
             if is_literal(d) and size != sizes[d]:
-                raise wrong(kernel, f"{p.name} has {size} along {d}", f"it is declared `{declared(p)}`")
+                raise wrong(kernel, f"{p.name} has {size} along {d}", f"it is declared `{declared(kernel, p)}`")
             if sizes.setdefault(d, size) != size:
                 raise wrong(kernel, f"dim {d} is {sizes[d]} in {first[d]} and {size} in {p.name}")
             first.setdefault(d, p.name)

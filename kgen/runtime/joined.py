@@ -96,7 +96,7 @@ def split(kernel: checker.Kernel, given: dict[str, Any]) -> tuple[dict[str, int]
         named = [axis for axis in axes(p.dims or (), p.factors) if axis != (ELLIPSIS,)]
         lead = t.dim() - len(named)
         if lead < 0 or lead > 0 and ELLIPSIS not in (p.dims or ()):
-            raise arguments.wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{arguments.declared(p)}`")
+            raise arguments.wrong(kernel, f"{p.name} has {t.dim()} dims", f"it is declared `{arguments.declared(kernel, p)}`")
         parts += [(p, axis, size) for axis, size in zip(named, t.shape[lead:], strict=True)]
     for p, (dim, *more), size in parts:
         if not more and not is_literal(dim):

@@ -364,7 +364,7 @@ class CudaLauncher:
     def rows(
         self, unit_index: int, binding: tuple[str, ...], row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
         operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: Sequence[tuple[int, int]],
-        scalars: Sequence[tuple[Any, str]], device_index: int,
+        scalars: Sequence[tuple[Any, str]], device_index: int, turns: bool = False,
     ) -> Launch | None:  # fmt: skip
         """The launches of a pass over rows; None where it has none.
 
@@ -377,11 +377,11 @@ class CudaLauncher:
         side = aside(row_sizes, operands, [o.role for o in unit.operands], gathers) if unit.aside else None
         if side is not None:
             row_sizes, operands = side.row_sizes, side.operands
-        planned = row_plan(unit, row_sizes, inner_sizes, operands, len(gathers), arch)
-        if planned is None:
+        def made(own: Any) -> Any:
+            return row_plan(unit, row_sizes, inner_sizes, own, len(gathers), arch)
+        if (planned := turns and rounds.in_turns(unit.groups, row_sizes + inner_sizes, operands, made) or made(operands)) is None:
             return None
-        if side is not None:
-            assert isinstance(planned, rows.RowPlan)
+        if side is not None and isinstance(planned, rows.RowPlan):
             planned = side.shared(planned)
         types = dict(zip(unit.variables, binding, strict=True))
         if fitted := isinstance(planned, rounds.RoundsPlan) and not unit.columns:
@@ -477,7 +477,7 @@ class Launcher:
         self.kernel, self.units = kernel, target.layout(kernel)
         self.workspaces = target.workspaces(kernel)
         self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
-        self.grouped = [unit.groups if isinstance(unit, Layout) else () for unit in self.units]
+        self.grouped = [unit.groups if isinstance(unit, Layout | RowLayout) else () for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
         self.derived: dict[Any, Any] = {}
 
@@ -572,14 +572,14 @@ class Launcher:
         sizes, shapes, operands, gathers = self.taken(k, call, tensors)
         scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
         binding = tuple(call.binding[v] for v in unit.variables)
+        turns = bool(self.grouped[k]) and self.turns(k, tensors)
         if isinstance(unit, Layout):
-            turns = bool(unit.groups) and self.turns(k, tensors)
             extents = [call.stride_along(tensors[name], dims, dim) for name, dims, dim in unit.reaches]
             extents += [sizes[dim] for dim in dict.fromkeys(dim for _, _, dim in unit.reaches)]
             scalars += [(n, "i64") for n in extents]
             return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index, turns)
         rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
-        return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index)
+        return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index, turns)
 
 
 def _index_strides(dims: Dims, shape: Sequence[int], counted: str) -> list[int]:

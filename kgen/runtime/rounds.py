@@ -137,6 +137,35 @@ def plan(
     return found
 
 
+def in_turns(
+    groups: Sequence[Sequence[int]], sizes: Sequence[int], operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]],
+    planned: Callable[[Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]], object],
+) -> RoundsPlan | None:  # fmt: skip
+    """The plan where the two operands of each of `groups` lie one element behind the other: their vectors are moved as those of one, and
+    their strides in the layout are those of pairs.  None where they have no whole vectors.
+
+    `sizes` are those of all dims, `operands` (address modulo 16, strides along the rows' dims, along the inner ones, bytes an element),
+    and `planned` is `plan` by operands."""
+    first = {k: own[0] for own in groups for k in own}
+    strides = [(*outer, *inner) for _, outer, inner, _ in operands]
+    if any(s % 2 for k in first for s in strides[k]) or any(strides[k] != strides[f] for k, f in first.items()):
+        return None
+    if 0 in sizes or max(sum((n - 1) * s for n, s in zip(sizes, strides[k], strict=True)) for k in first) > FAR:
+        return None
+    halves = list(operands)
+    for k, of in first.items():
+        _, outer, inner, size = operands[k]
+        halves[k] = operands[of][0], tuple(s // 2 for s in outer), tuple(s // 2 for s in inner), size
+    made = planned(halves)
+    if not isinstance(made, RoundsPlan):
+        return None
+    walk = made.under.steps[0][0]
+    if any(walk.vec == 1 or walk.vec * operands[k][3] < 4 or not walk.wide >> k & 1 for k in first):
+        return None
+    bits = sum(1 << 48 + own[0] for own in groups)
+    return replace(made, launches=tuple((step[0]._replace(wide=step[0].wide | bits), *step[1:]) for step in made.launches))
+
+
 def _room(team: Team, sums: int, shared: int, static: int, limits: Limits) -> int:
     """The shared memory in which a block's sums, so many 32-bit words of each thread, wait for those of more rows: none where registers
     do (`Columns` in kgen_rounds.cuh), or where there is no such memory beside that of its rows and its own."""

@@ -184,7 +184,8 @@ def plan(
     # How many rows there are, and so whether they do begin elsewhere, may not tell.
     parameters = sum(operands[k].read and not operands[k].row_dims and strides[k][-1] == 1 for k in memory)
     kinds = ladder if _measured(vec, held, read) and rowed else ()
-    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters)]
+    whole = vec > 4 and n % vec == 0
+    known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * sum(held), limits.cluster if reductions else 0
@@ -224,7 +225,7 @@ def plan(
 
 class Shared(NamedTuple):
     """How a contiguous row is shared out where its length is known: `team` threads of `threads` take one, `vectors` of `vec` elements
-    each; `held` in registers, else read anew each time; `wished` is what the planner would do if it could: "shared" or "cluster"."""
+    each; `held` in registers, else read anew each time; `wished` is what the planner would do then if it could: "shared" or "cluster"."""
 
     threads: int
     team: int
@@ -239,12 +240,12 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     launch of blocks that each have their rows to themselves, without a row in shared memory."""
     arch, chunks = "sm_90", n // vec
     steps = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
-    ladder = [*map(launches.measured, steps)]
+    ladder = [launches.measured(step) for step in steps if not step.whole]
     clusters = bool(reductions and launches.limits(arch).cluster)
     rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
     teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
-    wished = "" if first is team else "cluster" if first.cluster else "shared"
+    wished = "" if first is team or team.keep == 1 else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
 
 

@@ -46,9 +46,9 @@ def ladders(arch: str) -> dict[str, tuple[Step, ...]]:
 def sound(kind: str, step: Step) -> bool:
     """Whether launches can follow a step in rows up to its length, and their teams have vectors enough for all of such a row."""
     numbers = step[:5]
-    if not all(type(n) is int for n in numbers) or min(numbers) < 0 or step.longest < 1 or type(step.alone) is not bool:
+    if not all(type(n) is int for n in numbers) or min(numbers) < 0 or step.longest < 1 or not all(type(flag) is bool for flag in step[6:]):
         return False
-    longest, threads, team, vectors, blocks, where, _ = step
+    longest, threads, team, vectors, blocks, where = step[:6]
     if not (32 <= threads <= 1024 and threads % 32 == 0 and 1 <= vectors <= 16):
         return False
     if team & (team - 1) or team > 32 and team != threads or where == "cluster" and threads & (threads - 1):

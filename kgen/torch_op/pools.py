@@ -100,6 +100,8 @@ def refused(m: Any, along: tuple[Side, ...]) -> str:
     """What of a pool's settings, with such windows, no kernel has."""
     if math.prod(side[0] for side in along) > MOST:
         return f"its windows have more than {MOST} elements"
+    if any(min(length, step, apart) < 1 or not 0 <= 2 * pad <= length for length, step, pad, apart in along):
+        return "torch refuses its windows"
     if m.ceil_mode:
         return "it rounds sizes up"
     if getattr(m, "return_indices", False):
@@ -118,7 +120,7 @@ def called(kernel: Kernel, m: Any, inputs: Sequence[Any], own: Sequence[Any]) ->
         return NotImplemented
     if op == "max" and x.requires_grad and torch.is_grad_enabled() and isinstance(m, tuple(POOLS)):
         return NotImplemented
-    fits = all(0 <= 2 * side[2] <= side[0] and windows(n, side) > 0 for n, side in zip(x.shape[-count:], along, strict=True))
+    fits = all(windows(n, side) > 0 for n, side in zip(x.shape[-count:], along, strict=True))
     return pool(op, along)(x) if fits else NotImplemented
 
 

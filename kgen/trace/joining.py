@@ -160,17 +160,28 @@ class Joining(Views):
 
     def call_embedding(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         ids, weight = self.lift(given["input"], node), self.lift(given["weight"], node)
-        for k in ("max_norm", "scale_grad_by_freq", "sparse", "padding_idx"):
-            if self.constant(given[k], node, f"`{k}`") not in (None, False):
+        self.usual(shown, row, given, ("max_norm", "scale_grad_by_freq", "sparse"), node)
+        made, row_of = self.looked_up(weight, 0, ids, node), self.constant(given["padding_idx"], node, "`padding_idx`")
+        if row_of is None:
+            return made
+        if not isinstance(row_of, int) or row_of < 0:
+            raise self.refuse(f"`padding_idx` of `{shown}` is {row_of!r}", node, "count rows from the first")
+        padding = self.apply("eq", [replace(ids, free=True), self.number(row_of, node)], node, node, "infix")  # that row has no gradient
+        kept = self.kept("y", made, node)
+        parts = [replace(v, free=True) for v in (self.apply("stop", [kept], node), kept)]
+        return replace(self.apply("where", [padding, *parts], node, node, "where"), shape=made.shape, free=made.free)
+
+    def usual(self, shown: str, row: Row, given: dict[str, Any], names: tuple[str, ...], node: Any) -> None:
+        """Refuse other values of arguments than their defaults."""
+        for k in names:
+            value = self.constant(given[k], node, f"`{k}`")
+            if value is not None and value is not False:
                 raise self.refuse(f"kgen knows `{shown}` with {k}={row.signature.parameters[k].default!r} alone", node)
-        return self.looked_up(weight, 0, ids, node)
 
     def call_embedding_bag(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         """The sum or the mean of the rows that each row of numbers looks up."""
         ids, weight = self.lift(given["input"], node), self.lift(given["weight"], node)
-        for k in ("offsets", "max_norm", "scale_grad_by_freq", "sparse", "include_last_offset", "padding_idx"):
-            if self.constant(given[k], node, f"`{k}`") not in (None, False):
-                raise self.refuse(f"kgen knows `{shown}` with {k}={row.signature.parameters[k].default!r} alone", node)
+        self.usual(shown, row, given, ("offsets", "max_norm", "scale_grad_by_freq", "sparse", "include_last_offset", "padding_idx"), node)
         how = self.constant(given["mode"], node, "`mode`")
         if how not in ("sum", "mean") or len(ids.shape) != 2 or any(a.leading for a in ids.shape):
             raise self.refuse(f"`{shown}` takes {how!r} of {show_shape(ids.shape)}", node, "it takes sums and means of `ids: i64[B, L]`")

@@ -59,6 +59,8 @@ class Statements(Expressions):
         if isinstance(node, ast.Return):
             return Const(None) if node.value is None else self.eval(node.value)
         if isinstance(node, ast.Assign):
+            if isinstance(node.targets[0], (ast.Tuple, ast.List)):
+                self.unpacked[id(node.value)] = len(node.targets[0].elts)
             value = self.eval(node.value)
             for target in node.targets:
                 self.bind(target, value, node)

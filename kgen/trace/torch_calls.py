@@ -143,7 +143,8 @@ class TorchCalls(Joining):
             lacking = [w for w in names.uses(text, params) if w in given and self.is_none(given[w])]
             if not lacking:
                 return text
-        raise self.refuse(f"`{shown}` needs `{lacking[0]}`", node)
+        help = "a number, as in `nn.RMSNorm(n, eps=1e-6)`: its default depends on the dtype of the call" if lacking[0] == "eps" else ""
+        raise self.refuse(f"`{shown}` needs `{lacking[0]}`", node, help)
 
     def evaluate(self, text: str, params: tuple[str, ...], values: dict[str, Traced], dims: Dims | None, node: Any) -> Traced:
         """A row's text on values; what is reduced inside keeps its dims, to meet the others as `keepdim=True` has it."""
@@ -365,7 +366,7 @@ class TorchCalls(Joining):
     def call_cross_entropy(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
         """Classes along dim 1 (0 of a single row), as torch has them; the mean is over the rows that are not ignored."""
         x, target = self.kept("input", self.lift(given["input"], node), node), self.kept("target", self.lift(given["target"], node), node)
-        for k in ("weight", "size_average", "reduce"):
+        for k in ("size_average", "reduce"):
             if not self.is_none(given[k]):
                 raise self.refuse(f"kgen knows `{shown}` with {k}=None alone", self.keyword(node, k))
         if x.id is None or target.id is None:
@@ -385,13 +386,27 @@ class TorchCalls(Joining):
         values |= {"input": x, "target": replace(target, shape=self.without(x.shape, at, ONE))}
         loss = self.evaluate(text, tuple(row.signature.parameters), values, x.shape[at].dims, node)
         loss = replace(loss, shape=rows, free=False)
+        counted = self.apply("ne", [target, values["ignore_index"]], node, None, "infix")
+        if not self.is_none(given["weight"]):
+            if text != row.all_texts[0]:
+                help = "weigh the loss of each row, as in `w[t] * F.cross_entropy(x, t, reduction='none')`"
+                raise self.refuse(f"`{shown}` smooths labels and weighs classes here", node, help)
+            counted = self.class_weights(shown, self.lift(given["weight"], node), x.shape[at], target, counted, node)
+            loss = self.apply("mul", [loss, counted], node, node, "infix")
         how = self.constant(given["reduction"], node, f"`reduction` of `{shown}`")
         if how != "mean" or not rows:
             return self.reduction(shown, loss, given["reduction"], node)
         total = self.reduction(shown, loss, Const("sum"), node)
-        counted = self.apply("ne", [target, values["ignore_index"]], node, None, "infix")
         count = self.reduction(shown, counted, Const("sum"), node)
         return replace(self.apply("div", [total, count], node, None, "infix"), shape=(), free=False)
+
+    def class_weights(self, shown: str, weight: Traced, classes: Axis, target: Traced, counted: Traced, node: Any) -> Traced:
+        """The weight of each row's class, 0 of a row that does not count."""
+        if weight.shape != (classes,):
+            raise self.refuse(f"`{shown}` weighs [{classes}] classes by {show_shape(weight.shape)}", node, "one weight for each class")
+        found = self.looked_up(weight, 0, target, node)
+        made = self.apply("where", [counted, found, self.number(0, node)], node, node, "where")
+        return self.kept("weights", replace(made, shape=target.shape, free=False), node)
 
     def filled(self, value: Any, given: dict[str, Any], node: Any) -> Traced:
         x = self.lift(given["input"], node)

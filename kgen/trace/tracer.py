@@ -48,6 +48,7 @@ class Tracer:
     """The kernel's values, equations and helpers so far."""
 
     def __init__(self, code: Code, splits: Splits, lives: Lives | None = None):
+        """Begin to read a function, whose dims are known to split so; of a method, `lives` has what it reads of its object."""
         self.code, self.splits, self.lives = code, splits, lives
         self.live_params: list[Param] = []
         self.live_values: dict[str, Traced] = {}
@@ -59,6 +60,7 @@ class Tracer:
         self.helpers: dict[str, Helper] = {}
         self.torch = False  # whether a name of torch's was used: then dims must meet as torch pairs them
         self.doubts: list[tuple[str, Span, str]] = []
+        self.unpacked: dict[int, int] = {}  # of an expression (its id) whose value has several names how many
         self.clauses: dict[str, Clause] = {}  # those that axes are written with, then the others
         self.saturated: dict[int, Traced] = {}  # of casts that saturate, what was cast
         self.spare: list[Traced] = []  # values whose names may be left without a use, where another form of them is read

@@ -238,6 +238,9 @@ class Views(ShapeCalls):
             count = self.parts_in(whole, forms[0]) if share is None else share[1]
             if items:
                 count = len(items)
+            if count is None and (names := self.unpacked.get(id(node))) is not None and names <= FEW and len(axis.dims) == 1:
+                if (part := self.parts_of([forms[0]])) is not None:  # `q, k, v = x.split(64, dim=-1)`
+                    raise self.split_dim(axis.dims[0], (str(names), *part), node)
             if count is None:
                 help = "write `x.chunk(2, dim=-1)`, or the list of sizes, or the dim's size into the type, as in `T[..., 256]`"
                 raise self.refuse(f"into how many parts {axis} is split is not known", node, help)

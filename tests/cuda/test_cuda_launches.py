@@ -171,7 +171,7 @@ class File:
                 assert name in text
         path = folder / "all.cpp"
         path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', *bodies]))
-        flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv", "--param", "ggc-min-heapsize=1000000"]  # g++ clears its memory never
+        flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv", "--param", "ggc-min-expand=300"]
         subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
         self.library = ctypes.CDLL(str(folder / "all.so"))
         self.library.found.restype = ctypes.c_char_p

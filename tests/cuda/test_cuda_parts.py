@@ -24,6 +24,19 @@ TURNED = """turned(x: T[..., S, D, 2], w: T[S, D]) -> y: T[..., S, D, 2]
 y[2 = 0] = x[2 = 0] * w - x[2 = 1]
 y[2 = 1] = x[2 = 1] * w + x[2 = 0]
 """
+WEIGHED = """weighed(x: T[..., S, D, 2], w: T[S, D, 2]) -> (y: T[..., S, D, 2], s: T[S, D, 2])
+
+y[2 = 0] = x[2 = 0] * w[2 = 0] - x[2 = 1]
+y[2 = 1] = x[2 = 1] * w[2 = 1] + x[2 = 0]
+s[2 = 0] = sum[...](x[2 = 0])
+s[2 = 1] = sum[...](x[2 = 1] * w[2 = 0])
+"""
+SUMMED = """summed(x: T[..., S, D, 2], w: T[S, D]) -> (y: T[..., S, D, 2], s: T[S, D])
+
+y[2 = 0] = x[2 = 0] * w - x[2 = 1]
+y[2 = 1] = x[2 = 1] * w + x[2 = 0]
+s        = sum[...](x[2 = 0] * w + 3 * x[2 = 1])
+"""
 FOUR = """four(x: T[M, N, 4]) -> (x': T[M, N, 4], z: T[M, N])
 
 z       = x[4 = 0] + x[4 = 3]
@@ -78,6 +91,16 @@ def turned(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"y": torch.stack([a * w - b, b * w + a], -1)}
 
 
+def summed(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    terms = x[..., 0] * w + 3 * x[..., 1]
+    return turned(x, w) | {"s": terms.flatten(0, -3).sum(0) if terms.dim() > 2 else terms}
+
+
+def weighed(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    (a, b), (p, q) = x.unbind(-1), w.unbind(-1)
+    return {"y": torch.stack([a * p - b, b * q + a], -1), "s": torch.stack([a.sum(0), (b * p).sum(0)], -1)}
+
+
 def four(x: torch.Tensor) -> dict[str, torch.Tensor]:
     a, b, c, d = x.unbind(-1)
     return {"x'": torch.stack([d, b * 2, c + b, a], -1), "z": a + d}
@@ -108,6 +131,11 @@ def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]], folder: Path) ->
     return launcher.expressions
 
 
+def in_turns(expression: str) -> bool:
+    """Whether some operands of a walk over rows lie in turns."""
+    return int(expression.split("Walk<")[1].split(", ")[7].removesuffix("ull")) >> 48 > 0
+
+
 def cases(text: str, dtype: torch.dtype, count: int, seed: int) -> list[tuple[Any, ...]]:
     chance, calls = random.Random(seed), list[tuple[Any, ...]]()
     for k in range(count):
@@ -126,6 +154,23 @@ def test_parts_in_turns(text: str, tmp_path: Path) -> None:
     meaning = turned if text is TURNED else four
     made = hold(text, meaning, cases(text, torch.bfloat16, 8, 3), tmp_path)
     assert any("true" in e for e in made) and any("false" in e for e in made)
+
+
+@pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5, 6, 7))])
+def test_rows_in_turns_whose_columns_are_summed(seed: int, tmp_path: Path) -> None:
+    """What is sent for of two parts at once, for rows that follow one another, is each part's own; so is what is written.  Vectors have 16
+    bytes, or those of 16-bit elements 8 beside sums in f32."""
+    text = SUMMED.replace("s: T[", "s: f32[") if seed > 5 else SUMMED
+    calls = cases(SUMMED, torch.bfloat16 if seed % 2 else torch.float32, 6, seed)
+    calls.append((tensor((40, 3, 200, 2), calls[0][0].dtype, random.Random(0), "dense"), tensor((3, 200), calls[0][0].dtype, random.Random(0), "dense")))
+    made = hold(text, summed, calls, tmp_path)
+    assert {in_turns(e) for e in made} == {False, True}
+
+
+def test_what_all_rows_share_in_turns_is_read_part_by_part(tmp_path: Path) -> None:
+    """And sums of columns are written so."""
+    x, w = (torch.randint(-8, 8, shape).bfloat16() for shape in ((40, 3, 64, 2), (3, 64, 2)))
+    assert any(in_turns(e) for e in hold(WEIGHED, weighed, [(x, w)], tmp_path))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kgen
-from kgen.backends import backend
+from kgen.backends import backend, launches
 from kgen.backends.cuda import RowLayout
 from kgen.backends.shared import declared
 from kgen.grad import backward, differentiable
@@ -248,6 +248,22 @@ def test_few_additions_lead_to_a_result():
             assert walk.vectors + rounds + math.log2(walk.vec) + along + together <= 64 + math.ceil(math.log2(max(2, n)))
 
 
+def test_some_steps_are_for_whole_vectors_of_16_bits():
+    """Rows that two readings reduce: of 16-bit elements in whole vectors others stay in shared memory, and are shared by other clusters,
+    than in f32 or where they end within a vector."""
+    steps = launches.SHIPPED["sm_90"]["again"]
+
+    def way(n: int, itemsize: int) -> tuple[int, int, bool]:
+        row = rows.RowOperandPlace((n,), (1,), itemsize, 0, True, kept=True, row_dims=1)
+        made = rows.plan((100,), (n,), (row,), 0, 2, True, 4, H200, True, steps)
+        assert made is not None
+        return made.threads, made.steps[0][0].keep, made.steps[0][0].cluster
+
+    assert [way(n, 2) for n in (3136, 20000, 200704)] == [(224, 2, False), (320, 2, False), (256, 2, True)]
+    assert [way(n, 4) for n in (1568, 10000, 100352)] == [(224, 1, False), (320, 1, False), (512, 2, True)]
+    assert [way(n, 2)[1:] for n in (3137, 20001, 4096, 32768)] == [(1, False)] * 4
+
+
 def test_schedules():
     def way(count, n, itemsize, **kwargs):
         kept = kwargs.pop("kept", True)
@@ -358,3 +374,10 @@ def test_rules_ask_for_readings_and_parameters() -> None:
             assert made is not None
             threads[parameters, readings] = made.threads
     assert threads == {(0, 1): 256, (1, 1): 512, (0, 2): 128, (1, 2): 128}
+
+
+def test_a_row_that_a_static_file_holds_is_not_read_anew() -> None:
+    """What a call would keep in shared memory, a static file may hold in registers: it does not say then that it reads it once more."""
+    held = rows.along(4096, 8, (2, 2), (2, 2, 2), 2, 1)
+    read = rows.along(65536, 8, (2,), (2,), 1, 1)
+    assert (held.held, held.wished, read.held, read.wished) == (True, "", False, "shared")

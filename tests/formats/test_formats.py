@@ -147,5 +147,8 @@ def test_sizes_of_packed_tensors_are_told_by_their_own_dim(text: str, shapes: li
     with pytest.raises(kgen.KgenError, match=said):
         kgen.loads(text)(*given)
     if "f4e2m1" in text:
+        with pytest.raises(kgen.KgenError, match=r"w has 2 dims\n = help: it is declared `w: f32\[N\]`"):
+            kgen.loads(text)(given[0], torch.zeros(10, 2))
+        assert kgen.loads(text).kernel.signature() == text.partition("\n")[0]
         with pytest.raises(kgen.KgenError, match=r"out has shape \[3, 9\], but N is 10"):
             kgen.loads(text)(given[0], torch.zeros(10), out=torch.zeros(3, 9))

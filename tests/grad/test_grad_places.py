@@ -35,6 +35,9 @@ BODIES = {
     "x[N = n*index[N] + 1 else 0] * z[N = n*index[N] - n, M = 0 else 1]": "..., 4, 2*N",
     "z[N = M*index[M] + 2 else 0] * z": "N, M",
     "sum[4](x[N = index[N] + 2*index[4] - 3 else 2] * w) * z[M = n else 0]": "..., 2*N",
+    "x[N = clamp(index[N] - n, 0, N - 1)] * x if index[N] > 1 else x": "..., 4, 2*N",
+    "x[N = index[N] * index[N] - n else 0] * z[N = min(index[N], index[M] % N)]": "..., 4, 2*N, M",
+    "sum[4](x[4 = (index[4] + 1) % 2] * w)": "..., 2*N",
 }
 
 
@@ -139,8 +142,19 @@ def test_a_place_is_turned_round(header: str, body: str, gradient: str) -> None:
     assert derived(header, body) == gradient
 
 
-@pytest.mark.parametrize(("header", "body"), [("x: T[..., N]", "x[N = max(index[N] - 1, 0)]"),
-                                               ("x: T[..., 4*N]", "sum[4](x[4 = (index[4] + 1) % 2])")])  # fmt: skip
+@pytest.mark.parametrize(("header", "body", "gradient"), [
+    ("x: T[..., N], s: int", "x[N = clamp(index[N] - s, 0, N - 1)]",
+     "dx = sum[N](dy if index[N_2] == clamp(index[N] - s, 0, N - 1) else 0)[N_2 = index[N]]"),
+    ("x: T[..., 4*N]", "sum[4](x[4 = (index[4] + 1) % 2])", "dx = sum[4](dy if index[N4_2] == (index[4] + 1) % 2 else 0)[N4_2 = index[4]]"),
+    ("x: T[..., N], s: int", "x[N = index[N] * index[N] - s else 0]",
+     "dx = sum[N](dy if index[N_2] == index[N] * index[N] - s else 0)[N_2 = index[N]]"),
+])  # fmt: skip
+def test_a_place_that_cannot_be_turned_round_is_a_number(header: str, body: str, gradient: str) -> None:
+    """Its gradient is a sum by that number, whatever the place: of what is read at none, at one and at several."""
+    assert derived(header, body) == gradient
+
+
+@pytest.mark.parametrize(("header", "body"), [("x: T[..., N, M]", "sum[M](x[N = max(index[N] - 1, 0), M = max(index[M] - 1, 0)])")])
 def test_what_is_not_known_is_told_at_its_place(header: str, body: str) -> None:
     with pytest.raises(KgenError, match="the gradient of this place is not known"):
         derived(header, body)

@@ -109,7 +109,7 @@ def source(command: str) -> str:
 
 
 @pytest.mark.parametrize(("command", "output"), commands(), ids=[c for c, _ in commands()])
-def test_a_command_prints_what_is_shown(command: str, output: str, folder: Path) -> None:
+def test_a_command_prints_what_is_shown(command: str, output: str, folder: Path, built_quickly: None) -> None:
     got = printed(command)
     assert shape(got) == shape(output), got
     for path, count in re.findall(r"(build/\S+)\s+(\d+)", output):  # how long a file is, is no figure of a machine

@@ -32,8 +32,9 @@ for name in ("bits", "lines"):
         for y, wanted in zip(function(*given(name, x))[name == "bits" :], meaning(name, SHAPE), strict=True):
             assert torch.equal(y, wanted), (name, layout)
 function, kernel = load("pairs"), compiled(PAIRS)
-for shape in ((5, 24), (3, 7), (2, 1), (1, 66000), (1, 2, 2, 3, 2, 4)):  # a row in segments; more dims than a launch has
-    x = torch.randn(shape)
+module, whole = function.__globals__, function.__globals__["tiles"]
+for shape in ((5, 24), (3, 7), (2, 1), (1, 66), (1, 2, 2, 3, 2, 4)):  # a row in segments; more dims than a launch has
+    module["tiles"], x = (lambda length, *_: (4, 4, 8, 4)) if shape == (1, 66) else whole, torch.randn(shape)
     args = (x if len(shape) < 3 else x.permute(4, 2, 0, 3, 1, 5), torch.tensor(SEED), OFFSET)
     for y, wanted in zip(function(*args), kernel(*args, target="torch"), strict=True):
         assert torch.equal(y, wanted), shape

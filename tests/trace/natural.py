@@ -65,6 +65,10 @@ def embed(ids: "i64[B, S]", wte: "T[V, D]", wpe: "T[P, D]"):
     return F.embedding(ids, wte) + wpe[positions]
 
 
+def padded_embed(ids: "i64[B, S]", wte: "T[V, D]"):
+    return F.embedding(ids, wte, padding_idx=0) * wte.shape[1] ** 0.5
+
+
 def token_loss(logits: "T[B, V]", labels: "i64[B]"):
     logp = F.log_softmax(logits, dim=-1)
     return -logp[torch.arange(logits.shape[0]), labels].mean()
@@ -133,6 +137,12 @@ def in_order(x: "T[M, N]", order: "i64[M, N]", rows: "i64[M]"):
     return torch.gather(x, 1, order).cumsum(-1)[rows]
 
 
+def three_heads(x: "T[B, S, N]"):
+    q, k, v = x.split(6, dim=-1)
+    left, right = torch.split(k, 3, -1)
+    return F.normalize(q, dim=-1) * v, left * right
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -145,6 +155,7 @@ CASES = [
     (total_variation, [(2, 3, 5, 4)]),
     (complex_multiply, [(3, 5, 2), (3, 5, 2)]),
     (embed, [(11, (2, 5)), (11, 6), (8, 6)]),
+    (padded_embed, [(4, (3, 5)), (4, 6)]),
     (token_loss, [(4, 9), (9, (4,))]),
     (distillation, [(4, 9), (4, 9)]),
     (norm_act, [(2, 8, 3, 5), (8,), (8,)]),
@@ -156,6 +167,7 @@ CASES = [
     (pixel_shuffle, [(2, 8, 4, 6)]),
     (windows, [(2, 8, 4, 3)]),
     (quarters, [(3, 20)]),
+    (three_heads, [(2, 5, 18)]),
     (causal_scores, [(2, 3, 5, 5)]),
     (in_order, [(4, 6), (6, (4, 6)), (4, (4,))]),
 ]

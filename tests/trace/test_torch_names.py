@@ -69,7 +69,7 @@ F.log_softmax(x, -1); x.log_softmax(dim=-1); F.softmin(x, dim=-1); F.normalize(x
 F.layer_norm(x, x.shape[-1:], w, b); F.layer_norm(x, (x.size(-1),), w, b, 1e-3); F.layer_norm(x * w, w.shape); F.rms_norm(x, (x.shape[-1],), w, 1e-6); F.rms_norm(x, x.shape[-1:], eps=1e-5)
 F.mse_loss(x, y); F.mse_loss(x, y, reduction="none"); F.mse_loss(x, y, reduction="sum"); F.l1_loss(x, y); F.smooth_l1_loss(x, y, beta=0.5); F.huber_loss(x, y, delta=0.5)
 F.binary_cross_entropy_with_logits(x, p); F.cross_entropy(z, t); F.cross_entropy(z, t, reduction="none"); F.cross_entropy(z, t, ignore_index=2, reduction="sum")
-F.cross_entropy(z * 3, t, ignore_index=1, label_smoothing=0.1); F.cross_entropy(z, t, label_smoothing=0.2, reduction="none")
+F.cross_entropy(z * 3, t, ignore_index=1, label_smoothing=0.1); F.cross_entropy(z, t, label_smoothing=0.2, reduction="none"); F.cross_entropy(z, t, weight=w, ignore_index=1); F.cross_entropy(z, t, w, reduction="sum")
 x.to(torch.float32); x.to(torch.bfloat16); x.float().to(x.dtype); x.float().type_as(x); x.float().to(y) * y; i.to(x.dtype); x.type(torch.float64); x.to(dtype=torch.float64)
 x.sum(-1) / x.size(-1); x.sum(-1) / x.shape[-1]; z.sum(0) / z.shape[0]; z * z.numel(); z * z.dim(); z * z.ndim; w * len(w.shape)
 w.unsqueeze(0) * z; w[None, :] * z; z.mean(1)[:, None] * z; z.mean(1, keepdim=True).squeeze(1); x.mean(-1)[..., None] * x; z.transpose(0, 1); z.transpose(-1, -2) * 2

@@ -206,6 +206,7 @@ template <int STEPS> struct Kernels {
         }
         for (int i = 0; i < steps.count; i++) {
             if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
+            if (steps.at[i].whole && vec <= 4) continue;
             all_fit = all_fit && fits(steps.at[i], arch, asked.bytes, false);
             if (all_fit) known = steps.at[i].longest;
             add_rule(steps.at[i], vec, false, general);
@@ -447,6 +448,7 @@ template <int K> struct RowPlan : RowDims<K> {
             const Rule& step = steps.at[i];
             if (chunks <= SHORT && step.longest > SHORT) break;
             if (chunks > step.longest || (most.cluster == 0 && step.where == CLUSTER) || (step.alone && parameters() > 0)) continue;
+            if (step.whole && (vec <= 4 || inner.count % vec != 0)) continue;
             const Team found = team_for(step, chunks, false);
             if (fits(found, most, size)) return found;
             break;

@@ -121,6 +121,9 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         static constexpr unsigned BYTES = VEC * sizeof(T);
         // Whether vectors go to shared memory by themselves, and whether a row is one run of them, and rows lie equally far apart.
         static constexpr bool SENT = WIDE != GIVEN && (WIDE >> O & 1) && (BYTES == 16 || BYTES == 8 || BYTES == 4), FLAT = SENT && RR == 1 && RI == 1;
+        // One of two operands that lie in turns sends for one half of what both have there, and takes its own from where both are.
+        static constexpr bool FIRST = Under::turns(O), SECOND = Under::turns(O - 1);
+        static constexpr int TWO = FIRST || SECOND ? 2 : 1, HALF = SECOND ? VEC - 1 : 0;
         const T* p;
         const T* from;  // this thread's first vector of the row to send for
         i64 step;       // from there to the next such row's
@@ -141,8 +144,8 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 mine = walk.mine();
             }
             if constexpr (FLAT && MOVES) {
-                from = p + walk.origin(O, walk.to) + walk.head + (walk.base() + walk.lane) * VEC;
-                step = i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
+                from = p + HALF + TWO * (walk.origin(O, walk.to) + walk.head + (walk.base() + walk.lane) * VEC);
+                step = TWO * i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
                 mine = walk.mine();
                 if constexpr (EDGES) {
                     edge = walk.kept + threadIdx.x * BYTES + walk.memory();
@@ -158,12 +161,12 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             const unsigned stage = which * walk.bytes;
             if (there) {
                 const T* begin = nullptr;
-                if constexpr (SENT && !FLAT) begin = p + walk.origin(O, row);
+                if constexpr (SENT && !FLAT) begin = p + HALF + TWO * walk.origin(O, row);
                 #pragma unroll
                 for (int v = 0; v < VECTORS; v++) {
                     const unsigned to = own + stage + v * slots() * BYTES;
                     if constexpr (SENT) {
-                        const T* source = FLAT ? from + v * walk.size * VEC : begin + places[FLAT ? 0 : v];
+                        const T* source = FLAT ? from + TWO * v * walk.size * VEC : begin + TWO * places[FLAT ? 0 : v];
                         if (unsigned(v) >= mine) continue;
                         if constexpr (BYTES == 16) {
                             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(source) : "memory");
@@ -197,7 +200,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void take(const Under& walk, int v, int k) {
             if constexpr (MOVES) {
                 const unsigned at = own + static_cast<const Rounds&>(walk).stage + v * slots() * BYTES;
-                if constexpr (SENT) now[k] = read_shared<Vector<T, VEC>>(at);
+                const unsigned other = slots() * VECTORS * BYTES;  // between the two, which are sent for one after the other
+                if constexpr (SENT && FIRST) now[k] = every_other(read_shared<Vector<T, VEC>>(at), read_shared<Vector<T, VEC>>(at + other), 0);
+                else if constexpr (SENT && SECOND) now[k] = every_other(read_shared<Vector<T, VEC>>(at - other), read_shared<Vector<T, VEC>>(at), 1);
+                else if constexpr (SENT) now[k] = read_shared<Vector<T, VEC>>(at);
                 else now[k] = *slot(at);
             }
         }

@@ -1,11 +1,12 @@
 // Walks over rows, for kernels that reduce.
 #pragma once
-#include "kgen_partials.cuh"
+#include "kgen_clusters.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
 // every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for
 // each operand that is read and written in whole vectors, from where operand MAIN is aligned; of rows of several dims one 32 bits further
-// for each whose dims are one in memory or that, without vectors, has one element for each. A row of one segment may stay on the chip
+// for each whose dims are one in memory or that, without vectors, has one element for each; of rows whose columns are added up one 48 bits
+// further for each that lies in turns with the next. A row of one segment may stay on the chip
 // between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the
 // readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment
 // each. Otherwise a team goes through all segments; or, if STEP is not -1, one launch for the segments of each reading, and one to combine
@@ -95,6 +96,8 @@ struct Walk : Partials {
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
+    // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs.
+    __device__ static constexpr bool turns(int k) { return k >= 0 && K <= 16 && WIDE != GIVEN && (WIDE >> 48 >> k & 1); }
     __device__ static constexpr bool stops(int step) { return STEP == step; }  // after which a launch ends
     // One thread for each row.
     __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
@@ -237,6 +240,7 @@ struct Walk : Partials {
         __device__ T& one(int v, int k) { return now[v].at[k]; }
         __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
+            if constexpr (turns(O) || turns(O - 1)) return;  // both at once
             const Index from = walk.offset(O, c.first), step = walk.wide(O) ? 1 : walk.rows.stride[O][RI - 1];
             if (walk.wide(O)) {
                 *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
@@ -269,7 +273,21 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const { return {start_of<O>(p), {}, {}}; }
+    template <int O, typename T> __device__ Output<O, T> output(T* p) const {
+        return {turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
+    }
+    // Write two outputs that lie in turns; any others are not.
+    template <int O, typename T> __device__ void put_both(const Chunk& c, int v, const Output<O, T>& a, const Output<O + 1, T>& b, int) const {
+        if constexpr (turns(O)) {
+            auto* to = reinterpret_cast<Vector<T, VEC>*>(a.p + 2 * offset(O, c.first));
+            to[0] = in_turns(a.now[v], b.now[v], 0);
+            to[1] = in_turns(a.now[v], b.now[v], 1);
+        }
+    }
+    template <typename A, typename B> __device__ void put_both(const Chunk&, int, const A&, const B&, long) const {}
+    template <typename A, typename... In> __device__ void put_with(const Chunk& c, int v, const A& a, const In&... in) const {
+        (put_both(c, v, a, in, 0), ...);
+    }
     template <int O> __device__ Position<O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
@@ -441,7 +459,9 @@ struct Walk : Partials {
         } else if constexpr (SEGMENTS) {
             return all(segment_part, true);
         } else if constexpr (CLUSTER) {
-            return cluster<R>(segment_part(segment));
+            // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
+            constexpr bool FEW = KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * Words<Part>::COUNT;
+            return part_of_cluster<R, (KEEP > 2), ACROSS || rescales<Part>(0) || FEW, ACROSS>(*this, segment_part(segment));
         } else {
             return segment_part(0);
         }
@@ -481,6 +501,7 @@ struct Walk : Partials {
             #pragma unroll
             for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
             if (c.some) (in.put(*this, c, v), ...);
+            if constexpr (K <= 16 && WIDE != GIVEN && WIDE >> 48) if (c.some) (put_with(c, v, in, in...), ...);
         }, in...);
     }
 
@@ -543,55 +564,5 @@ struct Walk : Partials {
             turn++;
             return whole;
         }
-    }
-
-    // The parts of a cluster's threads as one: each warp (or block, or each of its rows that lie side by side) sends its own to all blocks, and
-    // waits for theirs.
-    template <int R, typename Part> __device__ Part cluster(Part part) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-        constexpr int COUNT = Words<Part>::COUNT;
-        struct alignas(COUNT % 2 ? 4 : 8) Told { unsigned at[COUNT]; };
-        __shared__ Told both[KEEP > 2 ? 2 : 1][16 * (THREADS / 32)];
-        auto& parts = both[KEEP > 2 ? round % 2 : 0];
-        // Parts that are dear to add go through their block first, and those of many warps that each have few elements of 16 bits.
-        constexpr bool WHOLE = ACROSS || rescales<Part>(0) || (KEEP > 2 && THREADS >= 512 && VEC > 4 && VECTORS <= 2 * COUNT);
-        if constexpr (WHOLE) part = team(part);
-        else part = warp<32>(part);
-        if (R == 0 && round == 0) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-        const unsigned odd = round % 2, blocks = unsigned(rows.segments), here = barrier(R + 8 * odd);
-        const unsigned parts_each = ACROSS ? teams() : WHOLE ? 1 : threads() / 32, own = ACROSS ? threadIdx.x % teams() : threadIdx.x / 32;
-        const unsigned t = ACROSS ? lane : threadIdx.x % 32;
-        if (threadIdx.x == 0) {
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(here), "r"(blocks * parts_each * COUNT * 4) : "memory");
-        }
-        if (t < blocks && own < parts_each) {
-            const Words<Part> words(part);
-            unsigned there, its_barrier;
-            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its_barrier) : "r"(here), "r"(t));
-            #pragma unroll
-            for (int k = 0; k < COUNT; k += COUNT % 2 ? 1 : 2) {
-                const unsigned slot = unsigned(__cvta_generic_to_shared(&parts[segment * parts_each + own].at[k]));
-                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(t));
-                if constexpr (COUNT % 2 == 0) {
-                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];"
-                                 :: "r"(there), "r"(words.at[k]), "r"(words.at[k + 1]), "r"(its_barrier) : "memory");
-                } else {
-                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
-                                 :: "r"(there), "r"(words.at[k]), "r"(its_barrier) : "memory");
-                }
-            }
-        }
-        await(here, round / 2 % 2);
-        Part whole;
-        for (unsigned s = ACROSS ? own : t; s < blocks * parts_each; s += ACROSS ? parts_each : 32) {
-            Words<Part> words;
-            #pragma unroll
-            for (int k = 0; k < COUNT; k++) words.at[k] = parts[s].at[k];
-            rescales<Part>(0) && s == (ACROSS ? own : t) ? void(whole = words) : whole.add(words);  // to rescale a part of none takes as long as of any
-        }
-        return ACROSS ? whole : warp<32>(whole);
-#else
-        return part;  // there are no clusters, so this does not run
-#endif
     }
 };
