@@ -98,8 +98,12 @@ def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 @_pass
 def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
-    by_columns = columns.by_columns(expanded(kernel, binding, rides))
-    return _merged(schedule.planned(by_columns, rides), kernel)
+    return _merged(schedule.planned(_by_columns(kernel, binding, rides), rides), kernel)
+
+
+def _by_columns(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
+    """The program as a backend that merges passes takes it: CUDA, which has rules of its own."""
+    return columns.by_columns(rewrite.rewrite(expanded(kernel, binding, rides), rewrite.CUDA_RULES))
 
 
 def _merged(made: Plan, kernel: Kernel) -> Plan:
@@ -139,7 +143,7 @@ def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 @_pass
 def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same of those that are merged."""
-    made = _tapped(columns.by_columns(expanded(kernel, binding, rides)), rides)
+    made = _tapped(_by_columns(kernel, binding, rides), rides)
     return _merged(made, kernel) if made is not None else merged(kernel, binding, rides)
 
 

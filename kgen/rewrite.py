@@ -163,6 +163,36 @@ def _compare_scaled(let: Let, defs: Defs, build: Builder) -> Let | None:
     return None
 
 
+def _compare_whole(let: Let, defs: Defs, build: Builder) -> Let | None:
+    """n < p is n < ceil(p) in integers, n a random word's first bits, which p's dtype holds: where p stands still it is rounded up once for
+    many n, none of which is converted.  The cast saturates, beyond every n, and makes a NaN 0, which no n is below."""
+    if let.expr.name not in ("lt", "gt"):
+        return None
+    x, p = _operands(let, defs)[:: 1 if let.expr.name == "lt" else -1]
+    if x.expr.name != "cast" or x.dtype != p.dtype or not isinstance(p.dtype, DType) or not set(p.dims) < set(x.dims):
+        return None
+    (n,) = _operands(x, defs)
+    bits = _bits_of_a_word(n, defs)
+    if not isinstance(n.dtype, DType) or not (bits <= p.dtype.digits + 1 and bits < n.dtype.bits):
+        return None
+    above = build.like(Op("ceil", ref(p.name)), p)
+    limit = build.add(Op("cast", ref(above.name)), n.dtype, p.dims, p.span)
+    return build.like(Op("lt", ref(n.name), ref(limit.name)), let, let.label)
+
+
+def _bits_of_a_word(n: Let, defs: Defs) -> float:
+    """Of a random word whose last bits are shifted out, how many are left, whatever integer they are cast to; else infinitely many."""
+    while n.expr.name == "cast" and isinstance(n.dtype, DType) and n.dtype.kind == "int" and n.dtype.bits >= 32:
+        (n,) = _operands(n, defs)
+    if n.expr.name != "shr":
+        return math.inf
+    word, shift = _operands(n, defs)
+    while shift.expr.name == "cast":
+        (shift,) = _operands(shift, defs)
+    by = literal_of(shift, defs)
+    return float(32 - by) if word.expr.name == "philox" and by is not None and 0 < by < 32 else math.inf
+
+
 def _straight(let: Let, defs: Defs, build: Builder) -> Let | None:
     """y - (x - x if isfinite(x) else 0) is y: what is taken away is +0, which leaves -0 as it is."""
     if let.expr.name != "sub" or not isinstance(let.dtype, DType):
@@ -198,6 +228,8 @@ RULES: tuple[Rule, ...] = (
     Rule("compare-scaled", "bits", _compare_scaled),
     Rule("small-power", "2.5 ulp", _small_power),
 )
+#: For CUDA alone: in a C++ loop the cast of what stands still keeps g++ from vectorising what it does for each element.
+CUDA_RULES = (Rule("compare-whole", "bits", _compare_whole),)
 
 
 def rewrite(program: Program, rules: tuple[Rule, ...] = RULES) -> Program:

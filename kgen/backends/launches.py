@@ -21,8 +21,8 @@ from kgen.backends.shared import MAX_STATIC, declared
 ANY = 2**62
 #: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
 MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
-#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many segments, of which the last that
-#: blocks take alone leave most of the device idle for long, beside which two more launches are little.
+#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many of the least segments, of which
+#: the last that blocks take alone leave most of the device idle for long, beside which two more launches are little.
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Who stores what follows from a row that blocks shared: blocks of so many threads, each with so many vectors, so many on a multiprocessor.
 STORING = (128, 4, 8)
@@ -341,11 +341,22 @@ READ = (
 )
 
 
+#: Rows side by side of one operand that blocks, or clusters, hold in shared memory; 64 bytes of these lie beside one another where there is
+#: room for them. A thread adds up no more one by one than results allow. From a search on an H200.
+BESIDE = (
+    Rule(512, 256, 8, 64, 5, "shared", held=1, room=2 * 512, above=256),
+    Rule(512, 256, 16, 32, 5, "shared", held=1, room=4 * 512, above=128),
+    Rule(1024, 512, 32, 32, 3, "shared", held=1, room=4 * 1024, above=512),
+    Rule(4096, 512, 32, 32, 4, "cluster", held=1, room=2 * 4096, above=1024),
+)
+
+
 def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
     """Rows whose elements lie apart: neighbouring threads take neighbouring rows, `blocks` of them on a multiprocessor in a loop."""
     found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
     for side in (32, 16, 8, 4):
         found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
+        found += BESIDE if side == 32 and one == "registers" else ()
         found.append(Rule(ANY, side * 8, 8, 8, blocks, "segments"))
     return (*found, Rule(ANY, 128, 1, 8, 4, "segments"))
 
@@ -524,7 +535,7 @@ PERSISTENT = {
     ),
     (True, True): (
         Round(0, 0, 0, 0, 0, "none", 6144),
-        Round(128, 128, 64, 3, 2, "cluster", 8191, every=True),
+        Round(128, 128, 64, 3, 2, "cluster", 8191, once=True, every=True),
         Round(128, 128, 64, 3, 2, "cluster", 8192, once=True),
         Round(0, 0, 0, 0, 0, "none", 16383),
         Round(512, 512, 64, 1, 2, "cluster", 16384, once=True),
@@ -542,6 +553,9 @@ PERSISTENT = {
         Round(256, 256, 32, 1, 3, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16383, every=True),
         Round(256, 256, 32, 2, 2, "cluster", 16384),
+        Round(512, 512, 32, 1, 2, "cluster", 32767, once=True, every=True),
+        Round(512, 512, 32, 1, 2, "cluster", 32768, once=True),
+        Round(512, 512, 32, 1, 2, "cluster", 65535, once=True, every=True),
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
 }
@@ -549,8 +563,10 @@ PERSISTENT = {
 #: alike.  By whether elements that move have 16 bits or fewer.
 PERSISTENT_EDGES = {
     True: (
-        Round(0, 0, 0, 0, 0, "none", 2048),
-        Round(256, 256, 64, 2, 2, "cluster", 4096),
+        Round(0, 0, 0, 0, 0, "none", 768),
+        Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
+        Round(128, 128, 64, 3, 2, "cluster", 2048, once=True),
+        Round(256, 256, 64, 2, 2, "cluster", 4096, once=True),
         Round(512, 512, 64, 1, 2, "cluster", 8192),
     ),
     False: (

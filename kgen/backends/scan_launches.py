@@ -23,14 +23,14 @@ class Team(NamedTuple):
 #: Rows whose elements are neighbours: a thread, some of a warp, a warp, or a block.
 TEAMS = (
     Team(1, 1, 128), Team(8, 4, 256), Team(16, 8, 256), Team(32, 16, 256), Team(256, 32, 256), Team(512, 128, 128), Team(1024, 256, 256),
-    Team(ANY, 512, 512, 2),
+    Team(16384, 512, 512, 2), Team(ANY, 1024, 1024, 2),
 )  # fmt: skip
 #: Rows of more vectors than so many, each of so many elements at least, that end within one: their warps wait for loads of their own alone.
 ODD, ODD_ABOVE, ODD_ELEMENTS = Team(640, 32, 256), 512, 8
 #: Rows whose elements lie apart, and which lie side by side themselves: neighbouring threads take neighbouring rows.
 TEAMS_ASIDE = (Team(4, 1, 128, 4), Team(ANY, 16, 512, 4))
 #: With fewer blocks than this these take tiles of any row, where the last of the teams takes it, and where it has more tiles than so many.
-FEW, FEW_ASIDE, SHORT = 96, 200, 4
+FEW, FEW_ASIDE, SHORT = 96, 128, 4
 #: Tiles of which blocks tell one another what stands before them: of neighbours, and of rows side by side.
 GROUP, GROUP_ASIDE = 64, 16
 #: The most blocks that take tiles: no device has room for more at once; how many of a block are on the chip.
@@ -42,21 +42,24 @@ AHEAD, AHEAD_OPERANDS = 2, 2
 REGISTERS, MANY_REGISTERS, ODD_REGISTERS, CHAINED_REGISTERS = 48, 96, 51, 64
 
 
+def teams(much: bool) -> tuple[Team, ...]:
+    """Who takes rows of neighbours: where a thread carries or moves much, blocks of 1,024 threads have too few registers for it."""
+    return (*TEAMS[:-2], TEAMS[-2]._replace(longest=ANY)) if much else TEAMS
+
+
 def odd(n: int, vec: int) -> bool:
     """Whether rows of n neighbours, in vectors of so many, have a team of their own."""
     return n % vec > 0 and vec >= ODD_ELEMENTS and ODD_ABOVE < -(-n // vec) <= ODD.longest
 
 
-def chained_shared(vec: int, team: Team, parts: int, sizes: Sequence[int], aside: bool) -> int:
-    """The shared memory that tiles have in a block that takes them: for each operand, of elements of such sizes, a vector more; of rows
-    side by side none."""
-    return STAGES * sum(-(-(team.threads * parts + (not aside)) * vec * size // 16) * 16 for size in sizes)
+def chained_shared(vec: int, team: Team, sizes: Sequence[int]) -> int:
+    """The shared memory that tiles have in a block that takes them: for each operand, of elements of such sizes, a vector more."""
+    return STAGES * sum(-(-(team.threads * team.parts + 1) * vec * size // 16) * 16 for size in sizes)
 
 
-def chained_static(team: Team, parts: int, partial: int, aside: bool) -> int:
-    """What its threads have there besides, of partials of so many bytes: totals, what stands before a tile, tickets."""
-    values = team.threads * parts + 2 * (team.threads // team.team * parts) if aside else 2 * (team.threads // 32 * parts + 1)
-    return values * partial + 8
+def chained_static(team: Team, partial: int) -> int:
+    """What its warps have there besides, of partials of so many bytes: totals and what stands before a tile, twice, and tickets."""
+    return 2 * ((team.threads // 32 * team.parts + 1) * partial + 4)
 
 
 def told(rows: int, segments: int, aside: bool) -> int:
@@ -120,5 +123,5 @@ def table() -> str:
 __all__ = [
     "AHEAD", "AHEAD_OPERANDS", "CHAINED_REGISTERS", "FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "MANY_REGISTERS", "ODD", "ODD_REGISTERS",
     "REGISTERS", "SHORT", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "chained_static", "odd",
-    "resident", "table", "told",
+    "resident", "table", "teams", "told",
 ]  # fmt: skip

@@ -195,6 +195,8 @@ def plan(
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
+    if team.span == launches.SEGMENT and not (team.across or team.cluster) and words > launches.FEW_WORDS:
+        team = replace(team, span=2 * team.span)  # to combine threads' parts takes long
     span = team.span or max(chunks, 1)
     segments = max(1, -(-chunks // span)) if team.span else 1
     index64 = far or rows * segments > FAR
@@ -206,11 +208,12 @@ def plan(
         len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
     )  # fmt: skip
     groups = -(-rows // (team.threads // (team.team or team.threads)))
+    least = launches.SEGMENT_APART if team.across else launches.SEGMENT
     misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
-    elif segments > 1 and groups < (FEW_ROWS if segments < LONG_ROW else FEW_LONG_ROWS) and reductions and splits:
+    elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
         if stores and team.threads == team.team and not (team.across or pieces):  # who stores an element does not change it
@@ -226,7 +229,7 @@ def plan(
 
 class Shared(NamedTuple):
     """How a contiguous row is shared out where its length is known: `team` threads of `threads` take one, `vectors` of `vec` elements
-    each; `held` in registers, else read anew each time; `wished` is what the planner would do if it could: "shared" or "cluster"."""
+    each; `held` in registers, else read anew each time; `wished` is what the planner would do then if it could: "shared" or "cluster"."""
 
     threads: int
     team: int
@@ -246,7 +249,7 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
     teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
-    wished = "" if first is team else "cluster" if first.cluster else "shared"
+    wished = "" if first is team or team.keep == 1 else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
 
 

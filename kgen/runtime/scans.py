@@ -23,8 +23,8 @@ from kgen.runtime.rows import FAR, RowOperandPlace
 
 
 class Along(NamedTuple):
-    """The template arguments of the source's `Along`, of `Beside` where rows lie side by side, of `Chained` and `ChainedBeside` where
-    blocks take tiles, in order; `step` 0 clears what these are told in."""
+    """The template arguments of the source's `Along`, of `Beside` where rows lie side by side, of `Chained` where
+    blocks take tiles, in order; `step` is -1 where blocks take whole rows, and 0 clears what others are told in."""
 
     threads: int
     blocks: int
@@ -48,9 +48,9 @@ class Along(NamedTuple):
             "backwards": str(self.backwards).lower(), "near": f"{self.near}ull", "even": f"{self.even}ull", "step": self.step,
             "row_rank": self.row_rank, "operands": self.operands, "index64": "u64" if self.index64 else "unsigned",
         }  # fmt: skip
-        chained = self.step >= 0
-        without = {*(("ahead", "near") if self.aside else ("team", "ahead") if chained else ()), *(() if chained else ("step",))}
-        name = f"{'Chained' * chained}{'Beside' * self.aside}" or "Along"
+        chained = self.step >= 0 and not self.aside
+        without = ("ahead", "near") if self.aside else ("team", "ahead") if chained else ("step",)
+        name = "Beside" if self.aside else "Chained" if chained else "Along"
         return f"{name}<{', '.join(str(value) for key, value in own.items() if key not in without)}>"
 
 
@@ -114,21 +114,21 @@ def plan(
     sizes, strides = rows.merged(row_sizes, [o.row_strides for o in operands], main)
     steps = tuple(o.strides[0] for o in operands)
     vec = 16 // max((operands[k].itemsize for k in memory), default=8)
+    much = partial > 8 or len(memory) > 3
     aside = n > 1 and steps[main] * operands[main].itemsize >= SECTOR
     near = [(operands[k], strides[k], steps[k], k) for k in memory if (strides[k][-1] if aside else steps[k]) == 1]
-    team, parts, even = _across(near, vec, n, sizes[-1], partial) if aside else _along(near, vec, n)
+    team, parts, even = _across(near, vec, n, sizes[-1], partial) if aside else _along(near, vec, n, much)
     tile, side = team.team * vec * (1 if aside else parts), team.threads // team.team * (parts if aside else 1)
     blocks, segments = -(-count // side), -(-n // tile)
     least = table.FEW_ASIDE if aside else table.FEW
-    shared = table.chained_shared(vec, team, parts, read, aside)
-    fits = shared + table.chained_static(team, parts, partial, aside) <= room
+    shared = 0 if aside else table.chained_shared(vec, team, read)
+    fits = aside or shared + table.chained_static(team, partial) <= room
     few = segments > table.SHORT and team.longest == ANY and team.team > 1 and blocks < least and fits
     furthest = max(sum((size - 1) * s for size, s in zip(sizes, own, strict=True)) + (n - 1) * step
                    for own, step in zip(strides, steps, strict=True))  # fmt: skip
     index64 = max(furthest, count * segments, n) > FAR - 2 * team.threads * vec * parts * table.AHEAD
     odd = not aside and even != sum(1 << k for k in memory)
-    much = partial > 8 or len(memory) > 3
-    usual = table.CHAINED_REGISTERS if few else table.ODD_REGISTERS if odd else table.REGISTERS
+    usual = table.CHAINED_REGISTERS if few and not aside else table.ODD_REGISTERS if odd else table.REGISTERS
     registers = table.MANY_REGISTERS if much else usual
     several = team.team > 1 and len(read) <= table.AHEAD_OPERANDS and not odd
     walk = Along(
@@ -140,7 +140,7 @@ def plan(
     work = 0
     if few:
         words = 1 + table.told(count, segments, aside) * (partial // 4)
-        grids = min(-(-words // team.threads), table.TAKERS), min(blocks * segments, table.TAKERS)
+        grids = min(-(-words // team.threads), table.TAKERS), blocks * segments if aside else min(count * segments, table.TAKERS)
         launches, work = tuple((walk._replace(step=k), grid) for k, grid in enumerate(grids)), 8 * words
     made = ScanPlan(launches, count, n, segments, sizes, strides, steps, work, shared if few else 0)
     wide = not aside and team.team > 32 and team.team != team.threads
@@ -149,9 +149,9 @@ def plan(
     return made
 
 
-def _along(near: Sequence[Near], vec: int, n: int) -> tuple[table.Team, int, int]:
+def _along(near: Sequence[Near], vec: int, n: int, much: bool) -> tuple[table.Team, int, int]:
     """Who takes rows of `n` neighbours, the vectors of a thread in a tile, and a bit for each operand whose rows are whole aligned ones."""
-    team = table.ODD if table.odd(n, vec) else next(t for t in table.TEAMS if -(-n // vec) <= t.longest)
+    team = table.ODD if table.odd(n, vec) else next(t for t in table.teams(much) if -(-n // vec) <= t.longest)
     return team, team.parts, 0 if n % vec else sum(1 << k for o, strides, _, k in near if _even(o, strides, vec))
 
 

@@ -264,7 +264,7 @@ def fitted(planned: Planned, unit: RowLayout) -> Planned:
 def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan) -> tuple:
     """A launch in the words of both."""
     walk, grid, threads, shared, cluster = step
-    team = 0 if walk.stages is None and (walk.cluster or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
+    team = 0 if walk.stages is None and (walk.cluster and not walk.across or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
     way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step
     return (
         grid, threads, cluster, shared, walk.stages, () if walk.stages == -1 else way, walk.wide, walk.main,

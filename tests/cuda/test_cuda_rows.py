@@ -374,3 +374,10 @@ def test_rules_ask_for_readings_and_parameters() -> None:
             assert made is not None
             threads[parameters, readings] = made.threads
     assert threads == {(0, 1): 256, (1, 1): 512, (0, 2): 128, (1, 2): 128}
+
+
+def test_a_row_that_a_static_file_holds_is_not_read_anew() -> None:
+    """What a call would keep in shared memory, a static file may hold in registers: it does not say then that it reads it once more."""
+    held = rows.along(4096, 8, (2, 2), (2, 2, 2), 2, 1)
+    read = rows.along(65536, 8, (2,), (2,), 1, 1)
+    assert (held.held, held.wished, read.held, read.wished) == (True, "", False, "shared")

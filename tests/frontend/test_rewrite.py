@@ -13,7 +13,7 @@ from kgen import host
 from kgen.check import check
 from kgen.ir import Program, exact, verify
 from kgen.lower import lower
-from kgen.rewrite import RULES, number_text, rewrite
+from kgen.rewrite import CUDA_RULES, RULES, number_text, rewrite
 from kgen.syntax import parse
 from kgen.types import FLOAT, INT, DType, Number, bf16, f32, f64
 
@@ -135,6 +135,27 @@ def test_comparing_a_scaled_integer_keeps_every_bit(p, n, compare, swapped):
     assert [let.dims for let in after.lets if let.expr.name == "mul"] == [()]  # of p, which stands still
     given = {"n": n, "p": host.to_dtype(p, f32)}
     assert run(after, given)["y"] == run(before, given)["y"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(floats, st.integers(-1, 2**24 + 1).map(lambda n: n * 2.0**-24)), st.integers(0, 2**31), st.integers(8, 31), st.booleans())
+@example(math.nan, 0, 8, False)
+@example(1.0, 0, 8, True)
+def test_comparing_a_random_word_keeps_every_bit(p, i, shift, swapped):
+    sides = [f"f32(philox(s, 7, i) >> {shift}) / 2.0^{32 - shift}", "p"]
+    text = f"f(s: i64[], i: i64[N], p: f32[]) -> y: bool[N]\n\ny = {' > '.join(sides[::-1]) if swapped else ' < '.join(sides)}\n"
+    before = program(text)
+    after = rewrite(rewrite(before), CUDA_RULES)
+    compared = next(let for let in after.lets if let.expr.name == "lt")
+    assert all(after.by_name[o.name].dtype.kind == "int" for o in compared.expr.operands)
+    given = {"s": 11, "i": i, "p": host.to_dtype(p, f32)}
+    assert run(after, given)["y"] == run(before, given)["y"]
+
+
+@pytest.mark.parametrize("text", ["f32(philox(s, 7, i) >> 7)", "f32(i + s >> 8)", "f32(philox(s, 7, i) >> 8) + 0"])
+def test_other_comparisons_stay(text):
+    before = rewrite(program(f"f(s: i64[], i: i64[N], p: f32[]) -> y: bool[N]\n\ny = {text} < p\n"))
+    assert rewrite(before, CUDA_RULES) == before
 
 
 @pytest.mark.parametrize("divisor", ["3", "0.1", "1e30", "inf", "x"])

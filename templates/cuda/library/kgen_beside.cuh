@@ -4,29 +4,36 @@
 #include "kgen_told.cuh"
 
 // As `Along`, where a thread takes VEC elements of each of PARTS neighbouring rows, and TEAM threads share these rows. EVEN has a bit for each
-// operand in which the PARTS elements beside one another are an aligned vector.
-template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u64 EVEN, int RR, int K, typename Index> struct Beside {
+// operand in which the PARTS elements beside one another are an aligned vector. A block takes all tiles of its rows; or, if STEP is not -1,
+// one tile: a ticket says which, the first tiles of all rows before the second ones; it hears what stands before that of blocks whose tickets
+// are older. STEP 0: a launch that clears what they are told in.
+template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u64 EVEN, int STEP, int RR, int K, typename Index> struct Beside {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, VEC = VEC_, EACH = VEC * PARTS, TEAMS = THREADS / TEAM, SIDE = TEAMS * PARTS;
-    static constexpr int GROUP = 16;
-    static constexpr bool CLEARS = false;
+    static constexpr int GROUP = 16, AT_ONCE = 8;
+    static constexpr bool CLEARS = STEP == 0, CHAINED = STEP == 1;
     static constexpr Index TILE = Index(TEAM) * VEC;
     using Layout = Lines<RR, K, Index>;
 
     const Layout& rows;
-    Index row, first, at_row[K];
+    Index begin, row, segment = 0, first, last, at_row[K];
     unsigned lane, side;
     bool inside;
 
     __device__ explicit Beside(const Layout& rows) : rows(rows), lane(threadIdx.x / TEAMS), side(threadIdx.x % TEAMS * PARTS) {
-        go(Index(blockIdx.x) * SIDE, 0);
-    }
-    __device__ void go(Index to, Index from) {
-        first = from;
-        inside = to + side < rows.rows;
-        row = inside ? to + side : rows.rows - PARTS;  // reads what another thread reads, writes nothing
+        Index block = blockIdx.x;
+        if constexpr (CHAINED) {
+            const Index blocks = (rows.rows + SIDE - 1) / SIDE, taken = ticket(rows.work);
+            segment = taken / blocks;
+            block = taken % blocks;
+        }
+        begin = block * SIDE;
+        inside = begin + side < rows.rows;
+        row = inside ? begin + side : rows.rows - PARTS;  // reads what another thread reads, writes nothing
         places_of(rows.row_size, rows.row_stride, row, at_row);
+        first = segment * TILE;
+        last = !CHAINED || rows.n - first < TILE ? rows.n : first + TILE;
     }
-    __device__ bool more() const { return first < rows.n; }
+    __device__ bool more() const { return first < last; }
     __device__ void next() { first += TILE; }
     __device__ static constexpr bool tells() { return false; }
 
@@ -47,7 +54,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
             Held<T> found;
             #pragma unroll
             for (int w = 0; w < found.COUNT; w++) found.at[w] = 0;
-            if (i < rows.n) {
+            if (i < last) {
                 const Memory<T> all = *reinterpret_cast<const Memory<T>*>(p);
                 #pragma unroll
                 for (int w = 0; w < found.COUNT; w++) found.at[w] = all.at[w];
@@ -55,7 +62,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
             return found;
         } else {
             Vector<T, PARTS> found = {};
-            if (i < rows.n) {
+            if (i < last) {
                 #pragma unroll
                 for (int c = 0; c < PARTS; c++) found.at[c] = p[c * rows.row_stride[O][RR - 1]];
             }
@@ -66,7 +73,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
         #pragma unroll
         for (int k = 0; k < VEC; k++) {
             const Index i = first + lane * VEC + k;
-            if (!inside || i >= rows.n) return;
+            if (!inside || i >= last) return;
             Vector<T, PARTS> one;
             #pragma unroll
             for (int c = 0; c < PARTS; c++) one.at[c] = values.at[c * VEC + k];
@@ -101,7 +108,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
                 #pragma unroll
                 for (int c = 0; c < PARTS; c++) now.at[c * VEC + k] = one.at[c];
             }
-            ask(walk, walk.first + TILE);
+            if constexpr (!CHAINED) ask(walk, walk.first + TILE);
             return now;
         }
     };
@@ -139,8 +146,10 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
                 put(walk, tile, totals[turn]);
                 __syncthreads();
                 if (threadIdx.x < SIDE) {
+                    const P all = share_out(totals[turn], none, join);
+                    if constexpr (CHAINED) heard(walk, all);
                     starts[turn][threadIdx.x] = Words<P>(join(groups, few));
-                    few = join(few, share_out(totals[turn], none, join));
+                    few = join(few, all);
                     if (tiles % GROUP == 0) groups = join(groups, few), few = none;
                 }
                 __syncthreads();
@@ -148,6 +157,26 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
                 for (int c = 0; c < PARTS; c++) found.of[c] = join(P(starts[turn][walk.side + c]), P(totals[turn][walk.lane][walk.side + c]));
             }
             return found;
+        }
+        // A thread tells the total of its tile of the block's row number threadIdx.x, and hears what stands before that.
+        __device__ void heard(const Beside& walk, const P& total) {
+            const i64 rows = walk.rows.rows, own = i64(walk.begin) + threadIdx.x, number = walk.segment / GROUP, first = number * GROUP;
+            if (own >= rows) return;
+            const i64 start = (walk.rows.segments + number) * rows + own;
+            const bool goes_on = walk.segment + 1 < walk.rows.segments;
+            unsigned* work = walk.rows.work;
+            if (goes_on) tell(work, walk.segment * rows + own, total);
+            for (i64 from = first; from < walk.segment; from += AT_ONCE) {
+                Told<P> some[AT_ONCE];
+                #pragma unroll
+                for (int s = 0; s < AT_ONCE; s++) some[s] = Told<P>(work, (from + s < walk.segment ? from + s : from) * rows + own);
+                #pragma unroll
+                for (int s = 0; s < AT_ONCE; s++) {
+                    if (from + s < walk.segment) few = join(few, some[s].heard());
+                }
+            }
+            if (number > 0) groups = Told<P>(work, start).heard();
+            if (goes_on && walk.segment - first == GROUP - 1) tell(work, start + rows, join(groups, join(few, total)));
         }
     };
     // Joins a thread's elements to those before them that it has of their row.
@@ -173,149 +202,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
         return all;
     }
     template <typename P, typename Join> __device__ Carried<P, Join> carried(const P& none, Join join) const { return {none, join}; }
-    template <typename P> __device__ static void clear(const Layout&) {}
-};
-
-// As `Beside`, where blocks take tiles. STEP 0: a launch that clears what they are told in.
-template <int THREADS, int BLOCKS, int TEAM, int VEC, int PARTS, bool BACK, u64 EVEN, int STEP, int RR, int K, typename Index>
-struct ChainedBeside : Taking<Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, BACK, EVEN, RR, K, Index>, Index> {
-    using Under = Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, BACK, EVEN, RR, K, Index>;
-    using Took = Taking<Under, Index>;
-    using typename Under::Layout, typename Took::Tile;
-    using Under::EACH, Under::TILE, Under::SIDE, Under::GROUP, Took::STAGES;
-    using Took::Took;
-    static constexpr int AT_ONCE = 8;
-    static constexpr bool CLEARS = STEP == 0;
-
-    // Told are a tile's totals, and what stands before a group.
     template <typename P> __device__ static void clear(const Layout& rows) {
         ::clear<THREADS>(rows.work, i64(rows.rows) * (rows.segments + (rows.segments + GROUP - 1) / GROUP) * Words<P>::COUNT);
     }
-
-    // Operand O of the thread's rows: each thread reads what it has sent for itself.
-    template <int O, typename T> struct Tiles {
-        static constexpr unsigned BYTES = PARTS * sizeof(T), SLOT = THREADS * VEC * BYTES;
-        static constexpr bool SENT = (PARTS == 1 || Under::template WHOLE<O, T>) && (BYTES == 4 || BYTES == 8 || BYTES % 16 == 0);
-        static constexpr unsigned ONCE = BYTES < 16 ? BYTES : 16;
-        const T* p;
-        unsigned memory;
-
-        __device__ Tiles(ChainedBeside& walk, const T* p) : p(p), memory(walk.memory) {
-            walk.memory += STAGES * SLOT;
-            send(walk, walk.after, 1);
-            asm volatile("cp.async.commit_group;" ::: "memory");
-        }
-        __device__ static unsigned place(unsigned slot, int k, unsigned of) {
-            return slot * SLOT + ((k * (BYTES / ONCE) + of) * THREADS + threadIdx.x) * ONCE;
-        }
-        __device__ void send(const ChainedBeside& walk, const Tile& tile, unsigned by) {
-            if constexpr (SENT) {
-                if (!walk.there(tile)) return;
-                Under other(walk.rows);
-                other.go(tile.row, tile.segment * TILE);
-                #pragma unroll
-                for (int k = 0; k < VEC; k++) {
-                    const Index i = other.first + walk.lane * VEC + k;
-                    if (i >= walk.rows.n) break;
-                    const T* from = p + other.at_row[O] + walk.place(i) * walk.rows.step[O];
-                    #pragma unroll
-                    for (unsigned of = 0; of < BYTES / ONCE; of++) {
-                        Took::template send<ONCE>(memory + place(walk.slot(by), k, of), from + of * (ONCE / sizeof(T)));
-                    }
-                }
-            }
-        }
-        __device__ Vector<T, EACH> take(ChainedBeside& walk) {
-            Vector<T, EACH> now;
-            if (walk.telling) {
-                walk.arrived();
-                send(walk, walk.later, 2);
-            }
-            const unsigned slot = walk.slot(walk.telling ? 1 : 0);
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) {
-                Vector<T, PARTS> one;
-                if constexpr (SENT) {
-                    #pragma unroll
-                    for (unsigned of = 0; of < BYTES / ONCE; of++) {
-                        const auto some = *reinterpret_cast<const Vector<unsigned, ONCE / 4>*>(walk.memory_at(memory + place(slot, k, of)));
-                        memcpy(reinterpret_cast<unsigned char*>(&one) + of * ONCE, &some, ONCE);
-                    }
-                } else {
-                    one = walk.template load<O>(p + walk.at_row[O], walk.first + walk.lane * VEC + k);
-                }
-                #pragma unroll
-                for (int c = 0; c < PARTS; c++) now.at[c * VEC + k] = one.at[c];
-            }
-            return now;
-        }
-    };
-
-    template <typename P> using Before = typename Under::template Before<P>;
-    template <typename P, typename Join> struct Carried {
-        Before<P> before;  // the tile that is stored next
-        Before<P> kept, told;  // within their tiles: of that one, and of the one behind it
-        P kept_total, told_total;  // of the block's row number threadIdx.x
-        const P none;
-        Join join;
-
-        __device__ Carried(const P& none, Join join) : kept_total(none), told_total(none), none(none), join(join) {}
-        // As in `Beside`; while the walk tells, what it gives is of the tile alone.
-        __device__ Before<P> prefix(ChainedBeside& walk, P (&tile)[EACH]) {
-            __shared__ Words<P> totals[TEAM][SIDE];
-            Under::join_own(tile, join);
-            if (walk.telling) {
-                if (threadIdx.x == 0) walk.ticket(walk.round) = walk.next_ticket;
-                kept = told, kept_total = told_total;
-                if (!walk.there(walk.own)) __syncthreads();  // no tile was stored since they were read
-                Under::put(walk, tile, totals);
-                __syncthreads();
-                if (threadIdx.x < SIDE) {
-                    told_total = Under::share_out(totals, none, join);
-                    const i64 rows = walk.rows.rows, row = i64(walk.after.row) + threadIdx.x;
-                    if (row < rows && walk.segment + 1 < walk.rows.segments) tell(walk.rows.work, walk.segment * rows + row, told_total);
-                }
-                __syncthreads();
-                #pragma unroll
-                for (int c = 0; c < PARTS; c++) told.of[c] = totals[walk.lane][walk.side + c];
-                if (!walk.there(walk.own)) kept = told, kept_total = told_total;  // it may be stored next
-                return told;
-            }
-            Before<P> found;
-            #pragma unroll
-            for (int c = 0; c < PARTS; c++) found.of[c] = join(before.of[c], kept.of[c]);
-            kept = told, kept_total = told_total;
-            return found;
-        }
-        // Before a tile is stored: what stands before it.
-        __device__ void hear(const ChainedBeside& walk) {
-            if (walk.telling) return;
-            __shared__ Words<P> starts[2][SIDE];  // two, so that one barrier is enough
-            if (threadIdx.x < SIDE) starts[walk.round % 2][threadIdx.x] = Words<P>(heard(walk));
-            __syncthreads();
-            #pragma unroll
-            for (int c = 0; c < PARTS; c++) before.of[c] = starts[walk.round % 2][walk.side + c];
-        }
-        // A thread hears it of the block's row number threadIdx.x, and tells of a group of tiles that ends with this one.
-        __device__ P heard(const ChainedBeside& walk) {
-            const i64 rows = walk.rows.rows, row = i64(walk.own.row) + threadIdx.x, segment = walk.segment, number = segment / GROUP;
-            if (row >= rows) return none;
-            const i64 first = number * GROUP, start = (walk.rows.segments + number) * rows + row;
-            unsigned* work = walk.rows.work;
-            P few = none, groups = none;
-            for (i64 from = first; from < segment; from += AT_ONCE) {
-                Told<P> some[AT_ONCE];
-                #pragma unroll
-                for (int s = 0; s < AT_ONCE; s++) some[s] = Told<P>(work, (from + s < segment ? from + s : from) * rows + row);
-                #pragma unroll
-                for (int s = 0; s < AT_ONCE; s++) {
-                    if (from + s < segment) few = join(few, some[s].heard());
-                }
-            }
-            if (number > 0) groups = Told<P>(work, start).heard();
-            if (segment + 1 < walk.rows.segments && segment - first == GROUP - 1) tell(work, start + rows, join(groups, join(few, kept_total)));
-            return join(groups, few);
-        }
-    };
-    template <typename P, typename Join> __device__ Carried<P, Join> carried(const P& none, Join join) const { return {none, join}; }
 };

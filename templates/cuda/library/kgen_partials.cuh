@@ -32,6 +32,9 @@ struct Partials {
     // The registers that a vector of an input takes as two aligned ones.
     template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : 0; }
     template <typename In> __device__ static constexpr int halved(long) { return 0; }
+    // Whether an input is read from memory each time.
+    template <typename In> __device__ static constexpr auto fetched(int) -> decltype(In::HELD == 0) { return In::HELD == 0; }
+    template <typename In> __device__ static constexpr bool fetched(long) { return false; }
     __device__ static unsigned barrier(int k) {
         __shared__ u64 barriers[16];  // a kernel with more readings has no clusters
         return unsigned(__cvta_generic_to_shared(&barriers[k]));

@@ -219,7 +219,7 @@ template <int STEPS> struct Kernels {
             if (rule.longest > SHORT && covered < known) covered = known;
             if (rule.longest <= covered || !applies(rule, asked) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
             add_rule(rule, vec, across, general);
-            if (rule.above <= covered && rule.room == ANY && fits(rule, arch, asked.bytes, across)) covered = rule.longest;
+            if (rule.above <= covered && rule.room == ANY && !rule.alone && fits(rule, arch, asked.bytes, across)) covered = rule.longest;
         }
     }
     constexpr void add_rule(const Rule& r, int vec, bool across, bool general) {
@@ -421,6 +421,12 @@ template <int K> struct RowPlan : RowDims<K> {
         if (stored > 0 && k == launches - 1) return {storing(), stored, STORING[0]};
         return launches == 1 ? first : Launch{first.kernel + 1 + k, k % 2 ? groups : groups * segments, first.threads};
     }
+    // The team of a rule; of longer segments where to combine threads' parts takes long.
+    Team team_for(const Rule& rule, i64 chunks, bool across) const {
+        Team found = team_of(rule, chunks, edges, across);
+        if (found.span == SEGMENT && !across && found.cluster == 0 && f.words > FEW_WORDS) found.span *= 2;
+        return found;
+    }
     // The first team, by what was measured and then by the rules, that the device has room for; if the file is not built for it, one that
     // there is a kernel for.
     Team choose_team(int arch) {
@@ -436,12 +442,12 @@ template <int K> struct RowPlan : RowDims<K> {
         const bool shifted = steps.count > 0 && most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         for (const Rule& rule : SHIFTED) {
             if (!shifted || chunks > rule.longest || chunks <= rule.above) continue;
-            const Team found = team_of(rule, chunks, edges, false);
+            const Team found = team_for(rule, chunks, false);
             if (fits(found, most, size)) return found;
         }
         for (const Rule& rule : SEVERAL_DIMS) {
             if (steps.count == 0 || inner.rank == 1 || vec <= 4 || f.readings < 2 || chunks > rule.longest || chunks <= rule.above) continue;
-            const Team found = team_of(rule, chunks, edges, false);
+            const Team found = team_for(rule, chunks, false);
             if (fits(found, most, size)) return found;
         }
         for (int i = 0; i < steps.count; i++) {
@@ -449,7 +455,7 @@ template <int K> struct RowPlan : RowDims<K> {
             if (chunks <= SHORT && step.longest > SHORT) break;
             if (chunks > step.longest || (most.cluster == 0 && step.where == CLUSTER) || (step.alone && parameters() > 0)) continue;
             if (step.whole && (vec <= 4 || inner.count % vec != 0)) continue;
-            const Team found = team_of(step, chunks, edges, false);
+            const Team found = team_for(step, chunks, false);
             if (fits(found, most, size)) return found;
             break;
         }
@@ -458,7 +464,7 @@ template <int K> struct RowPlan : RowDims<K> {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
             if (rule.alone && parameters() > 0) continue;
-            const Team found = team_of(rule, chunks, edges, across);
+            const Team found = team_for(rule, chunks, across);
             if (fits(found, most, size)) return found;
         }
         return {};
@@ -513,7 +519,8 @@ template <int K> struct RowPlan : RowDims<K> {
         groups = up(rows, first.threads / (team.team > 0 ? team.team : first.threads));
         first.blocks = groups * first.cluster;
         launches = 1;
-        if (team.cluster == 0 && segments > 1 && groups < (segments < LONG_ROW ? FEW_ROWS : FEW_LONG_ROWS) && f.readings > 0 && f.splits) {
+        const i64 least = team.across ? SEGMENT_APART : SEGMENT;
+        if (team.cluster == 0 && segments > 1 && groups < (chunks < LONG_ROW * least ? FEW_ROWS : FEW_LONG_ROWS) && f.readings > 0 && f.splits) {
             launches = steps(f);
             work = 4 * i64(f.words) * rows * (segments + f.long_readings);
             if (f.stores_apart(team)) stored = rows * (chunks > 0 ? up(chunks, STORING[0] * STORING[1]) : 1);

@@ -34,11 +34,11 @@ template <int K, u64 ALONG_, u64 READ, bool BACK_, int PARTIAL_, int... BYTES> s
     static constexpr int VEC = 16 / widest();
     static constexpr bool MANY_AHEAD = counted(ALONG & READ) <= SCAN_AHEAD_OPERANDS, MUCH = PARTIAL > 8 || counted(ALONG) > 3;
     static constexpr bool reads(int k) { return READ >> k & 1; }
-    // The shared memory that tiles have in a block that takes them: for each operand a vector more; none more of rows side by side.
-    static constexpr int chained_shared(int threads, int parts, bool aside) {
+    // The shared memory that tiles have in a block that takes them: for each operand a vector more.
+    static constexpr int chained_shared(int threads, int parts) {
         const int bytes[] = {BYTES...};
         int found = 0;
-        for (int k = 0; k < K; k++) found += (ALONG & READ) >> k & 1 ? ((threads * parts + !aside) * VEC * bytes[k] + 15) / 16 * 16 : 0;
+        for (int k = 0; k < K; k++) found += (ALONG & READ) >> k & 1 ? ((threads * parts + 1) * VEC * bytes[k] + 15) / 16 * 16 : 0;
         return SCAN_STAGES * found;
     }
     // Rows side by side of a thread: those whose partials, twice for each thread and row, fit in shared memory; 0 where none do.
@@ -55,11 +55,10 @@ template <typename P, int TEAM, int THREADS, int PARTS, bool ASIDE, bool GENERAL
     static constexpr int CHAINED_BLOCKS = scans_resident(THREADS, P::MUCH ? SCAN_MANY_REGISTERS : SCAN_CHAINED_REGISTERS);
     static constexpr u64 KNOWN = GENERAL ? 0 : P::ALONG;
     using Index = std::conditional_t<GENERAL, u64, unsigned>;
-    using Whole = std::conditional_t<ASIDE, Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, P::BACK, KNOWN, RANK, K, Index>,
-                                     Along<THREADS, BLOCKS, TEAM, VEC, PARTS, AHEAD, P::BACK, KNOWN, KNOWN, RANK, K, Index>>;
+    template <int STEP> using Side = Beside<THREADS, BLOCKS, TEAM, VEC, PARTS, P::BACK, KNOWN, STEP, RANK, K, Index>;
+    using Whole = std::conditional_t<ASIDE, Side<-1>, Along<THREADS, BLOCKS, TEAM, VEC, PARTS, AHEAD, P::BACK, KNOWN, KNOWN, RANK, K, Index>>;
     template <int STEP>
-    using Taken = std::conditional_t<ASIDE, ChainedBeside<THREADS, CHAINED_BLOCKS, TEAM, VEC, PARTS, P::BACK, KNOWN, STEP, RANK, K, Index>,
-                                     Chained<THREADS, CHAINED_BLOCKS, VEC, PARTS, P::BACK, KNOWN, KNOWN, STEP, RANK, K, Index>>;
+    using Taken = std::conditional_t<ASIDE, Side<STEP>, Chained<THREADS, CHAINED_BLOCKS, VEC, PARTS, P::BACK, KNOWN, KNOWN, STEP, RANK, K, Index>>;
 };
 
 // Launch a pass whose rows are taken by teams of TEAM threads.
@@ -76,16 +75,16 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
     row.put(layout.row_size, layout.row_stride);
     for (int k = 0; k < P::OPERANDS; k++) layout.step[k] = decltype(layout.n)(operands[k].stride[outer]);
     if constexpr (LAST) {
-        constexpr int SHARED = P::chained_shared(THREADS, PARTS, ASIDE);
-        constexpr int VALUES = ASIDE ? THREADS * PARTS + 2 * (THREADS / TEAM * PARTS) : 2 * (THREADS / 32 * PARTS + 1);
+        constexpr int SHARED = ASIDE ? 0 : P::chained_shared(THREADS, PARTS);
+        constexpr int BESIDES = ASIDE ? 0 : 2 * ((THREADS / 32 * PARTS + 1) * P::PARTIAL + 4);
         int device = 0, room = 0;
         if (cudaGetDevice(&device) == cudaSuccess) cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-        if (segments > SCAN_SHORT && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + VALUES * P::PARTIAL + 8 <= room) {
+        if (segments > SCAN_SHORT && blocks < (ASIDE ? SCAN_FEW_ASIDE : SCAN_FEW) && SHARED + BESIDES <= room) {
             const auto groups = [](i64 of, int group) { return (of + group - 1) / group; };
             const i64 few = groups(segments, SCAN_GROUP), told = ASIDE ? groups(segments, SCAN_GROUP_ASIDE) : few + groups(few, SCAN_GROUP);
             const i64 words = 1 + row.count * (segments + told) * (P::PARTIAL / 4);
             const i64 clears = words < i64(THREADS) * SCAN_TAKERS ? (words + THREADS - 1) / THREADS : SCAN_TAKERS;
-            const i64 takes = blocks * segments < SCAN_TAKERS ? blocks * segments : SCAN_TAKERS;
+            const i64 takes = ASIDE || blocks * segments < SCAN_TAKERS ? blocks * segments : SCAN_TAKERS;
             void* work = nullptr;
             cudaError_t error = cudaMallocAsync(&work, size_t(8 * words), stream);
             layout.work = static_cast<unsigned*>(work);
@@ -105,7 +104,7 @@ cudaError_t scan_from(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&o
     constexpr int COUNT = int((ASIDE ? sizeof(SCAN_ASIDE) : sizeof(SCAN_TEAMS)) / sizeof(ScanTeam));
     constexpr const ScanTeam& longest = ASIDE ? SCAN_ASIDE[COUNT - 1] : SCAN_TEAMS[COUNT - 1];
     constexpr int SIDE = ASIDE ? P::beside(longest, longest.parts) : 0;
-    constexpr int LAST = ASIDE && SIDE == 0 ? COUNT - 2 : COUNT - 1;
+    constexpr int LAST = (ASIDE ? SIDE == 0 : P::MUCH) ? COUNT - 2 : COUNT - 1;
     constexpr ScanTeam team = ASIDE ? SCAN_ASIDE[I] : SCAN_TEAMS[I];
     if constexpr (I < LAST) {
         if ((n + P::VEC - 1) / P::VEC > team.longest) {

@@ -54,7 +54,7 @@ struct Walk : Partials {
         if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             if (!CLUSTER && KEEP == 0) sharing = gridDim.x / ((rows.rows + teams() - 1) / teams());  // a segment each, or a piece to store
             const Index groups = gridDim.x / sharing;
-            const bool beside = !CLUSTER && rows.share();
+            const bool beside = !CLUSTER && (ACROSS || rows.share());  // what lies beside one another is read at one time
             segment = beside ? block / groups : block % sharing;
             group = beside ? block % groups : block / sharing;
         }
@@ -496,7 +496,7 @@ struct Walk : Partials {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && VECTORS > 8) ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
