@@ -73,7 +73,7 @@ def merged(plan: Plan) -> Plan:
 
 def _reduces_columns(p: Pass) -> bool:
     """Whether a pass adds up columns, in one reading, of elements whose rows lie one after another."""
-    if not isinstance(p, Reduce) or isinstance(p, Scan) or not p.inner or p.gathers or p.long or p.finish:
+    if not isinstance(p, Reduce) or isinstance(p, Scan) or not p.inner or p.gathers or p.long or p.finish or any(map(is_tap, p.lets)):
         return False
     sums = [let for let in p.lets if is_reduction(let)]
     plain = all(let.expr.name in MERGED for let in sums)

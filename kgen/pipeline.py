@@ -21,8 +21,10 @@ from kgen.counted import counting
 from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
-from kgen.passes import Map, Pass, Plan
+from kgen.onway import on_the_way
+from kgen.passes import Map, Pass, Plan, Reduce, Scan
 from kgen.pieces import in_pieces
+from kgen.searches import SEARCHES
 from kgen.types import Binding, f32
 
 R = TypeVar("R", covariant=True)
@@ -117,20 +119,28 @@ def _finished(plan: Plan, kernel: Kernel) -> Plan:
 
 
 def _tapped(program: Program, rides: Rides) -> Plan | None:
-    """The passes over memory, neighbours read by taps; None where there are none, or one over rows would have some.  Windows are none where
-    a pass that reads one would."""
-    for windows in (True, False):
-        found = taps.tapped(interleaved(program) if windows else program, windows)
-        made = schedule.planned(found, rides) if found is not program else None
-        if made is not None and all(map(_reads, made.passes)):
-            return made
+    """The passes over memory, neighbours read by taps; None where there are none, or one over rows would have some that it cannot read.
+    Windows are none where a pass that reads one would."""
+    for in_rows, windows in ((True, True), (False, True), (False, False)):
+        if in_rows and rides < Rides.EVERY:
+            continue  # CUDA's walks over rows read neighbours
+        found = taps.tapped(interleaved(program) if windows and not in_rows else program, windows)
+        made = schedule.planned(found, rides, in_rows) if found is not program else None
+        if made is not None and all(_reads(p, found, in_rows) for p in made.passes):
+            return on_the_way(made) if in_rows else made
     return None
 
 
-def _reads(p: Pass) -> bool:
-    """Whether a pass can read its taps: a map can, windows of what lies along none of its own dims."""
+def _reads(p: Pass, program: Program, in_rows: bool) -> bool:
+    """Whether a pass can read its taps: a map can, windows of what lies along none of its own dims; with `in_rows` one over rows too that
+    leaves nothing but values of these, so far along a dim that it reduces, 0 outside."""
     own = [let for let in p.lets if taps.is_tap(let)]
-    return not own or isinstance(p, Map) and not any(m.along and m.dim in p.dims for let in own for m in taps.taps_of(let))
+    if not own or isinstance(p, Map):
+        return not any(m.along and m.dim in p.dims for let in own for m in taps.taps_of(let))
+    if not in_rows or not isinstance(p, Reduce) or isinstance(p, Scan) or p.long or p.gathers:
+        return False
+    plain = not any(set(s.dims) & set(p.inner) for s in p.stores) and not any(let.expr.name in SEARCHES for let in p.lets)
+    return plain and all(taps.is_beside(let, p.inner, program.by_name) for let in own)
 
 
 @_pass

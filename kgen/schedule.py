@@ -28,7 +28,7 @@ from kgen.phases import Phase, phases_of
 from kgen.scanned import is_scan
 from kgen.segments import segmented
 from kgen.selection import is_probe
-from kgen.taps import is_tap, taps_of
+from kgen.taps import is_beside, is_tap, taps_of
 from kgen.types import Dims
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
@@ -43,13 +43,14 @@ def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
     return online(made) if rides == Rides.EVERY else made
 
 
-def planned(program: Program, rides: Rides = Rides.NONE) -> Plan:
+def planned(program: Program, rides: Rides = Rides.NONE, near: bool = False) -> Plan:
     """The passes of an expanded program, as few as what feeds what and the dims allow; results in place are written when all have read.
-    For backends that ride, those of rows that do not stay on the chip have phases of their own where that saves a reading.
+    For backends that ride, those of rows that do not stay on the chip have phases of their own where that saves a reading; `near`: passes
+    over rows read neighbours along these.
 
     Raises `KgenError` at the operation with which the passes together have more than `MAX_OPERATIONS`.
     """
-    return _Scheduler(program, rides).plan()
+    return _Scheduler(program, rides, near).plan()
 
 
 def schedule(program: Program, rides: Rides = Rides.NONE) -> Plan:
@@ -102,9 +103,9 @@ def _bits(members: int) -> Iterator[int]:
 
 
 class _Scheduler:
-    def __init__(self, program: Program, rides: Rides = Rides.NONE):
+    def __init__(self, program: Program, rides: Rides = Rides.NONE, near: bool = False):
         """`program` is expanded; its lets are counted once, and nothing is placed yet."""
-        self.program, self.rides = program, rides
+        self.program, self.rides, self.near = program, rides, near
         self.more: list[Let] = []  # what `long` phases compute besides the program's own lets
         self.defs = program.by_name
         self.states = {s.state for s in program.stores if s.state}
@@ -242,6 +243,8 @@ class _Scheduler:
                     ofs = [self.defs[o.name] for o in held(let.expr)]
                     written = any(of.expr.name == "load" and of.expr.attrs[0] in self.states for of in ofs)
                     apart = let.expr.name == "ranged" and set(let.dims) != set(dims)
+                    if self.near and not every and inner and is_tap(let) and is_beside(let, tuple(inner), self.defs):
+                        continue
                     if set(let.dims) & inner or written or apart or every:
                         self.place(let, frozenset(let.dims), frozenset(), [o.name for o in let.expr.operands])
 

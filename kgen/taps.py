@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from kgen.ir import Let, Op, Program, exact, leaf, live, ref
-from kgen.types import ELLIPSIS, INT, i64, is_literal, literal_size
+from kgen.ir import Let, Op, Program, exact, leaf, literal_of, live, ref
+from kgen.types import ELLIPSIS, INT, Dims, i64, is_literal, literal_size
 
 #: A move as a tap's attribute: elements, the signs of the numbers (operands behind the first two), whether it wraps; of a window the dim
 #: that it runs along, its step, and what divides that.
@@ -83,6 +83,12 @@ def taps_of(let: Let) -> tuple[Move, ...]:
 def is_tap(let: Let) -> bool:
     """Whether a let is a neighbour's element."""
     return let.expr.name == "tap"
+
+
+def is_beside(let: Let, dims: Dims, defs: dict[str, Let]) -> bool:
+    """Whether a tap lies so far along one of some dims, and is 0 outside; `defs` are its program's lets."""
+    by = taps_of(let)
+    return len(by) == 1 and by[0].fixed and by[0].dim in dims and literal_of(defs[let.expr.operands[1].name], defs) == 0
 
 
 def tapped(program: Program, windows: bool = True) -> Program:
@@ -295,4 +301,4 @@ class _Taps:
         return None
 
 
-__all__ = ["Move", "is_tap", "moves", "tapped", "taps_of"]
+__all__ = ["Move", "is_beside", "is_tap", "moves", "tapped", "taps_of"]

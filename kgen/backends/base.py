@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kgen import pipeline
 from kgen.backends import templates
-from kgen.backends.body import Body, RowNames, whole
+from kgen.backends.body import Body, RowNames, beside, whole
 from kgen.backends.drawn import neighbours, words
 from kgen.backends.names import Names, bare, settled
 from kgen.backends.ranges import within
@@ -446,12 +446,12 @@ class Render:
         tensors = self.inputs(p)
         indices, scalars, of = self.index_tensors(p), self.scalars(p), {t.spec_name: t for t in tensors}
         read = {o.name for let in p.lets for o in taken(let.expr)} | {s.ref for s in p.stores}
-        inputs = tuple(of[let.expr.attrs[0]] for let in p.lets if let.expr.name == "load" and let.name in read)
-        inputs = tuple(sorted(inputs, key=tensors.index))
-        gathers = self.gathers(p, of)
+        read |= {let.expr.operands[0].name for let in p.lets if is_tap(let)}
+        inputs = tuple(t for t in tensors if any(let.expr == leaf("load", t.spec_name) and let.name in read for let in p.lets))
+        gathers, near = self.gathers(p, of), beside(self, p, of)
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         each = (p.phases + ((p.finish,) if p.finish else ()), p.long)
-        names = [RowNames(self, p, f, *given) for f in each]
+        names = [RowNames(self, p, f, *given, near) for f in each]
         codes, long = ([own.code(f) for f in phases] for own, phases in zip(names, each, strict=True))
         pieces, others = (own.pieces() if k == 0 or p.long else () for k, own in enumerate(names))
         outputs = tuple(o for c in (*codes, *(c for piece in pieces for c in piece.codes)) for o in c.outputs)

@@ -21,6 +21,7 @@ from kgen.backends.units import (
     NOTHING,
     Accumulator,
     Argument,
+    Beside,
     Code,
     Gather,
     Given,
@@ -43,6 +44,7 @@ from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
 from kgen.spared import spared
+from kgen.taps import Move, is_tap, taps_of
 from kgen.types import DType, literal_size
 
 if TYPE_CHECKING:
@@ -248,16 +250,27 @@ def whole(gather: Gather) -> tuple[Gather, ...]:
     return (gather, *(g for g in (gather.order, gather.asked) if g is not None), *gather.within)
 
 
+def beside(render: Render, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str, Beside]:
+    """The neighbours that a pass over rows reads, by lets: one for all that read the same."""
+    defs, made, found = {let.name: let for let in p.lets}, dict[tuple[str, Move], Beside](), dict[str, Beside]()
+    for let in filter(is_tap, p.lets):
+        (m,), t = taps_of(let), tensors[defs[let.expr.operands[0].name].expr.attrs[0]]
+        if (t.name, m) not in made:
+            made[t.name, m] = Beside(render.global_names.fresh(f"{t.name}_{m.dim}_{m.way}"), t, m.dim, m.by)
+        found[let.name] = made[t.name, m]
+    return found
+
+
 class RowNames:
     """The phases of a pass over rows as code: a value has one name in all of them."""
 
     def __init__(
         self, render: Render, p: Reduce, phases: tuple[Phase, ...], inputs: dict[str, Tensor], indices: dict[str, Tensor],
-        scalars: tuple[Argument, ...], gathers: dict[str, Gather],
+        scalars: tuple[Argument, ...], gathers: dict[str, Gather], near: Mapping[str, Beside],
     ):  # fmt: skip
-        """`phases` are the pass's own or its `long`; `inputs` and `indices` go by their names in the spec, `gathers` by their lets; all
-        have names in the source."""
-        self.render, self.p, self.inputs, self.indices, self.gathers = render, p, inputs, indices, gathers
+        """`phases` are the pass's own or its `long`; `inputs` and `indices` go by their names in the spec, `gathers` and `near` by their
+        lets; all have names in the source."""
+        self.render, self.p, self.inputs, self.indices, self.gathers, self.near = render, p, inputs, indices, gathers, near
         every = (*p.lets, *(let for phase in phases for let in (*phase.lets, *phase.reductions)))
         self.defs = {let.name: let for let in every}  # of one name a phase's own, as `Reduce.long` has them, is the same value
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
@@ -289,7 +302,7 @@ class RowNames:
         """What is done with the pieces of a row behind all phases, which take the row's values."""
         made = []
         for p in self.p.pieces:
-            names = RowNames(self.render, p, p.phases, self.inputs, self.indices, (), self.gathers)
+            names = RowNames(self.render, p, p.phases, self.inputs, self.indices, (), self.gathers, {})
             names.fixed, names.rows, names.names, names.lines = self.fixed, dict(self.rows), self.names, self.lines
             names.temporaries = self.temporaries
             names.remade = names.remade if len(self.p.pieces) == 1 else None  # what others read stays
@@ -317,6 +330,8 @@ class RowNames:
         text.update({name: named(g.name) for name, g in self.rows.items()})
         for let in loads:
             text[let.name] = named((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
+        near = {let.name: self.near[let.name] for let in within if let.name in self.near}
+        text.update({name: named(b.name) for name, b in near.items()})
         if given is not None:
             text[given.name] = named(self.made_name)
         lets = tuple(let for let in within if let.expr.name != "load" or let.name in text)
@@ -355,6 +370,7 @@ class RowNames:
             made_once,
             frozenset(str(text[let.name]) for let in loads if self.draws(phase) and let not in lets),
             self.makes() if self.remade is not None and phase is self.remade.phase else None,
+            tuple(dict.fromkeys(near.values())),
             tuple(body.divides),
         )
 

@@ -15,7 +15,7 @@ from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import BRIEF, FUNCTIONS, KEYWORDS, CFamily
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
-from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index
+from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index, span_index
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.sorts import PARTS, SortUnit
@@ -182,6 +182,7 @@ class Cuda(CFamily):
         rowed = [v for v in views if isinstance(v, CudaRows)]
         parts += ["kgen_ranges.cuh"] if any(v.walk.startswith("Aside") for v in rowed) else []
         parts += ["kgen_made.cuh"] if any(v.makes for v in rowed) else []
+        parts += ["kgen_near.cuh"] if any(v.near for v in rowed) else []
         parts += ["kgen_pieces.cuh"] if any(v.pieces for v in rowed) else []
         parts += ["kgen_rounds_plan.cuh"] if any(v.columns for v in rowed) else []
         parts += ["kgen_persistent_plan.cuh"] if any(v.persists for v in rowed) else []
@@ -252,12 +253,13 @@ class Cuda(CFamily):
                                    backwards=unit.backwards, partial=partial)
                     )  # fmt: skip
                     continue
+                lines = tuple(k for k, o in enumerate(found) if o.role == "index" and o.name in {b.dim for b in unit.near})
                 reads, long = counts(unit.codes, bool(unit.pieces)), counts(unit.long or unit.codes)[0]
                 made.append(
                     RowLayout(
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
-                        len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (),
+                        len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (), lines,
                     )
                 )  # fmt: skip
                 continue
@@ -265,8 +267,10 @@ class Cuda(CFamily):
             own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, o.role in ("state", "result")) for o in operands])
             reaches = tuple((r.tensor.spec_name, r.tensor.dims, r.dim) for r in unit.reaches)
             below, index = reaches_rows(unit), row_index(unit)
-            row = next((k for k, o in enumerate(operands) if o.role == "index" and o.name == index), -1)
-            near = len(unit.taps), below, own, reaches, row, divides(unit)
+            row, along = (
+                next((k for k, o in enumerate(operands) if o.role == "index" and o.name == name), -1) for name in (index, span_index(unit))
+            )
+            near = len(unit.taps), below, own, reaches, row, divides(unit), along
             made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, *near))
         return tuple(made)
 

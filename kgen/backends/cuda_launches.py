@@ -94,10 +94,9 @@ def rounds() -> str:
     lines += [*rules, *_round_array("ROUNDS_APART", launches.ROUNDS_APART), *_choice(head, [apart, *choices[:-1]], choices[-1][1])]
     rules, choices = _by_kind("PERSISTENT", launches.PERSISTENT)
     lines += [*rules, *_choice("[[maybe_unused]] constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
-    narrow, other = (f"{{PERSISTENT_EDGES_{name}, {len(launches.PERSISTENT_EDGES[k])}}}" for name, k in (("NARROW", True), ("WIDE", False)))
-    lines += _round_array("PERSISTENT_EDGES_NARROW", launches.PERSISTENT_EDGES[True])
-    lines += _round_array("PERSISTENT_EDGES_WIDE", launches.PERSISTENT_EDGES[False])
-    lines += _choice("[[maybe_unused]] constexpr RoundRules persistent_edges(bool narrow)", [("narrow", narrow)], other)
+    rules, choices = _by_kind("PERSISTENT_EDGES", launches.PERSISTENT_EDGES)
+    head = "[[maybe_unused]] constexpr RoundRules persistent_edges(bool narrow, bool several)"
+    lines += [*rules, *_choice(head, choices[:-1], choices[-1][1])]
     devices = [(f"arch == {arch}", str(count)) for arch, count in launches.PROCESSORS.items()]
     lines += _choice("constexpr int processors(int arch)", devices, str(launches.OTHER_PROCESSORS))
     return "\n".join(lines) + TAIL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kgen.ir import Let
 from kgen.passes import Scalar
@@ -76,6 +77,7 @@ class Layout:
     reaches: tuple[tuple[str, Dims, str], ...] = ()  # of each tensor that windows are over, by name: its dims, and a dim that they go along
     row: int = -1  # of windows along the dim of a map's rows the operand that is the index there
     divides: bool = False  # whether some of their places are quotients
+    along: int = -1  # and along a row, where neighbours share what they read
 
     @property
     def held(self) -> int:
@@ -126,7 +128,8 @@ class RowLayout:
     the readings that reduce of a row that does not stay on the chip.  `columns` is the room of an element's sums over all rows, in 32-bit
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: whether a thread may take several rows, which lie side by side; `pieces`: how often it goes by pieces of a
-    row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns.
+    row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
+    dims it reads neighbours.
     """
 
     kernel: str
@@ -147,6 +150,11 @@ class RowLayout:
     aside: bool = False
     pieces: int = 0
     groups: Groups = ()
+    near: tuple[int, ...] = ()
+
+    def walk(self, text: str, planned: Any) -> str:
+        """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""
+        return f"Lines<{text}>" if self.near and all(planned.strides[k][-1] == 1 for k in self.near) else text
 
     @property
     def splits(self) -> bool:

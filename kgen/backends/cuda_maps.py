@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
@@ -36,6 +36,7 @@ class CudaMap(host.HostView):
     rows: bool  # whether a thread may take several, or several pieces of one
     by: str  # the layout's method that says how far these lie apart
     first: str  # of windows of several rows where the index of the first stands
+    spans: bool  # whether a thread takes neighbours that windows along a row share, of which a row's last vector may be a part
     locate: str  # and the one that says where an element lies
     loads: list[tuple[str, str, int, bool]]
     taps: list[tuple[str, str]]
@@ -96,6 +97,36 @@ def moved(at: str, m: Move) -> str:
     return at if not m.numbers else f"i64({at})" + "".join(f" {'-' if sign < 0 else '+'} {name}" for sign, name in m.numbers)
 
 
+class Shared(NamedTuple):
+    """What several taps read once: its name, and the moves of a tap along the dim of a thread's rows and along a row (None: as others)."""
+
+    name: str
+    row: Move | None
+    last: Move | None
+
+
+def is_span(unit: Unit, tap: Tap, m: Move) -> bool:
+    """Whether a move is a window's in whole steps along a map's rows and a tensor's, so that neighbours share what they read there."""
+    return m.along == unit.dims[-1] and m.over == 1 and not m.numbers and m.dim == tap.tensor.dims[-1]
+
+
+def span_index(unit: Unit) -> str:
+    """The index along a row, by its name in the spec, of a map whose threads take several neighbours: it reads windows that go along rows
+    alone, and nothing else.  "" of others: of windows over more dims rows one below the other share more."""
+    alone = not unit.read and not unit.indexed and not unit.words
+    return unit.dims[-1] if alone and unit.reaches and all(len(t.by) == 1 and is_span(unit, t, t.by[0]) for t in unit.taps) else ""
+
+
+def stepped(m: Move, at: str) -> str:
+    """Where a window's move leads from an index."""
+    return (f"{m.times} * {at}" if m.times > 1 else at) + (f" {'-' if m.by < 0 else '+'} {abs(m.by)}" if m.by else "")
+
+
+def reached(last: int, m: Move, many: str) -> str:
+    """How far so `many` windows of a move reach, of which the first does up to `last`."""
+    return f"{last} + {f'{m.times} * ' if m.times > 1 else ''}({many} - 1)"
+
+
 class MapPrinter:
     """The texts of one map."""
 
@@ -116,7 +147,8 @@ class MapPrinter:
         self.by = "under" if self.row or self.pieces and reaches_rows(unit) else "beyond" if self.pieces else "below"
         self.held = 0 if self.by == "under" else still(unit.dims, dims) if self.pieces else columns(unit.dims, dims)
         self.rows = bool(unit.taps) or bool(self.held)
-        self.lines = self.shared_lines() if self.row and unit.reaches else {}
+        self.along = span_index(unit)
+        self.shared = self.shared_reads() if unit.reaches else {}
         written = self.base.writable
         parts = () if unit.taps else render.kernel.parts
         found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
@@ -132,7 +164,7 @@ class MapPrinter:
         """What the element function is given, of the k-th elements of vectors."""
         within, indexed = self.unit.within, (x.name for x in self.unit.indexed if x.name not in self.unit.within)
         values = [f"{t.compute}(element({self.vector(t)}, k))" for t in self.unit.read if t.name not in within]
-        values += [f"{self.neighbour(t)}.at[k]" for t in self.unit.taps]
+        values += [self.neighbour(t) for t in self.unit.taps]
         values += [f"counted<LANES, SPLAT, {self.base.position[x]}>(layout, {self.place(x)}, k)" for x in indexed]
         values += [f"{self.lanes[w.name]}.at[k]" for w in self.unit.words]
         return values + [self.number(n) for n in self.numbers if n.argument.name not in within]
@@ -182,8 +214,16 @@ class MapPrinter:
         made = []
         for own in sorted([*groups, *alone], key=lambda own: [*by_pointer].index(own[0])):
             found = [by_pointer[pointer] for pointer in own]
-            made.append(([lanes for lanes, _ in found], found[0][1], [f"store({at}, {lanes});" for lanes, at in found]))
+            made.append(([lanes for lanes, _ in found], found[0][1], [self.stored(*one) for one in zip(own, found, strict=True)]))
         return made
+
+    def stored(self, pointer: str, found: tuple[str, str]) -> str:
+        """The store of a result's vector at a place; of a map whose rows may end within a vector, as much of it as there is."""
+        lanes, at = found
+        if not self.along:
+            return f"store({at}, {lanes});"
+        left = f"layout.size[RANK - 1] - {self.at[self.index_name(self.along)]}"
+        return f"store_some({at}, {lanes}, {left}, layout.step({self.base.position[pointer]}));"
 
     def stays(self, t: Tensor) -> bool:
         """Whether an operand is the same for the rows of a thread."""
@@ -209,18 +249,19 @@ class MapPrinter:
             made.append(f"{self.lanes[o.name]}.at[k] = {value if o.compute == o.type else f'{o.type}({value})'};")
         return [line for text in made for line in text.split("\n")]
 
-    def shared_lines(self) -> dict[Tap, tuple[str, Move]]:
-        """The taps whose windows go along the dim of a thread's rows in whole steps: the name of the vectors of all lines that these rows
-        read there, which taps share that lie apart along that dim alone, and the move along it."""
-        names, made = dict[tuple[Tensor, tuple[Move, ...], Move, str], str](), dict[Tap, tuple[str, Move]]()
+    def shared_reads(self) -> dict[Tap, Shared]:
+        """The taps that share what they read: they lie apart, in whole steps, along the dim of a thread's rows and along a row alone."""
+        names, made = dict[tuple[object, ...], str](), dict[Tap, Shared]()
         for t in self.unit.taps:
-            m = next((m for m in t.by if m.along and self.index_name(m.along) == self.row and m.over == 1), None)
-            if m is not None:
-                rest = tuple(x for x in t.by if x is not m)
-                key = (t.tensor, rest, m._replace(by=0), str(t.fill))
+            row = next((m for m in t.by if m.along and self.index_name(m.along) == self.row and m.over == 1), None)
+            last = next((m for m in t.by if self.along and is_span(self.unit, t, m)), None)
+            if row or last:
+                rest = tuple(m for m in t.by if m is not row and m is not last)
+                key = (t.tensor, rest, str(t.fill), *(m and m._replace(by=0) for m in (row, last)))
                 if key not in names:
-                    names[key] = self.names.fresh(f"{t.tensor.name}{''.join(f'_{x.dim}_{x.way}' for x in rest)}_lines")
-                made[t] = names[key], m
+                    ways = "".join(f"_{m.dim}_{m.way}" for m in rest)
+                    names[key] = self.names.fresh(f"{t.tensor.name}{ways}_{'lines' if row else 'rows' if self.rows else 'line'}")
+                made[t] = Shared(names[key], row, last)
         return made
 
     def index_name(self, dim: str) -> str:
@@ -228,45 +269,55 @@ class MapPrinter:
         return next(x.name for x in self.unit.indices if x.spec_name == dim)
 
     def neighbour(self, tap: Tap) -> str:
-        """The vector of a tap, of row r where there are several."""
-        if tap not in self.lines:
-            return self.lanes[tap.name] + "[r]" * self.rows
-        name, m = self.lines[tap]
-        by = f" {'-' if m.by < 0 else '+'} {abs(m.by)}" if m.by else ""
-        return f"{name}[{f'{m.times} * ' if m.times > 1 else ''}r{by}]"
+        """The k-th element of a tap's vector, of row r where there are several."""
+        own = self.shared.get(tap)
+        if own is None:
+            return f"{self.lanes[tap.name]}{'[r]' * self.rows}.at[k]"
+        row = f"[{stepped(own.row, 'r')}]" if own.row else "[r]" * self.rows
+        return own.name + row + (f"[{stepped(own.last, 'k')}]" if own.last else ".at[k]")
 
     def taps(self) -> list[tuple[str, str]]:
         """The neighbours that a thread reads: the name of their vector, and its call; windows' places before those that lie there."""
-        made, index = dict[str, str](), {x.spec_name: x.name for x in self.unit.indices}
-        windows: dict[tuple[Tensor, Move], str] = {}
+        made, windows = dict[str, str](), dict[tuple[Tensor, Move, str], str]()
         for t in self.unit.taps:
-            lines, along = self.lines.get(t, ("", None))
-            if lines in made:
+            own = self.shared.get(t)
+            if own is not None and own.name in made:
                 continue
-            by = [m._replace(by=0) if m is along else m for m in t.by]  # of lines that of any of them
-            for m, own in zip(by, t.by, strict=True):
-                if m.along and (t.tensor, m) not in windows:
-                    name = self.names.fresh(f"{t.tensor.name}_{m.dim}" + ("" if own is along else f"_{m.way}"))
-                    given = "" if index[m.along] != self.row else "h" if own is along else "r"
-                    windows[t.tensor, m] = f"{name}({given})" if given else name
-                    move = self.line(m, t) if own is along else self.move(m, index[m.along], t)
-                    made[name] = f"[&](int {given}) {{ return {move}; }}" if given else move
-            away = [m for m in by if not self.row or m.along or index[m.counts] != self.row]
-            away.sort(key=lambda m: not m.along)
-            moves = [windows.get((t.tensor, m)) or self.move(m, index[m.counts], t) for m in away]
+            away = [m for m in t.by if not self.row or m.along or self.index_name(m.counts) != self.row]
+            away.sort(key=lambda m: (not m.along, own is not None and m is own.last))
+            moves = [self.window(t, m, own, made, windows) if m.along else self.move(m, self.index_name(m.counts), t) for m in away]
             if self.row and not self.unit.reaches:
-                under = sum(m.by for m in by if m not in away)
+                under = sum(m.by for m in t.by if m not in away)
                 moves.append(f"below<{self.base.position[self.row]}, {under}, ROWS, WITHIN>({self.at[self.row]}, r)")
             begin = self.at[t.tensor.name] if self.row else self.place(t.tensor.name)
             operands = ", ".join(["layout", f"{t.tensor.name} + {begin}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {self.base.position[t.tensor.name]}>({operands})"
-            if along is not None:
-                which = [m.by for name, m in self.lines.values() if name == lines]
-                last = f"{max(which)} + {f'{along.times} * ' if along.times > 1 else ''}(ROWS - 1)"
-                made[lines] = f"lines<{min(which)}, {last}>([&](int h) {{ return {call}; }})"
+            if own is not None and own.row:
+                which = [x.row.by for x in self.shared.values() if x.name == own.name and x.row]
+                made[own.name] = f"lines<{min(which)}, {reached(max(which), own.row, 'ROWS')}>([&](int h) {{ return {call}; }})"
             else:
-                made[self.lanes[t.name]] = f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call
+                name = self.lanes[t.name] if own is None else own.name
+                made[name] = f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call
         return [*made.items()]
+
+    def window(self, t: Tap, m: Move, own: Shared | None, made: dict[str, str], windows: dict[tuple[Tensor, Move, str], str]) -> str:
+        """The place of a tap's window along a dim, by its name, which `made` gets with what it is where it is new."""
+        line, span = own is not None and m is own.row, own is not None and m is own.last
+        key = (t.tensor, m._replace(by=0) if line or span else m, own.name if own is not None and span else "")
+        if key not in windows:
+            name = self.names.fresh(f"{t.tensor.name}_{m.dim}" + ("" if line or span else f"_{m.way}"))
+            given = "" if self.index_name(m.along) != self.row else "h" if line else "r"
+            windows[key] = f"{name}({given})" if given else name
+            which = [x.last.by for x in self.shared.values() if own is not None and x.name == own.name and x.last]
+            move = self.line(m, t) if line else self.span(m, t, which) if span else self.move(m, self.index_name(m.along), t)
+            made[name] = f"[&](int {given}) {{ return {move}; }}" if given else move
+        return windows[key]
+
+    def span(self, m: Move, tap: Tap, which: list[int]) -> str:
+        """What a thread's neighbours read of a line, by windows' moves along a row."""
+        reach = self.unit.reach(tap.tensor, m.dim)
+        kind = f"{m.times}, {min(which)}, {reached(max(which), m, 'LANES')}, WITHIN"
+        return f"span_at<{kind}>({self.place(self.index_name(m.along))}, {reach.size}, WITHIN ? 1 : {reach.stride})"
 
     def line(self, m: Move, tap: Tap) -> str:
         """The place of a line that is `h` further on than that of a thread's first row, by a window's move along the dim of its rows."""
@@ -296,7 +347,11 @@ class MapPrinter:
             return f"ROWS > 1 && within<1, {min(rows)}, {max(rows)}, 1, ROWS>({self.at[self.row]}, {size})"
         index = {x.spec_name: x.name for x in self.unit.indices}
         last = [r for r in self.unit.reaches if is_last(r)]
-        made = [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last)]
+        made = [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last if not self.along)]
+        for r in last if self.along else []:
+            strides = [x.stride for x in self.unit.reaches if x.tensor is r.tensor and x is not r]
+            strides += [] if self.row else [f"layout.below({self.base.position[r.tensor.name]}, ROWS)"]
+            made.append(f"is_aligned<LANES>({', '.join([f'{r.tensor.name} + {self.at[r.tensor.name]}', r.size, *strides])})")
         windows = [(t.tensor, m, index[m.along]) for t in self.unit.taps for m in t.by if m.along and m.dim != t.tensor.dims[-1]]
         steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.at[x], m), x == self.row), m.by) for t, m, x in windows]
         for (size, times, over, at, below), own in groupby(sorted(steps), lambda pair: pair[0]):
@@ -337,7 +392,12 @@ class MapPrinter:
             rows=self.rows,
             by=self.by,
             first=self.at.get(self.row, ""),
-            locate={"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
+            spans=bool(self.along),
+            locate="template locate<ROWS, true, LANES>"
+            if self.along and self.row
+            else "template locate<1, false, LANES>"
+            if self.along
+            else {"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
             loads=[(self.lanes[t.name], self.begin(t), base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
             drawn=self.drawn(),
@@ -380,15 +440,18 @@ class MapPrinter:
         moving = [t for i, t in enumerate(base.operands) if not lacking >> i & 1 and t not in unit.indices]
         written = [t for t in base.operands if t.name in base.writable]
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
-        vec, most = ("1", "1") if unit.reaches else (vec, most)
+        widest = host.widest([(t.dtype, t.type) for t in self.memory])
+        vec, most = (f"window_lanes({widest})" if self.along else "1", "1") if unit.reaches else (vec, most)
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
         held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
         if unit.reaches:
-            of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit))
-            held = f"windows({of_rows}{f', {self.base.position[self.row]}' if self.row else ''})" if of_rows > 1 else 0
+            of_rows = 1 if self.along else window_rows(len(unit.taps), bool(self.row), divides(unit))
+            of_row = f", {self.base.position[self.row]}" if self.row else ", -1" if self.along else ""
+            of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
+            held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]
@@ -411,4 +474,4 @@ class MapPrinter:
         )
 
 
-__all__ = ["CudaMap", "MapPrinter", "divides", "reaches_rows", "row_index"]
+__all__ = ["CudaMap", "MapPrinter", "divides", "reaches_rows", "row_index", "span_index"]

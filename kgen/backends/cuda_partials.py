@@ -129,8 +129,9 @@ def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
     inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
     params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
+    params += [f"{b.tensor.compute} {b.name}" for b in c.near]
     params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
-    names = [*(t.name for t in (*inputs, *indices)), *(w.name for w in c.words), *(m.name for m in c.drawn)]
+    names = [*(t.name for t in (*inputs, *indices)), *(b.name for b in c.near), *(w.name for w in c.words), *(m.name for m in c.drawn)]
     return params, [f"{name}_row" for name in names]
 
 
@@ -139,15 +140,18 @@ def struct(r: int) -> str:
     return READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
 
 
-def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False, piece: bool = False) -> list[str]:
+def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False, piece: bool = False,
+            stores: Sequence[tuple[str, str, str]] = ()) -> list[str]:  # fmt: skip
     """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`;
-    `rounds` where rows follow one another, `piece` where it is one of a piece of the row."""
+    `rounds` where rows follow one another, `piece` where it is one of a piece of the row.  `stores` is what it stores on the way: each
+    result's parameter, its operand, and the line that sets it."""
     kind = struct(r)
     value = kind.lower()
     every = [Partial(backend, a) for a in c.accumulators]
     every.sort(key=lambda m: bool(m.row.about))  # those about a peak stand last, and are left out of what an element gives
     peaked = [m for m in every if m.row.about]
     params, operands = taken(c)
+    params, operands = [*(p for p, _, _ in stores), *params], [*(o for _, o, _ in stores), *operands]
     late = sorted(((m, f) for m in peaked for f in m.fields(False)), key=lambda of: bool(of[1].name))
     fields = [m.declared(f) for m in every for f in m.fields(True)] + [m.declared(f) for m, f in late]
     methods = rescaling(kind, every) if peaked else adding(kind, every)
@@ -155,7 +159,8 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     if raw is not None:
         fields.insert(0, f"enum {{ PEAK = {raw} }};  // the operand whose greatest element the maximum is")
     made = [f"struct {kind} {{", *(f"    {f}" for f in fields), "", *(f"    {line}" for line in methods), "};"]
-    products = not piece and not peaked and all(a.factors for a in c.accumulators)
+    sums = all(a.kind == "sum" and a.dtype.is_float for a in c.accumulators)
+    products = not piece and not peaked and sums and any(a.factors for a in c.accumulators)
     adds = rounds and all(map(is_plain, c.accumulators)) or products
     call = "online" if peaked else "accumulate" if rounds and adds else "products" if products else "reduce"
     params = [f"{kind}& part", *params] if adds else params
@@ -165,7 +170,7 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
         made.append(f"const {kind} {value} = {walk}.template magnitude<{number}{kind}>({operands[0]});")
         return [*made, *ending(c, r, value, later, piece)]
     made.append(f"const {kind} {value} = {walk}.template {call}<{number}{kind}>([&]({', '.join(params)}) {{")
-    made += [f"    {line}" for line in backend.printed(c.lines)]
+    made += [f"    {line}" for line in (*backend.printed(c.lines), *(line for _, _, line in stores))]
     if adds:
         made += [f"    {line}" for line in contributed(backend, "part", c.accumulators)]
     else:

@@ -59,6 +59,7 @@ class CudaRows(host.HostView):
     persists: bool = False
     draws: bool = False  # whether a thread draws words between the vectors of rows that it has to itself
     makes: bool = False  # whether it has kgen_made.cuh
+    near: bool = False  # and kgen_near.cuh
     pieces: str = ""  # the arguments of the library's walk over rows in pieces (kgen_pieces.cuh)
     code: list[str]
     walk: str  # how a kernel of a written file walks
@@ -98,7 +99,8 @@ def read_by(c: Code) -> tuple[Tensor, ...]:
 def counts(codes: tuple[Code, ...], pieces: bool = False) -> tuple[int, bool]:
     """How many readings reduce (`SEARCHING` more with a search), and whether one more stores elements, adds up columns or has `pieces`."""
     searches = SEARCHING * any(c.search for c in codes)
-    return sum(bool(c.accumulators) for c in codes) + searches, pieces or any(c.element and (c.outputs or c.columns) for c in codes)
+    more = any(c.element and (c.columns or c.outputs and not c.accumulators) for c in codes)  # others store on their way
+    return sum(bool(c.accumulators) for c in codes) + searches, pieces or more
 
 
 def is_shared(o: RowOperand, unit: RowUnit) -> bool:
@@ -113,7 +115,7 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     kept = [o for o in operands if o.kept]
     several = [o for o in shared if sum(any(t.spec_name == o.name for t in read_by(c)) for c in unit.codes if c.element) > 1]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
-    goes_on = goes_on or bool(unit.pieces) or any(c.makes for c in unit.codes)
+    goes_on = goes_on or bool(unit.pieces or unit.near) or any(c.makes for c in unit.codes)
     return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
 
 
@@ -173,6 +175,10 @@ class RowPrinter:
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
+        index = {x.spec_name: self.position[x.name] for x in self.unit.indices}
+        for b in self.unit.near:
+            which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
+            made.append(f"auto {b.name}_row = near<{which}>(walk, {b.tensor.name}_ptr);")
         return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
 
     def row_values(self, read: set[str]) -> list[str]:
@@ -279,7 +285,11 @@ class RowPrinter:
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in (*codes[k + 1 :], *(x for p in pieces for x in p.codes))))
                 later |= {c.search.total.name} if c.search else set()
-                reads = partials.reading(self.backend, c, reading, later, bool(self.unit.columns)) if c.accumulators else self.storing(c)
+                if c.accumulators:
+                    stores = [(f"{o.type}& {o.name}_element", f"{o.name}_out_row", f"{o.name}_element = {stored(o)};") for o in c.outputs]
+                    reads = [*self.results(c), *partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores)]
+                else:
+                    reads = self.storing(c)
                 reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)
@@ -384,6 +394,7 @@ class RowPrinter:
             persists=self.persists,
             draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
             makes=any(c.makes for c in self.unit.every) or any(o.pair for o in self.unit.outputs),
+            near=bool(self.unit.near),
             pieces=cuda_pieces.walk(self.unit),
             walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
         )
@@ -417,6 +428,9 @@ class RowPrinter:
             return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
         if unit.pieces:
             return f"PiecesPass<Pass{known}>"
+        if unit.near:
+            lines = [o.role == "index" and o.name in {b.dim for b in unit.near} for o in operands]
+            return f"NearPass<{mask(lines)}, Pass{known}>"
         return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:

@@ -260,11 +260,18 @@ ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
 #: H200 (sums of many windows that an element lies in again take four).
 WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
+#: Neighbours in a row that a thread takes where windows along it share what they read, of one row: as they did best on an H200.
+WINDOW_LANES = 4
 
 
 def map_rows(vec: int) -> int:
     """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
     return MAP_ROWS.get(vec, 4)
+
+
+def window_lanes(widest: int) -> int:
+    """Of how many neighbours in a row a thread takes windows that share what they read, by the bytes of the widest operand's elements."""
+    return min(WINDOW_LANES, 16 // max(1, widest))
 
 
 def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:
@@ -559,17 +566,22 @@ PERSISTENT = {
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
 }
-#: The same of rows that begin within a vector and share several parameters, which are put together once: teams take rows that begin
-#: alike.  By whether elements that move have 16 bits or fewer.
+#: The same of rows that begin within a vector, beside which parameters are put together once: teams take rows that begin alike.
+#: From searches on an H200; of (1,280, 2,048] vectors from what is on both sides.
 PERSISTENT_EDGES = {
-    True: (
+    (True, False): (Round(0, 0, 0, 0, 0, "none"),),
+    (True, True): (
         Round(0, 0, 0, 0, 0, "none", 768),
         Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
         Round(128, 128, 64, 3, 2, "cluster", 2048, once=True),
         Round(256, 256, 64, 2, 2, "cluster", 4096, once=True),
         Round(512, 512, 64, 1, 2, "cluster", 8192),
     ),
-    False: (
+    (False, False): (
+        Round(0, 0, 0, 0, 0, "none", 8192),
+        Round(256, 256, 32, 2, 3, "cluster", 16384, every=True),
+    ),
+    (False, True): (
         Round(0, 0, 0, 0, 0, "none", 4096),
         Round(256, 256, 32, 2, 2, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),

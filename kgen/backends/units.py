@@ -92,6 +92,16 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A neighbour along a row that a reading takes: the element of `tensor` that lies `by` further on along a dim."""
+
+    name: str
+    tensor: Tensor
+    dim: str
+    by: int
+
+
+@dataclass(frozen=True)
 class Reach:
     """What windows over `tensor` along `dim` need: the names of its stride along it and of the dim's size."""
 
@@ -332,6 +342,7 @@ class Code:
     drawn: tuple[Repeated, ...] = ()  # what is made of such words for several readings
     within: frozenset[str] = frozenset()  # the inputs and indices that only those take
     makes: Made | None = None  # what takes an operand's place in it, one of its `inputs` here and in the readings that follow
+    near: tuple[Beside, ...] = ()  # the neighbours along the row that it reads
     divisors: tuple[Given, ...] = ()  # what elements are divided by, made of a row's value: of `type` what these have the digits of
 
     @property
@@ -352,6 +363,7 @@ class Code:
     def uses(self) -> frozenset[str]:
         """The names that its code reads."""
         types = frozenset((*(t.compute for t in (*self.inputs, *self.outputs)), *(g.type for g in (*self.takes, *self.gives))))
+        types |= {b.tensor.compute for b in self.near}
         types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.repeated}
         types = types.union(*(s.uses for m in self.repeated for s in m.lines))
         types |= {x for g in self.divisors for x in (g.type, *g.text.uses)}
@@ -403,6 +415,11 @@ class RowUnit:
         """All of its code."""
         pieces = (c for piece in (*self.pieces, *self.long_pieces) for c in piece.codes)
         return (*self.codes, *self.long, *pieces, *((self.finish,) if self.finish else ()))
+
+    @property
+    def near(self) -> tuple[Beside, ...]:
+        """The neighbours along a row that it reads."""
+        return tuple(dict.fromkeys(b for c in self.every for b in c.near))
 
     @property
     def columns(self) -> tuple[Accumulator, ...]:

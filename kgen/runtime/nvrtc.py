@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.cuda_layouts import Groups
-from kgen.backends.launches import MAP_MANY, MOST_READINGS, map_rows, pieces, window_rows
+from kgen.backends.launches import MAP_MANY, MOST_READINGS, map_rows, pieces, window_lanes, window_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -64,21 +64,23 @@ class Plan:
     turns: bool = False
     pieces: bool = False
     under: bool = False
+    spans: bool = False
 
     @property
     def apiece(self) -> int:
-        """How many elements there are where `variant.rows` of them count as one."""
+        """How many elements there are where `variant.rows` of them count as one, and of windows' neighbours `variant.vec`."""
         rows = self.variant.rows
-        return self.n // self.sizes[-2] * -(-self.sizes[-2] // rows) if self.under else self.n // rows
+        n = self.n // self.sizes[-1] * -(-self.sizes[-1] // self.variant.vec) if self.spans else self.n
+        return n // self.sizes[-2] * -(-self.sizes[-2] // rows) if self.under else n // rows
 
     @property
     def grid(self) -> int:
-        return -(-self.apiece // (THREADS * self.variant.vec))
+        return -(-self.apiece // (THREADS * (1 if self.spans else self.variant.vec)))
 
 
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
-    taps: int = 0, below: bool = False, single: bool = False, row: int = -1, divides: bool = False,
+    taps: int = 0, below: bool = False, single: bool = False, row: int = -1, divides: bool = False, along: int = -1,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -87,12 +89,10 @@ def plan(
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
     pieces of a row, or of rows one `below` the other; `single`: no vectors, and of rows that lie anywhere, or one below the other, of
-    which operand `row` is the index; `divides`: some neighbours lie at quotients.  A written file's kgen_maps.cuh has this function in C++.
+    which operand `row` is the index, or of neighbours in a row, `along` which it is; `divides`: some neighbours lie at quotients.  A
+    written file's kgen_maps.cuh has this function in C++.
     """
-    n = 1
-    for size in sizes:
-        n *= size
-    if n == 0:
+    if (n := math.prod(sizes)) == 0:
         return None
     shape, strides_of = rows.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
@@ -100,10 +100,9 @@ def plan(
     vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and not single else 1
     while vec > 1 and not _vectors(vec, shape, strides_of, itemsizes, addresses):
         vec //= 2
-    if vec == 1:
-        splat = 0
+    splat = 0 if vec == 1 else splat
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known else 1
+    windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known and along < 0 else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
@@ -115,7 +114,9 @@ def plan(
     whole = many > 1 and (len(shape) > 1 and known and shape[-2] % many == 0 if below else shape[-1] % (many * vec) == 0)
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
     together = map_rows(vec) if several else many if apiece else 1 if wide else windows
-    made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under)
+    spans = single and along >= 0 and not wide and n >= MAP_MANY and strides_of[along][-1] == 1
+    vec = window_lanes(max(itemsizes)) if spans else vec
+    made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under, spans)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made
 
@@ -351,7 +352,7 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides
+        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along
         planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, *near)
         if planned is None:
             return None
@@ -392,7 +393,7 @@ class CudaLauncher:
         for walk, *rest in planned.launches:
             if rest[0] > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
-            text = side.text(walk.text()) if side is not None else walk.text()
+            text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
             steps.append(Started(self.function(unit.expression(types, text), arch), *rest))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 
@@ -596,5 +597,4 @@ def _index_strides(dims: Dims, shape: Sequence[int], counted: str) -> list[int]:
 
 __all__ = [
     "OPTIONS", "THREADS", "CudaLauncher", "Launch", "Launcher", "Function", "Plan", "Variant", "arch_of", "available", "compile_cubin",
-    "context", "load", "number_values", "plan", "preload", "version",
-]  # fmt: skip
+    "context", "load", "number_values", "plan", "preload", "version"]  # fmt: skip

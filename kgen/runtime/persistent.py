@@ -87,10 +87,10 @@ def _taken(
 ) -> tuple[Team, int] | None:  # fmt: skip
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of what
     moves along with rows, and of each that all rows share, which stays in registers.  None where no rule has room for that."""
-    if edges and len(same) < 2:
+    if edges and not same:
         return None
     limits = launches.limits(arch)
-    for rule in launches.PERSISTENT_EDGES[vec > 4] if edges else launches.PERSISTENT[vec > 4, len(same) > 1]:
+    for rule in (launches.PERSISTENT_EDGES if edges else launches.PERSISTENT)[vec > 4, len(same) > 1]:
         if chunks > rule.longest:
             continue
         vectors = max(1, rule.elements // vec)

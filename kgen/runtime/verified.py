@@ -179,12 +179,13 @@ def verify_map(
     hold(wide or max(plan.n + 128 * vec, *last) <= UINT_MAX + 1, "an index has the bits for every place")
     moving = [size for size, own in zip(itemsizes, plan.strides, strict=True) if own[-1] != 0]
     hold(vec & (vec - 1) == 0 and vec * max((1, *moving)) <= 16, "16 bytes at most move at once")
-    hold(rows == 1 or plan.pieces or plan.under or (rank == 2 or vec == 1) and plan.sizes[-2] % rows == 0, "each thread has as many rows")
+    anywhere = rank == 2 or vec == 1 or plan.spans
+    hold(rows == 1 or plan.pieces or plan.under or anywhere and plan.sizes[-2] % rows == 0, "each thread has as many rows")
     shared = plan.sizes[-1] % (rows * vec) == 0 or plan.sizes[-2:][0] % rows == 0
     hold(not plan.pieces or rows > 1 and shared, "a thread has whole pieces, or rows")
-    hold(vec == 1 or rank == 1 or plan.sizes[-1] % vec == 0, "a vector lies in one run of elements")
+    hold(vec == 1 or rank == 1 or plan.spans or plan.sizes[-1] % vec == 0, "a vector lies in one run of elements")
     for k, (own, itemsize, address) in enumerate(zip(plan.strides, itemsizes, addresses, strict=True)):
-        if vec == 1:
+        if vec == 1 or plan.spans:  # whose kernel looks where its lines begin
             break
         hold(own[-1] in (0, 1) and bool(splat >> k & 1) == (own[-1] == 0), "an operand moves by one along a vector, or stands still")
         if own[-1] == 1 and itemsize:

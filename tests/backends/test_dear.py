@@ -45,8 +45,8 @@ def test_a_convolutions_gradient_keeps_what_its_taps_share(target: str) -> None:
     k, mine = over_parts(backwards(1)), backend(target)
     plan = pipeline.scheduled(k, k.bindings()[0], mine.rides, mine.merges, mine.taps)
     assert "t3" in {w.let.label for w in plan.workspaces}
-    first = plan.passes[0]
-    assert isinstance(first, Map) and sum(let.expr.name.startswith("sigmoid") for p in plan.passes for let in p.lets) == 2
+    assert any(s.ref == w.name for w in plan.workspaces for s in plan.passes[0].stores)  # the first pass leaves it
+    assert sum(let.expr.name.startswith("sigmoid") for p in plan.passes for let in p.lets) == 2
 
 
 def test_cheap_values_are_computed_anew() -> None:

@@ -137,11 +137,13 @@ SPECS = {
     "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"
     "y = sum[I](x[H = 2 * index[P] + index[I] - 1, W = index[Q] else 0])",
     "beside": "beside(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0])",
+    "behind": "behind(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0]) + index[P]",
+    "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> u: T32[C]\nu = sum[B, N](g * x[N = index[N] - 3 else 0])",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
 }  # fmt: skip
 
 
-MAPS = ["gelu_like", "scale", "grid", "under", "beside"]
+MAPS = ["gelu_like", "scale", "grid", "under", "beside", "behind"]
 
 
 def kernels() -> dict[str, check.Kernel]:
@@ -171,7 +173,7 @@ class File:
                 bodies.append(re.sub(r"^(__device__ [^;]*?\{)\n.*?\n\}$", r"\1 }", text, flags=re.M | re.S))
                 assert name in text
         path = folder / "all.cpp"
-        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', *bodies]))
+        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', '#include "kgen_near.cuh"', *bodies]))
         flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv", "--param", "ggc-min-expand=300"]
         subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
         self.library = ctypes.CDLL(str(folder / "all.so"))
@@ -180,7 +182,7 @@ class File:
     @staticmethod
     def left_out(name: str) -> str:
         """The end of entries that are not built: f16 is as bf16, and g++ takes a while."""
-        if name in ("whole", "groups", "wide", "many", "blocks", "layernorm_backward"):  # of many passes, or of several dims: in bf16
+        if name in ("whole", "groups", "nears", "wide", "many", "blocks", "layernorm_backward"):  # of many passes, or of several dims: in bf16
             return r"_(f16|f32|f64)\w*\("
         return r"_f16\w*\(" if name in ("softmax", "scale") else r"_(f16|f64)\w*\("
 
@@ -277,7 +279,7 @@ def is_block(team: int, threads: int) -> bool:
     return team == threads > 32
 
 
-FIELD = re.compile(r"Walk = (?:Rounds<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
+FIELD = re.compile(r"Walk = (?:Rounds<|Lines<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
 
 
 def noted_numbers(line: str) -> dict[str, list[int]]:
@@ -379,6 +381,8 @@ def rows_alike(call: Call, file: File) -> str:
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
+    lines = call.unit.walk("", planned) if call.unit.near else ""
+    assert all(("Lines<" in line) == bool(lines) for line in noted if "Walk = " in line), (noted, lines)
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
     return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}"
@@ -389,7 +393,7 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along
     planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     values, given = noted_numbers(line), 2**64 - 1
@@ -402,7 +406,7 @@ def map_alike(call: Call, file: File) -> str:
     assert values["size"] == padded(list(want.size), rank, 1)
     assert values["stride"] == [s for own in want.stride for s in padded(list(own), rank, 0)]
     if unit.reaches:
-        return f"windows of {planned.variant.rows} rows{' below' * planned.under}"
+        return f"windows of {planned.variant.rows} rows{' below' * planned.under}, {planned.variant.vec} lanes"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
 
 
@@ -419,7 +423,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
-    assert all(seen[f"windows of {what}"] for what in ("1 rows", "4 rows", "8 rows", "8 rows below")), seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 

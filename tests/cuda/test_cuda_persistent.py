@@ -196,7 +196,7 @@ def test_rows_that_begin_anywhere_follow_those_that_begin_alike(tmp_path, monkey
     """Rows of odd length: each once, by eight blocks of 16-bit elements or four, with parameters put together once; also alone."""
     torch.manual_seed(1)
     rule = Round(32, 32, 32, 1, 3, "cluster", 512)
-    edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rule._replace(every=not key)) for key in launches.PERSISTENT_EDGES}  # of f32
+    edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rule._replace(every=not key[0])) for key in launches.PERSISTENT_EDGES}  # of f32
     monkeypatch.setattr(launches, "PERSISTENT_EDGES", edges)
     monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 9)
     monkeypatch.setattr(persistent, "plan", one_block)

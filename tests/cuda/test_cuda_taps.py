@@ -59,6 +59,15 @@ ALONG = """along(x: T[..., N]) -> y: T[..., Q] where Q = N // 3 + 1
 
 y = x[N = 3*index[Q] - 2 else -7] - x[N = 3*index[Q] else 1]
 """
+#: Whose neighbours read the same of a line.
+DILATED = "dilated(x: T[..., N]) -> y: T[..., Q] where Q = N + 1\n\ny = max({})\n".format(
+    ", ".join(f"x[N = index[Q] + {k} - 5 else -inf]" for k in (0, 3, 6, 9))
+)
+
+
+def dilated(x: torch.Tensor) -> torch.Tensor:
+    padded = torch.nn.functional.pad(x, (5, 5), value=-torch.inf)
+    return torch.stack([padded[..., 3 * k : 3 * k + x.shape[-1] + 1] for k in range(4)]).amax(0)
 
 
 def shifted(x: torch.Tensor, fill: float, **by: int) -> torch.Tensor:
@@ -210,11 +219,30 @@ def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for text, meaning, calls, ways in (
         (WINDOW, window, [*whole, turned], {"8>", "4>"}),
         (WEIGHED, weighed, weights, {"8>"}),
-        (ALONG, along, [*whole, turned, (torch.randint(-8, 8, (3, 8, 5)).float(),)], {"8>", "4>", "1>"}),
+        (ALONG.rstrip() + " + 0 * index[Q]\n", along, [*whole, turned, (torch.randint(-8, 8, (3, 8, 5)).float(),)], {"8>", "4>", "1>"}),
     ):
         (folder := tmp_path / meaning.__name__).mkdir()
         assert {e.split(", ")[-1] for e in Emulated(text, folder, *calls).expressions} == ways
         hold(text, meaning, calls, folder)
+    nvrtc.cached_plan.cache_clear()
+
+
+def test_windows_of_neighbours_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads take them of many elements: of rows in whole aligned vectors, and of others; of results whose rows end within a vector, or
+    lie across."""
+    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
+    nvrtc.cached_plan.cache_clear()
+    x = torch.randint(-8, 8, (3, 9, 24)).float()
+    x[0, 3, 5], x[1, 0, 0] = torch.nan, -torch.inf
+    given = [x, x[..., :16], x[..., 1:], x[..., :7], x[:, 1:2, 2:6], x.permute(0, 2, 1), x.bfloat16(), x.bfloat16()[..., 3:], x.double()]
+    calls = [(one,) for one in given]
+    for text, meaning in ((ALONG, lambda x: along(x)["y"]), (DILATED, dilated)):
+        (folder := tmp_path / text.partition("(")[0]).mkdir()
+        emulated = Emulated(text, folder, *calls)
+        assert {e.split(", ")[2] for e in emulated.expressions} >= {"2", "4"}
+        for args in calls:
+            (found,) = emulated(*args).values()
+            torch.testing.assert_close(found, meaning(args[0].double()).to(found.dtype), rtol=0, atol=0, equal_nan=True)
     nvrtc.cached_plan.cache_clear()
 
 

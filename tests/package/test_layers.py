@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("from Python", "trace"),
     ("derivatives", "marked windowed transposed tape invariant saving grad parts whole"),
     ("programs", "ir selection expand flattened segments lookups online lower rewrite taps interleaved dear spared"),
-    ("plans", "phases passes pieces schedule columns hoist reread counted quotients precision cost products pipeline"),
+    ("plans", "phases passes pieces schedule columns onway hoist reread counted quotients precision cost products pipeline"),
     ("sources", "backends"),
     ("running", "runtime"),
     ("PyTorch's side", "torch_op optim"),

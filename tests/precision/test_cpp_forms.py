@@ -32,7 +32,7 @@ def functions(tmp_path_factory):
     folder, names = tmp_path_factory.mktemp("forms"), sorted(backend("cpp").own_forms)
     entries = [f'extern "C" void call_{f}(int n, const float* x, float* y) {{ for (int i = 0; i < n; i++) y[i] = {f}<short>(x[i]); }}' for f in names]
     place = folder / "forms.cpp"
-    place.write_text("\n".join([HEAD, *map(str, pieces.functions(resource("templates") / "cpp", names).values()), *entries]))
+    place.write_text("\n".join([HEAD, *map(str, pieces.functions(resource("templates") / "cpp", names, backend("cpp").columns()).values()), *entries]))
     command = ["g++", "-O1", "-std=c++17", "-march=native", "-ffp-contract=off", "-w", "-shared", "-fPIC", str(place), "-o", str(folder / "forms.so")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

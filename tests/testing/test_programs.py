@@ -18,7 +18,7 @@ from kgen.testing.fuzz import program_of
 from kgen.testing.programs import program, programs
 from kgen.testing.trees import Program, parsed, smaller, tidy, widened
 
-MADE = [program(random.Random(seed), "f") for seed in range(500)]
+MADE = [program(random.Random(seed), "f") for seed in range(700)]
 
 
 def test_nearly_all_programs_are_well_typed() -> None:

@@ -57,16 +57,17 @@ template <int RANK, int K, typename Index> struct Layout {
     Index n, size[RANK], stride[K][RANK];
 
     // Where element i lies in each operand, in the first of PIECES equal ones of each row, or of so many rows one below the other, of which
-    // the last may not be there.
-    template <int PIECES = 1, bool ROWS = false> __device__ void locate(Index i, Index (&at)[K]) const {
+    // the last may not be there; or the i-th vector of EACH neighbours, of which a row's last may be a part.
+    template <int PIECES = 1, bool ROWS = false, int EACH = 1> __device__ void locate(Index i, Index (&at)[K]) const {
         constexpr int SHARED = ROWS ? RANK - 2 : RANK - 1;
         #pragma unroll
         for (int k = 0; k < K; k++) at[k] = 0;
         #pragma unroll
         for (int d = RANK - 1; d >= 0; d--) {
-            const Index own = d == SHARED ? (ROWS ? (size[d] - 1) / PIECES + 1 : size[d] / PIECES) : size[d], outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
+            const int pieces = ROWS || d < SHARED ? 1 : PIECES, each = d == RANK - 1 ? EACH : ROWS && d == SHARED ? PIECES : 1;
+            const Index own = each == 1 ? size[d] / pieces : (size[d] - 1) / each + 1, outer = d > 0 ? over(i, own) : 0, inner = i - outer * own;
             #pragma unroll
-            for (int k = 0; k < K; k++) at[k] += inner * stride[k][d] * (ROWS && d == SHARED ? PIECES : 1);
+            for (int k = 0; k < K; k++) at[k] += inner * stride[k][d] * each;
             i = outer;
         }
     }
@@ -85,6 +86,8 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
+// Neighbours that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
+[[maybe_unused]] constexpr int window_lanes(int widest) { return widest > 4 ? 16 / widest : 4; }
 // Rows of which a thread takes its columns, in vectors of so many elements, where it reads parameters of these.
 constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 
@@ -92,19 +95,22 @@ constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 // may be the index.
 [[maybe_unused]] constexpr u64 pieces(int many) { return ~u64(many); }
 [[maybe_unused]] constexpr u64 rows_below(int many, int index = -1) { return ~u64(many + 16 + 32 * (index + 1)); }
-// Of windows: a thread may take so many rows, any of them, or rows one below the other, of which this operand is the index.
-[[maybe_unused]] constexpr u64 windows(int many, int index = -1) { return ~u64(4096 + many + 32 * (index + 1)); }
-constexpr int windows_of(u64 held) { return ~held / 4096 == 1 ? int(~held % 16) : 0; }
+// Of windows: a thread may take so many rows, any of them, or rows one below the other, of which operand `row` is the index; and neighbours
+// in a row (`window_lanes`), of which operand `along` is the index.
+[[maybe_unused]] constexpr u64 windows(int many, int row = -1, int along = -1) { return ~u64(4096 * (along + 2) + many + 32 * (row + 1)); }
+constexpr bool are_windows(u64 held) { return ~held / 4096 - 1 < 66; }
+constexpr int windows_of(u64 held) { return are_windows(held) ? int(~held % 16) : 0; }
+constexpr int along_of(u64 held) { return are_windows(held) ? int(~held / 4096) - 2 : -1; }
 constexpr int pieces_of(u64 held) { return ~held < 32 * 65 ? int(~held % 16) : 0; }
 constexpr bool are_below(u64 held) { return ~held / 16 % 2 == 1; }
-constexpr int index_of(u64 held) { return ~held < 8192 ? int(~held % 4096 / 32) - 1 : -1; }
+constexpr int index_of(u64 held) { return ~held < 67 * 4096 ? int(~held % 4096 / 32) - 1 : -1; }
 
 // No bytes: an index, which has no memory.
 struct Operand { const void* pointer; const i64* stride; int bytes; bool written = false; };
 
 // All elements of K operands (the last is written) in one order, and how they are walked. Rank at most 64.
 template <int K> struct Plan : Dims<K> {
-    int vec = 1, rows = 1;
+    int vec = 1, rows = 1, lanes = 1;
     bool wide = false, pieces = false, under = false;
     u64 splat = 0;
 
@@ -112,7 +118,7 @@ template <int K> struct Plan : Dims<K> {
     // stand still from row to row, or of pieces of a row; `single`: no vectors, and of windows several rows.
     Plan(int dims, const i64* sizes, const Operand (&operands)[K], u64 held, bool single = false) {
         this->merge(dims, sizes, K - 1, 1, [&](int k) { return operands[k].stride; });
-        int widest = 1;
+        int widest = 1, every = 1;
         for (int k = 0; k < K; k++) {
             if (step(k) != 0) widest = operands[k].bytes > widest ? operands[k].bytes : widest;
             else if (operands[k].written || k >= SPLATS) widest = 16;  // one by one
@@ -138,12 +144,16 @@ template <int K> struct Plan : Dims<K> {
         const bool below = many > 0 && are_below(held);
         const i64 shared = below ? (this->rank > 1 ? this->size[this->rank - 2] : 1) : this->size[this->rank - 1];
         pieces = many > 1 && (known || !below) && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
+        const bool spans = along_of(held) >= 0 && !wide && this->count >= 1 << 20 && this->step(along_of(held)) == 1;
+        for (int k = 0; k < K && spans; k++) every = operands[k].bytes > every ? operands[k].bytes : every;
+        lanes = spans ? window_lanes(every) : 1;
         rows = pieces ? many : wide ? 1 : windows > 1 ? windows : many == 0 && several ? map_rows(vec) : 1;
     }
-    // How many elements there are where so many rows of a thread count as one.
+    // How many elements there are where so many rows of a thread count as one, and of windows' neighbours `lanes`.
     i64 apiece(int rows) const {
-        const i64 below = this->size[this->rank - 1 - (this->rank > 1)];
-        return under ? this->count / below * ((below - 1) / rows + 1) : this->count / rows;
+        const i64 along = this->size[this->rank - 1], below = this->size[this->rank - 1 - (this->rank > 1)];
+        const i64 n = lanes > 1 ? this->count / along * ((along - 1) / lanes + 1) : this->count;
+        return under ? n / below * ((below - 1) / rows + 1) : n / rows;
     }
     // Moves a dim of a multiple of so many rows, along which no index runs, next to the last; whether there is one.
     bool rows_last(const Operand (&operands)[K], int many) {
@@ -232,10 +242,12 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
         return run(Variant<4, VEC, unsigned, SPLAT>(), VEC);
     }
     if (plan.wide) return run(Variant<8, 1, u64, 0>(), 1);
-    if constexpr (windows_of(HELD) > 1) {
-        constexpr int MANY = windows_of(HELD), HALF = index_of(HELD) < 0 ? MANY / 2 : MANY;
-        if (plan.rows == MANY && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, MANY>(), 1);
-        if (plan.rows == MANY) return run(Variant<8, 1, unsigned, 0, MANY>(), 1);
+    if constexpr (are_windows(HELD)) {
+        constexpr int LANES = VEC > 1 ? VEC : 1, MANY = windows_of(HELD), HALF = index_of(HELD) < 0 ? MANY / 2 : MANY;
+        if (plan.lanes > 1 && plan.rank <= 2) return run(Variant<2, LANES, unsigned, 0>(), 1);
+        if (plan.lanes > 1) return run(Variant<8, LANES, unsigned, 0>(), 1);
+        if (plan.rows == MANY && MANY > 1 && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, MANY>(), 1);
+        if (plan.rows == MANY && MANY > 1) return run(Variant<8, 1, unsigned, 0, MANY>(), 1);
         if (plan.rows == HALF && HALF > 1) return run(Variant<8, 1, unsigned, 0, HALF>(), 1);
     }
     if (plan.rank <= 2) return run(Variant<2, 1, unsigned, 0>(), 1);

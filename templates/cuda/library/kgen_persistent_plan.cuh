@@ -33,8 +33,9 @@ struct Following {
         return {{r.threads, r.threads, vectors, 3 + r.once + 2 * r.every}, int(blocks), stages < r.stages ? int(stages) : r.stages};
     }
     constexpr RoundRules rules(int vec, bool edges) const {
-        const bool several = rows.count(shared()) > 1;
-        return !edges ? persistent(vec > 4, several) : several ? persistent_edges(vec > 4) : RoundRules{nullptr, 0};
+        const int same = rows.count(shared());
+        if (edges && same == 0) return {nullptr, 0};
+        return edges ? persistent_edges(vec > 4, same > 1) : persistent(vec > 4, same > 1);
     }
     // The vectors of a row of `chunks` that a block of a cluster takes: of a cluster of at least so many blocks, and of up to a quarter more where
     // clusters of so many leave fewer multiprocessors idle.

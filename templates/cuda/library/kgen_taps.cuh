@@ -215,26 +215,76 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     if (here) p += (begin - i64(by.at)) * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
 }
+// What a thread's LANES neighbours read of a line along a row: the elements FIRST to LAST from the place TIMES * at on, each once. WITHIN: they
+// lie one behind another, in whole aligned vectors; then `at` is a multiple of LANES.
+template <i64 TIMES, int FIRST, int LAST, bool WITHIN> struct Span {
+    i64 at, size, stride;
+};
+template <i64 TIMES, int FIRST, int LAST, bool WITHIN, typename Index>
+__device__ inline Span<TIMES, FIRST, LAST, WITHIN> span_at(Index at, i64 size, i64 stride) {
+    return {i64(at), size, stride};
+}
+template <typename F, int FIRST, int COUNT> struct Spanned {
+    F at[COUNT];
+    __device__ F operator[](int e) const { return at[e - FIRST]; }
+};
+template <typename... S> constexpr bool SPANS = false;
+template <i64 TIMES, int FIRST, int LAST, bool WITHIN> constexpr bool SPANS<Span<TIMES, FIRST, LAST, WITHIN>> = true;
+template <typename One, typename Two, typename... S> constexpr bool SPANS<One, Two, S...> = SPANS<Two, S...>;
+
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, int FIRST, int LAST, bool WITHIN>
+__device__ inline Spanned<F, FIRST, LAST - FIRST + 1> tap_of(const Layout& layout, const T* p, bool inside, F fill, Span<TIMES, FIRST, LAST, WITHIN> by) {
+    constexpr int EACH = WITHIN ? LANES : 1, LOW = FIRST - (FIRST % EACH + EACH) % EACH;  // elements of a vector, and where the first one begins
+    Spanned<F, FIRST, LAST - FIRST + 1> found;
+    p += TIMES * by.at * by.stride;
+    #pragma unroll
+    for (int e = LOW; e <= LAST; e += EACH) {
+        const bool here = inside && u64(TIMES * by.at + e) < u64(by.size);
+        Vector<T, EACH> v;
+        if (here) v = *reinterpret_cast<const Vector<T, EACH>*>(p + e * by.stride);
+        #pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            if (e + k >= FIRST && e + k <= LAST) found.at[e + k - FIRST] = here ? F(element(v, k)) : fill;
+        }
+    }
+    return found;
+}
+// Whether a line of a tensor lies in whole aligned vectors of LANES elements, wherever it begins along dims with such strides.
+template <int LANES, typename T, typename... I> __device__ inline bool is_aligned(const T* p, I... strides) {
+    return LANES == 1 || (u64(p) % (LANES * sizeof(T)) == 0 && ((u64(strides) % LANES == 0) && ...));
+}
+// As many of a vector's elements as there are, `step` apart.
+template <int LANES, typename T, typename Index> __device__ inline void store_some(T* p, const Vector<T, LANES>& v, Index count, Index step) {
+    if (LANES == 1 || (step == 1 && count >= LANES && u64(p) % sizeof v == 0)) return store(p, v);
+    #pragma unroll
+    for (int k = 0; k < LANES; k++) {
+        if (k < count) p[k * step] = v.at[k];
+    }
+}
+
 // A window's element, which is read where all of its places lie inside, or SOME do; other shifts come behind windows.
 template <typename F, int LANES, u64 SPLAT, int K, bool SOME, typename Layout, typename T, typename... S>
-__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, S... more) {
-    if constexpr (SOME) return tap_of<F, LANES, SPLAT, K>(layout, p + away, inside, fill, more...);
-    Lanes<F, LANES> found;
-    #pragma unroll
-    for (int k = 0; k < LANES; k++) found.at[k] = fill;
-    return inside ? tap_of<F, LANES, SPLAT, K>(layout, p + away, true, fill, more...) : found;
+__device__ inline auto window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, S... more) {
+    if constexpr (SOME || SPANS<S...>) {
+        return tap_of<F, LANES, SPLAT, K>(layout, p + away, inside, fill, more...);
+    } else {
+        Lanes<F, LANES> found;
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) found.at[k] = fill;
+        return inside ? tap_of<F, LANES, SPLAT, K>(layout, p + away, true, fill, more...) : found;
+    }
 }
 template <typename F, int LANES, u64 SPLAT, int K, bool SOME, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, typename... S>
-__device__ inline Lanes<F, LANES> window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
+__device__ inline auto window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
     const i64 place = by.place();
     const bool here = by.inside(place);
     return window_of<F, LANES, SPLAT, K, SOME>(layout, p, away + (SOME && !here ? 0 : place) * by.stride, inside && here, fill, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME, typename... S>
-__device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
+__device__ inline auto tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
     return window_of<F, LANES, SPLAT, K, SOME>(layout, p, 0, inside, fill, by, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, typename... S>
-__device__ inline Lanes<F, LANES> tap(const Layout& layout, const T* p, F fill, S... shifts) {
+__device__ inline auto tap(const Layout& layout, const T* p, F fill, S... shifts) {
     return tap_of<F, LANES, SPLAT, K>(layout, p, true, fill, shifts...);
 }

@@ -75,8 +75,7 @@ struct Walk : Partials {
             head = (VEC - start % VEC) % VEC;
             if (head > n) head = n;
         }
-        vectors = (n - head) / VEC;
-        edges = n - vectors * VEC;
+        vectors = (n - head) / VEC, edges = n - vectors * VEC;
     }
 
     // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
@@ -96,6 +95,7 @@ struct Walk : Partials {
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
+    template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }  // an operand's vectors are a row's own
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
     // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs.
     __device__ static constexpr bool turns(int k) { return k >= 0 && K <= 16 && WIDE != GIVEN && (WIDE >> 48 >> k & 1); }
@@ -330,6 +330,7 @@ struct Walk : Partials {
                 if (!(EVERY || c.some) || g + k >= VECTORS) continue;
                 (in.take(*this, g + k, k), ...);
                 use(c, k);
+                if (c.some) (in.put(*this, c, k), ...);  // what is written
             }
         }
         (mark(in, 0), ...);
@@ -343,7 +344,7 @@ struct Walk : Partials {
                 few.add(some(c, joined<VEC, Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
             }, in...);
             part.add(few);
-        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)); });
+        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)), (in.put_loose(*this, j), ...); });
     }
     // The same of sums of products, each rounded with its sum: f adds an element's share to a part, those of four neighbours one by one.
     template <int R, typename Part, typename F, typename... In> __device__ Part products(F f, In&... in) {
@@ -357,7 +358,7 @@ struct Walk : Partials {
                 few.add(some(c, tree(parts, [](Part& a, const Part& b) { a.add(b); })));
             }, in...);
             part.add(few);
-        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...); });
+        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...), (in.put_loose(*this, j), ...); });
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
@@ -501,7 +502,6 @@ struct Walk : Partials {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
             for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
-            if (c.some) (in.put(*this, c, v), ...);
             if constexpr (K <= 16 && WIDE != GIVEN && WIDE >> 48) if (c.some) (put_with(c, v, in, in...), ...);
         }, in...);
     }

@@ -1,0 +1,89 @@
+// Neighbours along a row that a reading takes.
+#pragma once
+#include "kgen_rows.cuh"
+
+// The element of operand O that lies `by` further on than a row's i-th, along the dim of which operand I is the index; 0 where there is none.
+// `place` and `at` are where a row begins in each of the two. It is called, since few rows need it.
+template <int O, int I, typename T, typename Layout, typename Place>
+__device__ __noinline__ T neighbour(const Layout& rows, const T* p, Place at, Place i, i64 by) {
+    i64 size = 0, stride = 0;
+    #pragma unroll
+    for (int d = 0; d < int(sizeof(rows.size) / sizeof(Place)); d++) {
+        size += i64(rows.size[d]) * i64(rows.stride[I][d]);
+        stride += i64(rows.stride[O][d]) * i64(rows.stride[I][d]);
+    }
+    const i64 there = i64(at) + i64(divided(rows.size, rows.stride[I], i)) + by;
+    return there >= 0 && there < size ? p[i64(divided(rows.size, rows.stride[O], i)) + by * stride] : T();
+}
+// A walk whose vectors lie along the dims that neighbours lie along.
+template <typename W> struct Lines : W {
+    static constexpr bool ALONG = true;
+    using W::W;
+};
+template <typename Walk> __device__ constexpr auto along(int) -> decltype(Walk::ALONG) { return Walk::ALONG; }
+template <typename Walk> __device__ constexpr bool along(long) { return false; }
+// The elements of operand O that lie BY further on along the dim of which operand I is the index, 0 where there are none. Where rows are
+// whole vectors along that dim, those of neighbours lie in two of the row's own.
+template <int O, int I, int BY, typename Walk, typename T> struct Near {
+    using Place = typename Walk::Place;
+    static constexpr int VEC = Walk::LANES, VECTORS = Walk::TAKEN, AWAY = BY >= 0 ? BY / VEC : -((VEC - 1 - BY) / VEC), OVER = BY - AWAY * VEC;
+    const T* p;
+    Vector<T, VEC> low[VECTORS], high[VECTORS];
+
+    __device__ Near(const Walk& walk, const T* start) : p(start + walk.at_row[O]) {}
+    template <typename W> __device__ T single(const W& walk, Place i) const { return neighbour<O, I>(walk.rows, p, walk.at_row[I], i, BY); }
+    // The vector that lies AWAY from the own one, which begins with the index `at`.
+    __device__ static Vector<T, VEC> whole(const T* own, i64 at, i64 size, int away) {
+        const bool there = away == 0 || (at + away * VEC >= 0 && at + away * VEC < size);
+        const auto v = *reinterpret_cast<const Vector<T, VEC>*>(own + (there ? away * VEC : 0));
+        return there ? v : Vector<T, VEC>();
+    }
+    template <typename W> __device__ void fetch(const W& walk, const typename W::Chunk& c, int v) {
+        if constexpr (along<Walk>(0) && Walk::template lines<O>()) {
+            constexpr int LAST = sizeof(walk.rows.size) / sizeof(Place) - 1;
+            const i64 at = i64(walk.at_row[I]) + i64(walk.offset(I, c.first)), size = i64(walk.rows.size[LAST]);
+            const T* own = p + walk.offset(O, c.first);
+            low[v] = whole(own, at, size, AWAY);
+            if (OVER > 0) high[v] = whole(own, at, size, AWAY + 1);
+        } else {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) (k + OVER < VEC ? low : high)[v].at[(k + OVER) % VEC] = single(walk, c.first + k);
+        }
+    }
+    template <typename W> __device__ void take(const W&, int, int) {}
+    __device__ auto one(int v, int k) const { return element(k + OVER < VEC ? low[v] : high[v], (k + OVER) % VEC); }
+    template <typename W> __device__ T one_loose(const W& walk, int j) const { return single(walk, walk.loose(j)); }
+    template <typename W> __device__ void put(const W&, const typename W::Chunk&, int) {}
+    template <typename W> __device__ void put_loose(const W&, int) {}
+};
+template <int O, int I, int BY, typename Walk, typename T> __device__ inline Near<O, I, BY, Walk, T> near(const Walk& walk, const T* p) { return {walk, p}; }
+
+#ifndef __CUDACC_RTC__
+namespace {
+namespace host {
+
+// A pass that reads neighbours along the dims of which the operands of INDICES are the indices.
+template <u64 INDICES, typename P> struct NearPass : P {};
+template <typename W> struct LinesWay { using Walk = Lines<typename W::Walk>; };
+
+// Launch it: along the lines that neighbours lie in, if its vectors do.
+template <u64 INDICES, typename P, typename Kernel, typename... A>
+cudaError_t run_rows(NearPass<INDICES, P>, int rank, int outer, const i64* size, const RowOperand (&operands)[P::OPERANDS],
+                     cudaStream_t stream, Kernel kernel, A... arguments) {
+    if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
+    int arch = 0;
+    const cudaError_t error = device_arch(arch);
+    if (error != cudaSuccess) return error;
+    const typename P::Plan plan(P(), rank, outer, size, operands, arch);
+    bool lines = true;
+    for (int k = 0; k < P::OPERANDS; k++) lines = lines && (!(INDICES >> k & 1) || plan.inner.stride[k][plan.inner.rank - 1] == 1);
+    if (!lines || plan.inner.rank > 8) return run_rows(P(), rank, outer, size, operands, stream, kernel, arguments...);
+    if (plan.row.rank > 8 || !plan.served) return cudaErrorInvalidValue;
+    const auto along = [&](auto way) { return kernel(LinesWay<decltype(way)>()); };
+    if (plan.general) return launch_rows<P, true>(plan, stream, along, arguments...);
+    return launch_rows<P, false>(plan, stream, along, arguments...);
+}
+
+}  // namespace host
+}  // namespace
+#endif
