@@ -231,20 +231,15 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
 
 #: Before such a ladder's steps: for rows that end within a vector, where several readings reduce them and two or more parameters of columns
 #: are read, whose vectors begin elsewhere than those of most rows. Steps without spills; which of them by a search on an H200.
-SHIFTED = (
-    Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
-    Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192),
-)
-
+SHIFTED = (Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
+           Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192))  # fmt: skip
 #: Before such a ladder's steps as well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an
 #: element lies takes the registers that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
 SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
-
 KINDS = ("once", "again", "read", "many", "narrow", "narrower", "pieces")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
-
 #: Rows side by side of which a thread takes several: so many where as many threads are left, or so many.
 ASIDE = ((4, 1 << 22), (2, 1 << 14))
 #: Those who share such rows, in blocks of so many threads, where there are fewer than so many rows.
@@ -252,7 +247,6 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 #: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many warps share the rows
 #: of so many threads.
 ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
-
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
 #: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as they did best on an
