@@ -249,8 +249,7 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
-#: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as they did best on an
-#: H200 (sums of many windows that an element lies in again take four).
+#: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as did best on an H200.
 WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
 #: Neighbours in a row that a thread takes where windows along it share what they read, of one row: as they did best on an H200.
@@ -260,11 +259,6 @@ WINDOW_LANES = 4
 def map_rows(vec: int) -> int:
     """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
     return MAP_ROWS.get(vec, 4)
-
-
-def window_lanes(widest: int) -> int:
-    """Of how many neighbours in a row a thread takes windows that share what they read, by the bytes of the widest operand's elements."""
-    return min(WINDOW_LANES, 16 // max(1, widest))
 
 
 def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:
