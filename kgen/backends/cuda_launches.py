@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kgen.backends import launches
+from kgen.backends import devices, launches
 from kgen.backends.launches import Round, Rule
 from kgen.backends.shared import BARRIERS, MAX_STATIC, SEARCHING
 
@@ -85,9 +85,9 @@ def _by_kind(prefix: str, lists: dict[tuple[bool, bool], tuple[Round, ...]]) -> 
 def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
-    names = ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES", "PART")
+    names = ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES")
     lines += [f"[[maybe_unused]] constexpr int {n} = {getattr(launches, n)};" for n in names]
-    lines.append(ROUND)
+    lines += [f"[[maybe_unused]] constexpr int PART = {devices.PART};", ROUND]
     head = "[[maybe_unused]] constexpr RoundRules rounds(bool across, bool narrow, bool several)"
     rules, choices = _by_kind("ROUNDS", launches.ROUNDS)
     apart = "across", f"{{ROUNDS_APART, {len(launches.ROUNDS_APART)}}}"
@@ -97,8 +97,8 @@ def rounds() -> str:
     rules, choices = _by_kind("PERSISTENT_EDGES", launches.PERSISTENT_EDGES)
     head = "[[maybe_unused]] constexpr RoundRules persistent_edges(bool narrow, bool several)"
     lines += [*rules, *_choice(head, choices[:-1], choices[-1][1])]
-    devices = [(f"arch == {arch}", str(count)) for arch, count in launches.PROCESSORS.items()]
-    lines += _choice("constexpr int processors(int arch)", devices, str(launches.OTHER_PROCESSORS))
+    counts = [(f"arch == {arch}", str(count)) for arch, count in devices.PROCESSORS.items()]
+    lines += _choice("constexpr int processors(int arch)", counts, str(devices.OTHER_PROCESSORS))
     return "\n".join(lines) + TAIL
 
 
@@ -130,11 +130,11 @@ def table() -> str:
               "// where bytes are made of it, 5 the same behind several, 6 where it goes by pieces."]
     lines += _choice("[[maybe_unused]] constexpr Rules ladder(int arch, int kind)", ladders, "{nullptr, 0}")
     lines += _choice("[[maybe_unused]] constexpr Rules rules(bool apart, bool held)", choices[:-1], choices[-1][1])
-    devices = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.DEVICES.items()]
-    devices += [(f"arch >= {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in launches.OTHERS.items() if arch]
-    other = launches.OTHERS[0]
+    known = [(f"arch == {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in devices.DEVICES.items()]
+    known += [(f"arch >= {arch}", f"{{{shared * 1024}, {cluster}}}") for arch, (shared, cluster) in devices.OTHERS.items() if arch]
+    other = devices.OTHERS[0]
     lines += ["// Bytes of shared memory that a block may have, and blocks of a cluster."]
-    lines += _choice("constexpr Limits limits(int arch)", devices, f"{{{other[0] * 1024}, {other[1]}}}")
+    lines += _choice("constexpr Limits limits(int arch)", known, f"{{{other[0] * 1024}, {other[1]}}}")
     return "\n".join(lines) + TAIL
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kgen.backends import cuda_host as host
-from kgen.backends import launches
+from kgen.backends import devices, launches
 from kgen.backends.c_static import block
 from kgen.backends.cuda_static_rows import SIDE, SIDE_BLOCK, SIDE_TEAM, KernelView, RowWriter
 from kgen.backends.launches import MOST_ROUNDS
@@ -50,7 +50,7 @@ class RoundsWriter(RowWriter):
             if not (chunks <= rule.team * vectors if rule.where == "lanes" else needed <= rule.threads):
                 continue
             most = rule.threads if rule.where == "lanes" else 1 << (needed - 1).bit_length()
-            self.room = launches.resident("sm_90", max(1, rule.blocks * rule.threads // most), 1)
+            self.room = devices.resident("sm_90", max(1, rule.blocks * rule.threads // most), 1)
             if rule.where in ("lanes", "block"):
                 self.frame, self.vectors, self.threads, self.team = "held", vectors, needed, needed
             if rule.where == "lanes":

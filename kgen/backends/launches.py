@@ -12,7 +12,6 @@ dtypes may choose it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from kgen.backends.shared import MAX_STATIC, declared
@@ -250,8 +249,7 @@ ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
 ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
-#: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as they did best on an
-#: H200 (sums of many windows that an element lies in again take four).
+#: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as did best on an H200.
 WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
 #: Neighbours in a row that a thread takes where windows along it share what they read, of one row: as they did best on an H200.
@@ -261,11 +259,6 @@ WINDOW_LANES = 4
 def map_rows(vec: int) -> int:
     """Of how many rows a thread of a map takes its columns, in vectors of so many elements."""
     return MAP_ROWS.get(vec, 4)
-
-
-def window_lanes(widest: int) -> int:
-    """Of how many neighbours in a row a thread takes windows that share what they read, by the bytes of the widest operand's elements."""
-    return min(WINDOW_LANES, 16 // max(1, widest))
 
 
 def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:
@@ -390,29 +383,6 @@ def stays(elements: int, held: Sequence[int], apart: bool, words: int, readings:
 def loops(ladder: Sequence[Step]) -> bool:
     """Whether a ladder has rows read each time that rules would keep."""
     return any(step.where == "loop" for step in ladder)
-
-
-# ------------------------------------------------------------------------------------------------------------------ devices
-
-
-class Limits(NamedTuple):
-    """`shared`: bytes of shared memory that a block may have; `cluster`: blocks of a cluster, 0 where there are none."""
-
-    shared: int
-    cluster: int
-
-
-#: KB of shared memory of a block and blocks of a cluster, by compute capability; of others, by the least that they have.
-DEVICES = {75: (64, 0), 80: (163, 0), 87: (163, 0), 90: (227, 16), 100: (227, 16), 103: (227, 16), 110: (227, 8)}
-OTHERS = {90: (99, 8), 80: (99, 0), 0: (48, 0)}
-
-
-@cache
-def limits(arch: str) -> Limits:
-    """The limits of an architecture ("sm_90")."""
-    capability = int(arch.removeprefix("sm_").rstrip("af"))
-    shared, cluster = DEVICES.get(capability) or next(found for least, found in OTHERS.items() if capability >= least)
-    return Limits(shared * 1024, cluster)
 
 
 # ------------------------------------------------------------------------------------------------------------------ Triton's
@@ -583,18 +553,3 @@ PERSISTENT_EDGES = {
 }
 #: Registers of a thread that hold such parameters at most.
 PARAMETERS = 64
-#: Multiprocessors by compute capability, of others; and of those with clusters, how many there are for those of a cluster.
-PROCESSORS = {75: 40, 80: 108, 86: 84, 89: 128, 90: 132, 100: 148, 103: 148, 120: 170}
-OTHER_PROCESSORS = 128
-#: Multiprocessors of a part of the chip, beyond which no cluster reaches.
-PART = 16
-
-
-def resident(arch: str, blocks: int, cluster: int) -> int:
-    """Blocks (or clusters of so many) that an architecture ("sm_90") has at once, where `blocks` stand on a multiprocessor."""
-    processors = PROCESSORS.get(int(arch.removeprefix("sm_").rstrip("af")), OTHER_PROCESSORS)
-    if cluster == 1:
-        return processors * blocks
-    parts = processors // PART
-    each = max(1, parts * (PART // cluster) - (cluster > 2))
-    return max(1, each * blocks - (cluster == 4 and blocks % 2))  # a part with half of the processors has two such blocks or none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgen.backends.launches import DEVICES, Limits, limits
+from kgen.backends.devices import DEVICES, Limits, limits
 
 #: Threads of a block, blocks of a launch, and of a cluster where these are largest.
 MAX_THREADS, MAX_GRID, MAX_CLUSTER = 1024, 2**31 - 1, max(cluster for _, cluster in DEVICES.values())

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.cuda_layouts import Groups
-from kgen.backends.launches import MAP_MANY, MOST_READINGS, map_rows, pieces, window_lanes, window_rows
+from kgen.backends.launches import MAP_MANY, MOST_READINGS, WINDOW_LANES, map_rows, pieces, window_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
@@ -115,7 +115,7 @@ def plan(
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
     together = map_rows(vec) if several else many if apiece else 1 if wide else windows
     spans = single and along >= 0 and not wide and n >= MAP_MANY and strides_of[along][-1] == 1
-    vec = window_lanes(max(itemsizes)) if spans else vec
+    vec = min(WINDOW_LANES, 16 // max(itemsizes)) if spans else vec
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under, spans)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made

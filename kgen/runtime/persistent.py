@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from kgen.backends import launches
+from kgen.backends import devices, launches
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import rows
@@ -28,7 +28,7 @@ def plan(
     """How to walk a pass over rows, as `rows.plan` has it; None where rows are not long enough, or not whole vectors side by side.
     kgen_persistent_plan.cuh is this function in C++."""
     rows_, n = prod(row_sizes), prod(inner_sizes)
-    limits = launches.limits(arch)
+    limits = devices.limits(arch)
     if rows_ == 0 or not 0 < reductions <= MOST_READINGS // 2:
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
@@ -46,7 +46,7 @@ def plan(
     if taken is None:
         return None
     team, stages = taken
-    room = launches.resident(arch, team.blocks, team.cluster)
+    room = devices.resident(arch, team.blocks, team.cluster)
     if edges and 8 * (room % vec) > room:  # for each takes rows that begin alike, and who is left over takes none
         return None
     room -= room % vec if edges else 0
@@ -89,7 +89,7 @@ def _taken(
     moves along with rows, and of each that all rows share, which stays in registers.  None where no rule has room for that."""
     if edges and not same:
         return None
-    limits = launches.limits(arch)
+    limits = devices.limits(arch)
     for rule in (launches.PERSISTENT_EDGES if edges else launches.PERSISTENT)[vec > 4, len(same) > 1]:
         if chunks > rule.longest:
             continue
@@ -117,9 +117,9 @@ def _span(chunks: int, least: int, blocks: int, arch: str) -> int:
 
     def busy(count: int) -> int:
         cluster = -(-chunks // span(count))
-        return cluster * launches.resident(arch, blocks, cluster)
+        return cluster * devices.resident(arch, blocks, cluster)
 
-    most = max(least, min(least * 5 // 4, launches.limits(arch).cluster))
+    most = max(least, min(least * 5 // 4, devices.limits(arch).cluster))
     return span(max(range(least, most + 1), key=lambda count: (busy(count), -count)))
 
 

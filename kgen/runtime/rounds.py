@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from math import prod
 
-from kgen.backends import launches
-from kgen.backends.launches import COLUMN_LANES, FINISH, MOST_READINGS, MOST_ROUNDS, SECTOR, Limits, Round
+from kgen.backends import devices, launches
+from kgen.backends.devices import Limits
+from kgen.backends.launches import COLUMN_LANES, FINISH, MOST_READINGS, MOST_ROUNDS, SECTOR, Round
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.errors import KgenError
 from kgen.runtime import rows
@@ -83,7 +84,7 @@ def plan(
     vec, _, wide = rows._vectors(operands, along, main, sizes, strides, outer, n, True)
     step = strides[main][-1]
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
-    limits = launches.limits(arch)
+    limits = devices.limits(arch)
     if not 0 < reductions <= MOST_READINGS // 2:
         limits = limits._replace(cluster=0)
     sums = max(1, columns // 2)
@@ -97,7 +98,7 @@ def plan(
     teams = team.threads // (team.team or team.threads)
     segments = max(1, -(-chunks // team.span)) if team.span else 1
     split = bool(team.span and not team.cluster)
-    room = launches.resident(arch, team.blocks, segments if team.cluster else 1)
+    room = devices.resident(arch, team.blocks, segments if team.cluster else 1)
     wanted = -(-rows_ // teams)
     if split:
         room = max(1, room // segments)
@@ -117,7 +118,7 @@ def plan(
     rounds = -(-rows_ // max(1, every))
     few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
     each = columns if any(operands[k].itemsize > 4 for k in memory) else columns // 2  # words of an element's sums
-    room = _room(team, team.vectors * vec * each, shared, static(team), launches.limits(arch)) if rounds > few else 0
+    room = _room(team, team.vectors * vec * each, shared, static(team), devices.limits(arch)) if rounds > few else 0
     made: list[tuple[Walk, int, int, int, int]] = []
     before = 0  # words of work for rows that are split
     if split and reductions:
@@ -133,7 +134,7 @@ def plan(
     if n:
         made.append((end, -(-n // (_side(columns, n) * FINISH // lanes)), FINISH, 0, 1))
     found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4, room)
-    verify_rounds(found, operands, static(team), launches.limits(arch), long, columns, depth(rounds, few, teams, groups))
+    verify_rounds(found, operands, static(team), devices.limits(arch), long, columns, depth(rounds, few, teams, groups))
     return found
 
 

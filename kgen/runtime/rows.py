@@ -16,8 +16,9 @@ from functools import cache, lru_cache
 from math import prod
 from typing import NamedTuple
 
-from kgen.backends import launches
-from kgen.backends.launches import FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, SECTOR, Limits, Rule, Step
+from kgen.backends import devices, launches
+from kgen.backends.devices import Limits
+from kgen.backends.launches import FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, SECTOR, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
@@ -245,7 +246,7 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     arch, chunks = "sm_90", n // vec
     steps = launches.SHIPPED[arch][launches.kind(bool(held), reductions, words)] if _measured(vec, held, read) else ()
     ladder = [launches.measured(step) for step in steps if not step.whole]
-    clusters = bool(reductions and launches.limits(arch).cluster)
+    clusters = bool(reductions and devices.limits(arch).cluster)
     rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
     teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
