@@ -67,7 +67,7 @@ def verify_rows(
     split = len(plan.steps) > 1 or steps[0] >= 0
     pieces = [1 if step % 2 and step > 0 or step < 0 and not walk.cluster else plan.segments for step in steps]
     grids, last = [grid for _, grid in plan.steps], plan.steps[-1][0]
-    if stores and split and last._replace(step=-1) != walk._replace(step=-1):
+    if stores and split and (last._replace(step=-1), grids[-1]) != (walk._replace(step=-1), groups * plan.segments):
         hold(grids[-1] % plan.rows == 0 and last.team == last.threads, "each row has as many blocks that store it")
         alike = walk._replace(step=last.step, threads=last.threads, blocks=last.blocks, team=last.team, vectors=last.vectors)
         hold(last == alike, "what stores a row walks it in the same vectors")
