@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
-from kgen.backends import backend, launches  # noqa: E402
+from kgen.backends import backend, devices, launches  # noqa: E402
 from kgen.backends.launches import Round  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.runtime import driver, nvrtc, persistent  # noqa: E402
@@ -75,7 +75,7 @@ def test_rows_that_one_block_holds_alone_go_by_clusters_beside_parameters() -> N
 
 def test_a_cluster_of_four_leaves_no_one_waiting() -> None:
     """As many as an H200 has at once (cuOccupancyMaxActiveClusters)."""
-    found = [launches.resident("sm_90", blocks, cluster) for blocks, cluster in ((1, 4), (2, 4), (3, 4), (1, 8), (2, 8), (1, 16))]
+    found = [devices.resident("sm_90", blocks, cluster) for blocks, cluster in ((1, 4), (2, 4), (3, 4), (1, 8), (2, 8), (1, 16))]
     assert found == [30, 62, 92, 15, 30, 7]
 
 
@@ -165,7 +165,7 @@ def test_rows_one_after_another_stay_within_their_bounds(tmp_path, monkeypatch) 
     torch.manual_seed(0)
     rule = Round(32, 32, 32, 1, 3, "cluster", 512)
     monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
-    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 2)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 2)
     monkeypatch.setattr(persistent, "plan", one_block)
     monkeypatch.setattr(persistent, "cached", one_block)
     given = [torch.randn(7, 512) + 1, torch.randn(1, 512), torch.randn(2, 3, 480), (torch.randn(9, 2, 520) + 1)[:, 0, :512]]
@@ -198,7 +198,7 @@ def test_rows_that_begin_anywhere_follow_those_that_begin_alike(tmp_path, monkey
     rule = Round(32, 32, 32, 1, 3, "cluster", 512)
     edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rule._replace(every=not key[0])) for key in launches.PERSISTENT_EDGES}  # of f32
     monkeypatch.setattr(launches, "PERSISTENT_EDGES", edges)
-    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 9)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 9)
     monkeypatch.setattr(persistent, "plan", one_block)
     monkeypatch.setattr(persistent, "cached", one_block)
     given = [torch.randn(21, 515) + 1, torch.randn(3, 7, 513), (torch.randn(13, 1, 518) + 1)[:, 0, :517], torch.randn(1, 514)]
@@ -249,12 +249,12 @@ def test_a_plan_that_breaks_a_rule_is_refused() -> None:
     plan = planned(RMSNORM, 262_144, 2, 1000, "sm_90")
     own = [RowOperandPlace((262_144,), (1,), 2, 0, True, True, True, 1), RowOperandPlace((0,), (1,), 2, 0, True)]
     own.append(RowOperandPlace((262_144,), (1,), 2, 0, True, False, False, 1))
-    verify_rounds(plan, own, 1000, launches.limits("sm_90"), 0, 0, 0)
+    verify_rounds(plan, own, 1000, devices.limits("sm_90"), 0, 0, 0)
     for bad in (replace(plan, every=plan.every + 1), replace(plan, groups=1001, every=1001), replace(plan, launches=())):
         with pytest.raises(Broken):
-            verify_rounds(bad, own, 1000, launches.limits("sm_90"), 0, 0, 0)
+            verify_rounds(bad, own, 1000, devices.limits("sm_90"), 0, 0, 0)
     with pytest.raises(Broken):
-        verify_rounds(plan, own, 200_000, launches.limits("sm_90"), 0, 0, 0)
+        verify_rounds(plan, own, 200_000, devices.limits("sm_90"), 0, 0, 0)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -265,7 +265,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
     torch.manual_seed(5)
     rule = Round(64, 64, 32, 1, stages, "cluster", 512, once=once)
     monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
-    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 1)
     monkeypatch.setattr(persistent, "cached", partial(one_block, stays=True))
     calls = [(torch.randn(many, 512) + torch.arange(many)[:, None], torch.randn(512), torch.randn(512), torch.rand(many)) for many in (1, 2, 13)]
     kernel, checked = Emulated(NORM, tmp_path, *calls), kgen.loads(NORM).kernel

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
-from kgen.backends import backend, launches  # noqa: E402
+from kgen.backends import backend, devices, launches  # noqa: E402
 from kgen.grad import backward  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
@@ -155,7 +155,7 @@ def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None
     """Where a device has room for one block, a team takes more rows than it adds up at once: here thrice, in segments, and with no registers
     for the whole, which waits in memory or, of 16 bits, in shared memory."""
     torch.manual_seed(3)
-    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 1)
     monkeypatch.setattr(rounds, "cached", rounds.plan)
     calls = [(torch.randn(m, n), torch.randn(m, n), torch.randn(n), torch.rand(m)) for m, n in ((140, 300), (70, 9000), (4200, 8))]
     hold_within_bounds(tmp_path, calls)
@@ -187,7 +187,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch) -
         return replace(found, under=under, launches=((walk, found.groups, walk.threads, shared * cluster, 1), end))
 
     monkeypatch.setattr(launches, "ROUNDS", {key: (rule, *rules) for key, rules in launches.ROUNDS.items()})
-    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 2)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 2)
     monkeypatch.setattr(rounds, "cached", alone)
     calls = [(torch.randn(m, 1000) + 1, torch.randn(m, 1000), torch.randn(1000), torch.randn(m)) for m in (1, 3, 6, 17)]
     kernel, checked = Emulated(LAYER, tmp_path, *calls), kgen.loads(LAYER).kernel
@@ -333,9 +333,9 @@ def test_a_plan_that_breaks_a_rule_is_refused() -> None:
         replace(made, under=replace(made.under, span=10)),
     ):
         with pytest.raises(Broken):
-            verify_rounds(broken, (x, y), 1000, launches.limits("sm_90"), 1, 2, 50)
+            verify_rounds(broken, (x, y), 1000, devices.limits("sm_90"), 1, 2, 50)
     with pytest.raises(Broken):
-        verify_rounds(made, (x, y), 1000, launches.limits("sm_90"), 1, 2, 100)
+        verify_rounds(made, (x, y), 1000, devices.limits("sm_90"), 1, 2, 100)
 
 
 DRAWN = """drawn(dy: T[M, N], x: T[M, N], r: T[M, N], w: T[N], seed: i64[], offset: i64[]) -> (dx: T[M, N], dw: T[N])

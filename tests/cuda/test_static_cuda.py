@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kgen.backends import launches
+from kgen.backends import devices
 from kgen.runtime import driver, nvrtc
 from tests import static_files as files
 from tests.cuda.emulated import ASM, SHIM, built
@@ -109,7 +109,7 @@ def test_files_hold_the_bound_on_the_cpu(name: str, dtype: str, sizes: dict[str,
 @pytest.mark.parametrize(("name", "sizes", "rows"), [("rmsnorm", {"N": 300}, 40), ("layernorm", {"N": 40}, 41)])
 def test_a_block_takes_rows_one_after_the_other(name: str, sizes: dict[str, int], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one pass with the sums of their columns, which join those in the work space after 16 rows: here one block takes them all."""
-    monkeypatch.setattr(launches, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 1)
     path = files.compiled(name, "cuda", tmp_path, "f32", sizes, True)[f"{name}_backward"]
     source = path.read_text()
     assert re.findall(r"__global__ .*?\) (\w+)\(", source) == [f"{name}_backward_kernel", f"{name}_backward_columns_kernel"]
