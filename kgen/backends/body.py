@@ -324,8 +324,7 @@ class RowNames:
         within = tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded)
         ends = [coded[name].name if name in coded else name for name in ends_of(phase)]
         read = [o.name for let in within for o in taken(let.expr)] + ends
-        loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read]
-        loads = [let for let in loads if let.name not in self.rows]
+        loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read and let.name not in self.rows]
         text = dict(self.fixed)
         text.update({name: named(g.name) for name, g in self.rows.items()})
         for let in loads:

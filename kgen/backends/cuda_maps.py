@@ -97,6 +97,16 @@ def moved(at: str, m: Move) -> str:
     return at if not m.numbers else f"i64({at})" + "".join(f" {'-' if sign < 0 else '+'} {name}" for sign, name in m.numbers)
 
 
+class Lines(NamedTuple):
+    """What taps read at the same places: their tensor, moves along other dims and fill, and along rows and a row without how far."""
+
+    tensor: Tensor
+    rest: tuple[Move, ...]
+    fill: str
+    row: Move | None
+    last: Move | None
+
+
 class Shared(NamedTuple):
     """What several taps read once: its name, and the moves of a tap along the dim of a thread's rows and along a row (None: as others)."""
 
@@ -251,13 +261,13 @@ class MapPrinter:
 
     def shared_reads(self) -> dict[Tap, Shared]:
         """The taps that share what they read: they lie apart, in whole steps, along the dim of a thread's rows and along a row alone."""
-        names, made = dict[tuple[object, ...], str](), dict[Tap, Shared]()
+        names, made = dict[Lines, str](), dict[Tap, Shared]()
         for t in self.unit.taps:
             row = next((m for m in t.by if m.along and self.index_name(m.along) == self.row and m.over == 1), None)
             last = next((m for m in t.by if self.along and is_span(self.unit, t, m)), None)
             if row or last:
                 rest = tuple(m for m in t.by if m is not row and m is not last)
-                key = (t.tensor, rest, str(t.fill), *(m and m._replace(by=0) for m in (row, last)))
+                key = Lines(t.tensor, rest, str(t.fill), *(m and m._replace(by=0) for m in (row, last)))
                 if key not in names:
                     ways = "".join(f"_{m.dim}_{m.way}" for m in rest)
                     names[key] = self.names.fresh(f"{t.tensor.name}{ways}_{'lines' if row else 'rows' if self.rows else 'line'}")

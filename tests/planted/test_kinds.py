@@ -250,7 +250,7 @@ using u64 = unsigned long long;
 def test_the_launcher_in_the_source_plans_as_python_does(tmp_path) -> None:
     """The plan of a map in the emitted source's own host part, and the one by which kgen launches it."""
     text = backend("cuda").render(check.check(syntax.parse("f(x: f32[N], y: f32[N]) -> z: f32[N]\n\nz = x * y\n")))
-    parts = (r"constexpr int SPLATS.*?\n", r"template <int K> struct Dims \{.*?\n\};", r"constexpr int map_rows.*?(?=// No bytes)", r"struct Operand \{.*?\n(?=template <int RANK)")
+    parts = (r"constexpr int SPLATS.*?\n", r"constexpr int window_lanes.*?\n", r"template <int K> struct Dims \{.*?\n\};", r"constexpr int map_rows.*?(?=// No bytes)", r"struct Operand \{.*?\n(?=template <int RANK)")
     plan = "\n".join(re.search(part, text, flags=re.S).group() for part in parts)
     entry = """
     extern "C" void plan(int rank, const i64* size, const i64* const* stride, const i64* address, i64* found) {
