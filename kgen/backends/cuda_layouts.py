@@ -154,7 +154,7 @@ class RowLayout:
 
     def walk(self, text: str, planned: Any) -> str:
         """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""
-        return f"Lines<{text}>" if self.near and all(planned.strides[k][-1] == 1 for k in self.near) else text
+        return f"Nearby<{text}>" if self.near and all(planned.strides[k][-1] == 1 for k in self.near) else text
 
     @property
     def splits(self) -> bool:

@@ -279,7 +279,7 @@ def is_block(team: int, threads: int) -> bool:
     return team == threads > 32
 
 
-FIELD = re.compile(r"Walk = (?:Rounds<|Lines<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
+FIELD = re.compile(r"Walk = (?:Rounds<|Nearby<)?Walk<([^>]*)>(?:, ([-\d]+)>)?")
 
 
 def noted_numbers(line: str) -> dict[str, list[int]]:
@@ -382,7 +382,7 @@ def rows_alike(call: Call, file: File) -> str:
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     lines = call.unit.walk("", planned) if call.unit.near else ""
-    assert all(("Lines<" in line) == bool(lines) for line in noted if "Walk = " in line), (noted, lines)
+    assert all(("Nearby<" in line) == bool(lines) for line in noted if "Walk = " in line), (noted, lines)
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
     return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}"

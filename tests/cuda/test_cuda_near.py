@@ -60,7 +60,7 @@ def hold(run: Emulated, given: list[tuple[torch.Tensor, ...]]) -> None:
 @pytest.mark.slow
 def test_sums_of_neighbours_stay_within_their_bounds(tmp_path: Path) -> None:
     run = Emulated(TEXT, tmp_path, *calls())
-    assert len(run.units) == 2 and any("Lines<" in e for e in run.expressions) and not all("Lines<" in e for e in run.expressions)
+    assert len(run.units) == 2 and any("Nearby<" in e for e in run.expressions) and not all("Nearby<" in e for e in run.expressions)
     hold(run, calls())
 
 

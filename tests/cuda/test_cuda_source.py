@@ -284,6 +284,14 @@ def test_scalars_and_layout():
     assert set(unit.scalar_dtypes({"T": "f64"})) == {"f64"} and set(unit.scalar_dtypes({"T": "bf16"})) == {"f32"}
 
 
+def test_the_librarys_files_define_each_type_once():
+    """Any of them may stand beside any other: a scan beside neighbours, ranges, rows."""
+    files = sorted((Path(__file__).parents[2] / "templates" / "cuda" / "library").glob("*.cuh"))
+    types = [(m[1], f.name) for f in files for m in re.finditer(r"^(?:template <.*> )?struct (\w+)(?: : [^{]*)? \{", f.read_text(), flags=re.M)]
+    of = {name: {file for other, file in types if other == name} for name, _ in types}
+    assert len(of) > 20 and not {name: where for name, where in of.items() if len(where) > 1}
+
+
 def test_runtime_is_imported_lightly():
     code = "import sys, kgen.runtime.nvrtc; assert not {'torch', 'cuda', 'triton'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -16,7 +16,7 @@ __device__ __noinline__ T neighbour(const Layout& rows, const T* p, Place at, Pl
     return there >= 0 && there < size ? p[i64(divided(rows.size, rows.stride[O], i)) + by * stride] : T();
 }
 // A walk whose vectors lie along the dims that neighbours lie along.
-template <typename W> struct Lines : W {
+template <typename W> struct Nearby : W {
     static constexpr bool ALONG = true;
     using W::W;
 };
@@ -64,7 +64,7 @@ namespace host {
 
 // A pass that reads neighbours along the dims of which the operands of INDICES are the indices.
 template <u64 INDICES, typename P> struct NearPass : P {};
-template <typename W> struct LinesWay { using Walk = Lines<typename W::Walk>; };
+template <typename W> struct NearbyWay { using Walk = Nearby<typename W::Walk>; };
 
 // Launch it: along the lines that neighbours lie in, if its vectors do.
 template <u64 INDICES, typename P, typename Kernel, typename... A>
@@ -79,7 +79,7 @@ cudaError_t run_rows(NearPass<INDICES, P>, int rank, int outer, const i64* size,
     for (int k = 0; k < P::OPERANDS; k++) lines = lines && (!(INDICES >> k & 1) || plan.inner.stride[k][plan.inner.rank - 1] == 1);
     if (!lines || plan.inner.rank > 8) return run_rows(P(), rank, outer, size, operands, stream, kernel, arguments...);
     if (plan.row.rank > 8 || !plan.served) return cudaErrorInvalidValue;
-    const auto along = [&](auto way) { return kernel(LinesWay<decltype(way)>()); };
+    const auto along = [&](auto way) { return kernel(NearbyWay<decltype(way)>()); };
     if (plan.general) return launch_rows<P, true>(plan, stream, along, arguments...);
     return launch_rows<P, false>(plan, stream, along, arguments...);
 }

@@ -41,14 +41,14 @@ template <typename F, int COLUMNS> struct Side {
 
 // What an operand has at a place, for all of a thread's rows; and what it adds up to over a range, which is the same for all of them: with
 // the first row (`column` 0) for each.
-template <typename F, typename T, int COLUMNS, bool MOVES, int TEAM, int TEAMS> struct Beside {
+template <typename F, typename T, int COLUMNS, bool MOVES, int TEAM, int TEAMS> struct Neighbours {
     using All = Side<F, COLUMNS>;
     const T* first;
     i64 stride;
     int column = 0;
     All sums = {};
 
-    __device__ Beside(const T* first, i64 stride) : first(first), stride(stride) {}
+    __device__ Neighbours(const T* first, i64 stride) : first(first), stride(stride) {}
     __device__ static All at(const T* p) {
         All found;
         if constexpr (MOVES && COLUMNS > 1) {
@@ -64,23 +64,23 @@ template <typename F, typename T, int COLUMNS, bool MOVES, int TEAM, int TEAMS> 
     }
 };
 template <int O, typename F, typename Walk, typename T> __device__ inline auto beside(const Walk& walk, const T* p, int g) {
-    return Beside<F, T, Walk::COLUMNS, (Walk::MOVING >> O & 1), Walk::TEAM, Walk::TEAMS>(p + walk.at_row[O], walk.rows.gather_stride[g]);
+    return Neighbours<F, T, Walk::COLUMNS, (Walk::MOVING >> O & 1), Walk::TEAM, Walk::TEAMS>(p + walk.at_row[O], walk.rows.gather_stride[g]);
 }
 template <typename F, int TEAM, int TEAMS, typename X> __device__ F shared_sum(i64 lo, i64 hi, const X& x);
-template <typename F, typename T, int COLUMNS, bool MOVES, int TEAM, int TEAMS> __device__ inline F ranged_sum(i64 lo, i64 hi, Beside<F, T, COLUMNS, MOVES, TEAM, TEAMS>& x) {
+template <typename F, typename T, int COLUMNS, bool MOVES, int TEAM, int TEAMS> __device__ inline F ranged_sum(i64 lo, i64 hi, Neighbours<F, T, COLUMNS, MOVES, TEAM, TEAMS>& x) {
     if (x.column == 0) {
         const T* first = x.first;
         const i64 stride = x.stride;
-        x.sums = shared_sum<Side<F, COLUMNS>, TEAM, TEAMS>(lo, hi, [=](i64 j) { return Beside<F, T, COLUMNS, MOVES, TEAM, TEAMS>::at(first + j * stride); });
+        x.sums = shared_sum<Side<F, COLUMNS>, TEAM, TEAMS>(lo, hi, [=](i64 j) { return Neighbours<F, T, COLUMNS, MOVES, TEAM, TEAMS>::at(first + j * stride); });
     }
     return x.sums.at[x.column];
 }
 template <typename F, typename T, int COLUMNS, bool MOVES, int TEAM, int TEAMS, typename Order>
-__device__ inline F ranged_sum(i64 lo, i64 hi, Beside<F, T, COLUMNS, MOVES, TEAM, TEAMS>& x, const Order& order) {
+__device__ inline F ranged_sum(i64 lo, i64 hi, Neighbours<F, T, COLUMNS, MOVES, TEAM, TEAMS>& x, const Order& order) {
     if (x.column == 0) {
         const T* first = x.first;
         const i64 stride = x.stride;
-        x.sums = shared_sum<Side<F, COLUMNS>, TEAM, TEAMS>(lo, hi, [=, &order](i64 j) { return Beside<F, T, COLUMNS, MOVES, TEAM, TEAMS>::at(first + order(j) * stride); });
+        x.sums = shared_sum<Side<F, COLUMNS>, TEAM, TEAMS>(lo, hi, [=, &order](i64 j) { return Neighbours<F, T, COLUMNS, MOVES, TEAM, TEAMS>::at(first + order(j) * stride); });
     }
     return x.sums.at[x.column];
 }

@@ -8,7 +8,7 @@ namespace host {
 
 // What is known of a pass that adds up columns: its rows, the operands that move along with these, as bits, and the 32-bit words of an
 // element's sums.
-struct Sums {
+struct SumsOf {
     Facts rows;
     u64 moving;
     int words;
@@ -93,7 +93,7 @@ template <int STEPS> struct RoundKernels {
     Built at[256 + 32 * STEPS] = {};
     int count = 0;
 
-    constexpr explicit RoundKernels(const Sums& s) {
+    constexpr explicit RoundKernels(const SumsOf& s) {
         const Facts& f = s.rows;
         for (int general = 0; general < 2; general++) {
             for (int vec = general ? f.most_vec() : f.vec(); vec > 0; vec = general ? vec / 2 : 0) {
@@ -103,7 +103,7 @@ template <int STEPS> struct RoundKernels {
         }
         add_all(s, 1, true, true);
     }
-    constexpr void add_all(const Sums& s, int vec, bool across, bool general) {
+    constexpr void add_all(const SumsOf& s, int vec, bool across, bool general) {
         const int moved = s.rows.size(s.moving, vec);
         for (int a = 0; a < int(sizeof(ARCHS) / sizeof(ARCHS[0])); a++) {
             const int arch = ARCHS[a];
@@ -181,7 +181,7 @@ template <int K> struct RoundsPlan : RowDims<K> {
         if (served) plan<P>(found, arch);
     }
     template <typename P> void plan(const Taken& found, int arch) {
-        const Sums& s = P::SUMS;
+        const SumsOf& s = P::SUMS;
         const Team& t = found.team;
         const i64 rows = row.count, chunks = inner.count / vec;
         const bool cluster = t.cluster > 0, split = t.span > 0 && !cluster;
@@ -249,7 +249,7 @@ template <int COLUMNS, u64 MOVING, typename Rows> struct RoundsPass {
     static constexpr int OPERANDS = Rows::OPERANDS, GATHERS = Rows::GATHERS;
     static constexpr u64 WIDE = Rows::WIDE;
     static constexpr Facts FACTS = Rows::FACTS;
-    static constexpr Sums SUMS = {FACTS, MOVING, COLUMNS};
+    static constexpr SumsOf SUMS = {FACTS, MOVING, COLUMNS};
     static constexpr RoundKernels<SUMS.steps()> KERNELS = RoundKernels<SUMS.steps()>(SUMS);
     static constexpr bool EDGES = false;
     using Plan = RoundsPlan<OPERANDS>;
