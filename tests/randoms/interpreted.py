@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tests.randoms.layouts import SHAPE, layouts
-from tests.randoms.test_streams import OFFSET, PAIRS, SEED, compiled, given, meaning
+from tests.randoms.test_streams import OFFSET, PAIRS, SEED, TURNED, compiled, given, meaning
 from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
@@ -38,4 +38,6 @@ for shape in ((5, 24), (3, 7), (2, 1), (1, 66), (1, 2, 2, 3, 2, 4)):  # a row in
     args = (x if len(shape) < 3 else x.permute(4, 2, 0, 3, 1, 5), torch.tensor(SEED), OFFSET)
     for y, wanted in zip(function(*args), kernel(*args, target="torch"), strict=True):
         assert torch.equal(y, wanted), shape
+function, kernel, x = load("turned"), compiled(TURNED), torch.randn(16, 2)
+assert all(torch.equal(y, wanted) for y, wanted in zip(function(x), kernel(x, target="torch"), strict=True))
 print("held")

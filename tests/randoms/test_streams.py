@@ -50,6 +50,12 @@ y = x
 r = philox(seed, o, index[..., N] | 1) - philox(seed, o, index[..., N] & -2)
 t = philox(seed, 7, index[..., N] | 2) - philox(-3, o, index[..., N] & -4) if max[N](x) > -inf else 0
 """
+#: Words turned round in a result, beside neighbours, where rows have as many elements as vectors ask for.
+TURNED = """turned(x: T[N, M]) -> (r: i64[M, N], y: T[N, M])
+
+r = random[N, M](7, 9)
+y = x[M = index[M] - 1 else 0]
+"""
 #: What several readings read of words, by one stream and by two.
 AGAIN = """anew(x: T[..., N], seed: i64[], o: int) -> (y: T[..., N], r: i64[..., N], g: T[..., N])
 
@@ -199,7 +205,7 @@ def test_a_backward_in_cuda_has_the_mask_of_the_formula(tmp_path: Path) -> None:
 
 def test_streams_of_any_layout_in_triton(tmp_path: Path) -> None:
     pytest.importorskip("triton")
-    for text in (BITS, ROWS, PAIRS):
+    for text in (BITS, ROWS, PAIRS, TURNED):
         for file, made in backend("triton").written(check.check(syntax.parse(text, "random.k"))).items():
             (tmp_path / file).write_text(made)
     env = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
