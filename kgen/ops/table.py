@@ -268,7 +268,7 @@ _ROWS = (
        cpp=Spell("sigmoid_slope({0})", ulp=(5, 5)),
        cuda=Spell("sigmoid_slope({0})", ulp=(6, 5)),
        triton=Spell("sigmoid_slope({0})", ulp=(6, 5)), brief=Brief((5, 2), about="The derivative of sigmoid"),
-       host=numbers.sigmoid_slope, sign=POSITIVE,
+       host=numbers.sigmoid_slope, python=Spell("host_sigmoid_slope({0})"), sign=POSITIVE,
        errors=Errors(steady=ALWAYS, slopes=intervals.smooth(lambda t, x, y: -y * t.tanh(x / 2), 0.0625), between=intervals.summit(0.25))),
     Op("erf", ("x",), "float", "erf", ("dy * (2 / sqrt(pi)) * exp(-x^2)",), "erf(x)", (20, 1),
        cpp=Spell("std::erf({0})", ulp=(4, 4)),
