@@ -168,11 +168,11 @@ static double rsqrt(double x) { return 1 / sqrt(x); }
 static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
 static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static float hardware_inverse(float x) {  // as far off as it may be: a unit in the last place, to either side
+static float hardware_inverse(float x) {  // as far off as it may be: a unit in the last place, to either side; of powers of two it is exact
     const float q = 1 / x;
-    if (!(fabsf(q) >= 1e-37f) || q - q != 0) return q;
     unsigned i;
     memcpy(&i, &q, 4);
+    if (!(fabsf(q) >= 1e-37f) || q - q != 0 || !(i & 0x7fffff)) return q;
     i += i & 4 ? 1 : -1;
     float off;
     return memcpy(&off, &i, 4), off;
