@@ -47,6 +47,8 @@ def _joined(first: Map, second: Pass, plan: Plan) -> Reduce | None:
     if not all(is_beside(let, second.inner, defs) for let in first.lets if is_tap(let)):
         return None
     own = {let.name: let for let in second.lets} | {let.name: let for let in first.lets}
+    if any(own[let.expr.operands[0].name].expr.name != "load" for let in own.values() if is_tap(let)):
+        return None  # neighbours of what is made here, which memory has
     at = {let.name: n for n, let in enumerate(plan.program.lets)}
     lets = tuple(sorted(own.values(), key=lambda let: at[let.name]))
     phases = phases_of(frozenset(second.inner), lets, second.stores, defs, lambda lets: None)
