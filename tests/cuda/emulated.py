@@ -60,6 +60,7 @@ static unsigned atomicAdd(unsigned* p, unsigned by) {
     return old;
 }
 alignas(128) static unsigned char row_memory[1 << 18];
+extern "C" void* rows_memory() { return row_memory; }
 
 struct Copy { unsigned to; const void* from; unsigned bytes, group; };
 struct Fiber {
@@ -342,16 +343,24 @@ def kernels(path: Path, source: str, expressions: list[str]) -> ctypes.CDLL:
     return built(path, "\n".join([source, *entries]))
 
 
+#: Bytes of an emulated block's dynamic shared memory: no more than a launch asks for may be written.
+SHARED = 1 << 18
+
+
 def started(library: ctypes.CDLL, name: str) -> Any:
     """An entry of `kernels`, called as `nvrtc` calls a loaded function."""
     entry = getattr(library, name)
-    entry.restype = ctypes.c_bool
+    entry.restype, library.rows_memory.restype = ctypes.c_bool, ctypes.c_void_p
+    memory = library.rows_memory()
 
     def start(
         grid: int, device: int, stream: int, values: list[Any], threads: int = nvrtc.THREADS, shared: int = 0, cluster: int = 1
     ) -> None:
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        beyond = SHARED - shared
+        ctypes.memset(memory + shared, 0x5A, beyond)
         assert entry(grid, threads, places), "threads wait for one another for ever"
+        assert ctypes.string_at(memory + shared, beyond) == b"\x5a" * beyond, f"a block has {shared} bytes of shared memory and writes beyond"
 
     return start
 

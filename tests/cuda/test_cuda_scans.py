@@ -87,6 +87,23 @@ def test_blocks_that_share_a_row_give_the_same_bits(tmp_path, monkeypatch) -> No
             assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@needs_gcc
+def test_what_stands_still_has_no_place_beside_tiles(tmp_path, monkeypatch) -> None:
+    """Blocks that take tiles hold them in as much shared memory as the launch asks for, whatever else the scan reads."""
+    monkeypatch.setattr(scan_launches, "TEAMS", (*scan_launches.TEAMS[:1], *2 * (scan_launches.Team(ANY, 64, 64, 2),)))
+    monkeypatch.setattr(scan_launches, "FEW", 1 << 30)
+    scans.cached.cache_clear()
+    text = "still(e: f16[], d: T[...], x: T[..., N]) -> y: T[..., N]\n\ny = cumsum[N, reversed]((e + d) * x)\n"
+    torch.manual_seed(3)
+    call = torch.tensor(0.5, dtype=torch.float16), torch.randn(2), torch.randn(2, 9001)
+    emulated = Emulated(text, tmp_path, call)
+    scans.cached.cache_clear()
+    assert len(emulated.expressions) == 2
+    e, d, x = (given.double() for given in call)
+    want = ((e + d)[:, None] * x).flip(-1).cumsum(-1).flip(-1)
+    assert torch.allclose(emulated(*call)["y"].double(), want, rtol=1e-4, atol=1e-3)
+
+
 def planned(rows: int, n: int, size: int = 2, stride: int = 1):
     operand = RowOperandPlace((1 if stride > 1 else n,), (stride,), size, 0, True, False, True, 1)
     return scans.plan((rows,), n, (operand, operand._replace(read=False)), False, 8, 99 * 1024)

@@ -99,7 +99,7 @@ struct Chained : Taking<Along<THREADS, BLOCKS, THREADS, VEC, PARTS, 1, BACK, NEA
         unsigned memory;
 
         __device__ Tiles(Chained& walk, const T* p) : p(p), memory(walk.memory) {
-            walk.memory += STAGES * SLOT;
+            if (near(walk)) walk.memory += STAGES * SLOT;  // what stands still has no place there
             send(walk, walk.after, 1);
             asm volatile("cp.async.commit_group;" ::: "memory");
         }
