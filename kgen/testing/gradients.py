@@ -123,13 +123,13 @@ def _is_float(x: Any) -> bool:
 
 
 class _Differentiated(Evaluator):
-    """The formula as autograd can differentiate it: the derivative of torch's clamp fails where its operands broadcast."""
+    """The formula as autograd can differentiate it: the derivative of torch's clamp fails where its operands broadcast.  Integers have no
+    derivative, and torch no clamp of some."""
 
     def operate(self, v: Any, args: list) -> Any:
-        if v.op != "clamp":
+        if v.op != "clamp" or not (common := self.common(v)).is_floating_point:
             return super().operate(v, args)
         tensors = [a if isinstance(a, self.torch.Tensor) else self.number(a, k, v, args) for k, a in enumerate(args)]
-        common = self.common(v)
         return self.torch.clamp(*(t.to(common).contiguous() for t in self.torch.broadcast_tensors(*tensors)))
 
 
