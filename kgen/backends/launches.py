@@ -244,9 +244,9 @@ FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
 ASIDE = ((4, 1 << 22), (2, 1 << 14))
 #: Those who share such rows, in blocks of so many threads, where there are fewer than so many rows.
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
-#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many warps share the rows
-#: of so many threads.
-ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
+#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many threads share a row,
+#: of blocks with the rows of so many; whether also where terms are in an order.
+ASIDE_LONG = ((1024, 32, 4, True), (256, 8, 16, False))
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
 #: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as did best on an H200.
