@@ -479,6 +479,7 @@ ROUNDS = {
         Round(512, 0, 8, 2, 3, "block"),
         Round(1024, 0, 8, 1, 3, "block"),
         Round(512, 512, 16, 1, 2, "cluster"),
+        Round(512, 512, 32, 1, 1, "cluster"),
         *_LONG,
     ),
     (False, True): (
@@ -487,6 +488,7 @@ ROUNDS = {
         Round(512, 0, 8, 1, 2, "block"),
         Round(1024, 0, 8, 1, 3, "block"),
         Round(512, 512, 16, 1, 2, "cluster"),
+        Round(512, 512, 32, 1, 1, "cluster"),
         *_LONG,
     ),
 }

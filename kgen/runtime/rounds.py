@@ -89,7 +89,7 @@ def plan(
         limits = limits._replace(cluster=0)
     sums = max(1, columns // 2)
     static = partial(_static, words=words, readings=reductions, ahead=sum(not o.element for o in operands))
-    most, (vec, team, stages) = vec, _taken(n, vec, sum(moving), sums, apart, limits, static, not reductions)
+    most, (vec, team, stages) = vec, _taken(n, vec, moving, sums, apart, limits, static, not reductions)
     wide = wide if vec == most else 0
     chunks = n // vec
     if team.across:  # no more teams than rows, for each takes work space
@@ -114,7 +114,7 @@ def plan(
         ((walk, groups),), rows_, n, segments, team.span or max(chunks, 1), misaligned, words, outer_sizes, sizes, outer, strides,
         team.threads,
     )  # fmt: skip
-    shared = stages * (team.most or team.threads) * team.vectors * vec * sum(moving)
+    shared = (team.most or team.threads) * team.vectors * vec * _each(stages, moving)
     rounds = -(-rows_ // max(1, every))
     few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
     each = columns if any(operands[k].itemsize > 4 for k in memory) else columns // 2  # words of an element's sums
@@ -207,34 +207,44 @@ def _static(team: Team, words: int, readings: int, ahead: int) -> int:
 
 
 def _taken(
-    n: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int], maps: bool
+    n: int, vec: int, moving: Sequence[int], sums: int, apart: bool, limits: Limits, static: Callable[[Team], int], maps: bool
 ) -> tuple[int, Team, int]:  # fmt: skip
     """The elements of a vector, who takes a row of `n` elements, and how many rows are on their way: elements move one by one where so
-    many operands (`size` bytes of each element) move along that no warp has room for their vectors."""
+    many operands (`moving`: bytes of an element of each) move along that no warp has room for their vectors."""
     for own in (vec, 1):
-        if found := _team(n // own, own, own * size, sums, apart, limits, static, maps):
+        if found := _team(n // own, own, moving, sums, apart, limits, static, maps):
             return own, *found
     raise KgenError("more operands move along a row than there is shared memory for")
 
 
 def _team(
-    chunks: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int], maps: bool
+    chunks: int, vec: int, moving: Sequence[int], sums: int, apart: bool, limits: Limits, static: Callable[[Team], int], maps: bool
 ) -> tuple[Team, int] | None:  # fmt: skip
-    """Who takes a row of `chunks` vectors, each `size` bytes of what moves along with it, and how many rows are on their way; each thread
-    has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has itself; `maps`: none is reduced.
-    None where none has room."""
+    """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` are the bytes of an element of each operand that
+    moves along with it; each thread has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has
+    itself; `maps`: none is reduced.  None where none has room."""
     most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
     for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
-        takes = (maps or not rule.maps) and rule.least * vec <= size
+        takes = (maps or not rule.maps) and rule.least <= sum(moving)
         made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), limits) if takes else None
         if made is None:
             continue
-        row = max(1, (made.most or made.threads) * made.vectors * size)  # as many blocks, then as many rows, as there is memory for
+        elements = (made.most or made.threads) * made.vectors * vec
+        row = max(1, elements * sum(moving))  # as many blocks, then as many rows, as there is memory for
         room = min(launches.MAX_SHARED, limits.shared) - static(made)
+        if rule.stages == 1:
+            if elements * _each(1, moving) + static(made) <= limits.shared and static(made) <= MAX_STATIC:
+                return replace(made, blocks=1), 1
+            continue
         blocks = max(1, min(made.blocks, room // (rule.stages * row)))
         if 2 * row <= room and static(made) <= MAX_STATIC:
             return replace(made, blocks=blocks), max(2, min(rule.stages, room // (blocks * row)))
     return None
+
+
+def _each(stages: int, moving: Sequence[int]) -> int:
+    """The shared memory for an element of the rows on their way, in bytes: of one stage there is room for two rows of one operand."""
+    return stages * sum(moving) + (max(moving, default=0) if stages == 1 else 0)
 
 
 def _of(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:
@@ -253,6 +263,8 @@ def _of(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:
         return Team(needed, max(1, rule.blocks * rule.threads // most), 0, vectors, 3, most=most) if needed <= rule.threads else None
     if rule.where == "cluster":
         count = -(-chunks // (rule.threads * vectors))
+        if rule.stages == 1 and 2 * count > limits.cluster:  # no more of those are there at once than of the largest
+            count = max(count, limits.cluster)
         span = -(-chunks // (32 * max(2, count))) * 32
         fits = 2 <= max(2, count) <= limits.cluster
         return Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=-(-chunks // span)) if fits else None
