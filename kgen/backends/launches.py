@@ -414,7 +414,8 @@ TILES = Tiles()
 class Round(NamedTuple):
     """A rule for rows that follow one another: the first that takes a row holds.
 
-    Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way.  `where`:
+    Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way, or with 1,
+    for rows of which there is no room for two, one that takes the place of the row before as that is stored.  `where`:
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
@@ -552,6 +553,14 @@ PERSISTENT_EDGES = {
         Round(256, 256, 32, 2, 2, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
     ),
+}
+#: The same of rows that share no parameters, but of which two operands or more stay on the chip (second key: more than two): while such a
+#: row is computed nothing else of its multiprocessor is on its way. From searches on an H200 (the gradient of softmax).
+PERSISTENT_ALONE = {
+    (True, False): (Round(0, 0, 0, 0, 0, "none"),),
+    (True, True): (Round(0, 0, 0, 0, 0, "none"),),
+    (False, False): (Round(0, 0, 0, 0, 0, "none"),),
+    (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
 #: Registers of a thread that hold such parameters at most.
 PARAMETERS = 64

@@ -106,7 +106,8 @@ def verify_rounds(
     hold(not walk.cluster or 2 <= under.segments <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
     lead = walk.threads * walk.vectors * walk.vec * max(moving, default=0) if stages == 1 else 0
     shared = static + stages * size + lead + plan.room
-    hold(stages >= 1 and not (stages == 1 and walk.edges) and static <= MAX_STATIC and shared <= limits.shared, "a block's shared memory is no more than the device has")
+    hold(stages > walk.edges, "beside one row and another of one operand there are no edges of more")
+    hold(static <= MAX_STATIC and shared <= limits.shared, "a block's shared memory is no more than the device has")
     # Who takes a row.
     hold(team & (team - 1) == 0 or walk.team == 0, "a team is a power of two, or a block")
     hold(threads % team == 0 and (walk.across or team <= 32 or team == threads), "a team beyond a warp is a block")

@@ -40,7 +40,7 @@ struct SumsOf {
         return stages * rows.size(moving, vec) + (stages == 1 ? vec * widest : 0);
     }
     // The team of a rule for a row of `chunks` vectors, each thread having up to `vectors`, if it takes such a row.
-    constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster) const {
+    constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster, int arch) const {
         const i64 some = chunks > 1 ? chunks : 1;
         if (chunks > r.longest || (r.maps && rows.readings > 0)) return {};
         if (r.where == ACROSS) return {{r.threads, r.team, vectors, 3, chunks <= r.team * vectors ? 0 : r.team * vectors, true}, r.blocks};
@@ -58,7 +58,11 @@ struct SumsOf {
         if (r.where == CLUSTER) {
             const i64 least = up(chunks, r.threads * vectors), two = least < 2 ? 2 : least;
             if (two > cluster) return {};
-            const i64 count = r.stages == 1 && 2 * two > cluster ? cluster : two;  // no more of those are there at once than of the largest
+            i64 count = two;  // or more, where that leaves fewer multiprocessors idle by a tenth
+            for (i64 more = two; more <= cluster; more++) {
+                if (more * resident(arch, r.blocks, more) > count * resident(arch, r.blocks, count)) count = more;
+            }
+            if (10 * count * resident(arch, r.blocks, count) < 11 * two * resident(arch, r.blocks, two)) count = two;
             const i64 span = up(chunks, 32 * count) * 32;
             return {{r.threads, r.threads, vectors, 3, span, false, int(up(chunks, span))}, r.blocks};
         }
@@ -74,7 +78,7 @@ struct SumsOf {
         for (int i = 0; i < all.count; i++) {
             const Round& r = all.at[i];
             const int vectors = wider(1, r.elements / vec);
-            Taken found = of(r, chunks, vectors < most ? vectors : most, cluster);
+            Taken found = of(r, chunks, vectors < most ? vectors : most, cluster, arch);
             if (found.blocks == 0 || r.least * vec > moved) continue;
             const Team& t = found.team;
             const i64 taken = i64(wider(t.most, t.threads)) * t.vectors, row = taken * moved, bytes = row > 1 ? row : 1;
