@@ -165,6 +165,8 @@ class RowPrinter:
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
             return [*made, *alone, *self.rounds()]
+        if self.persists and not self.unit.aside:
+            made += [f"auto {t.name}_ahead = walk.template ahead<{self.position[t.name]}>({t.name}_ptr);" for t in self.of_rows()]
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
@@ -176,8 +178,6 @@ class RowPrinter:
             elif w.record.element and w.pointer in read:
                 kind = "same" if self.persists and is_shared(w.record, self.unit) else "keep" if w.record.kept else "input"
                 made.append(f"auto {w.pointer}_row = walk.template {kind}<{self.position[w.pointer]}>({w.pointer}_ptr);")
-        if self.persists and not self.unit.aside:
-            made += [f"auto {t.name}_ahead = walk.template ahead<{self.position[t.name]}>({t.name}_ptr);" for t in self.of_rows()]
         index = {x.spec_name: self.position[x.name] for x in self.unit.indices}
         for b in self.unit.near:
             which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"

@@ -554,12 +554,15 @@ PERSISTENT_EDGES = {
         Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
     ),
 }
-#: The same of rows that share no parameters, but of which two operands or more stay on the chip (second key: more than two): while such a
-#: row is computed nothing else of its multiprocessor is on its way. From searches on an H200 (the gradient of softmax).
+#: The same of rows that share no parameters, but of which two operands or more stay on the chip (second key: more than two), where no block
+#: has room beside one of theirs. From a search on an H200 (the gradient of softmax), on which all other lengths were slower so.
 PERSISTENT_ALONE = {
     (True, False): (Round(0, 0, 0, 0, 0, "none"),),
     (True, True): (Round(0, 0, 0, 0, 0, "none"),),
-    (False, False): (Round(0, 0, 0, 0, 0, "none"),),
+    (False, False): (
+        Round(0, 0, 0, 0, 0, "none", 49152),
+        Round(1024, 1024, 16, 1, 1, "cluster", 65536),
+    ),
     (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
 #: Registers of a thread that hold such parameters at most.
