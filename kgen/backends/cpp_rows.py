@@ -119,6 +119,11 @@ class RowsView(RowUnit):
         return [(t, written, when[written]) for t, written in moves] if c is readings[-1] else []
 
     @property
+    def reads_again(self) -> bool:
+        """Whether a row is gone through more than once, so that the next one is near only if it is asked for meanwhile."""
+        return sum(c.element for c in self.phases) > 1
+
+    @property
     def room(self) -> tuple[Given, Tensor, list[Tensor]] | None:
         """A value that a row keeps, and the result of the last reading in whose row it may lie until then: where nothing of the other
         tensors is that result itself."""

@@ -918,8 +918,8 @@ void loss_sum_D_kept_run(
                     const T* table_tile =
                         table_dense && count == filled ? table_row + i :
                         lanes.load(1, ACROSS ? table + inner.offset(1, i) : table_row, first, count, table_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const T* table_next = asks ? table + rows.offset(1, row + 1) + i : table;
+                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
+                    const T* table_next = table_row + i + 4096 / sizeof(T);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; asks && l < GROUP; l += 16) {

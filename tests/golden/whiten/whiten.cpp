@@ -717,8 +717,8 @@ void whiten_sum_S_kept_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const float* x_next = asks ? x + rows.offset(3, row + 1) + i : x;
+                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
+                    const float* x_next = x_row + i + 4096 / sizeof(float);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; asks && l < GROUP; l += 16) {
@@ -908,8 +908,8 @@ void whiten_kinds_run(
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const float* x_next = asks ? x + rows.offset(2, row + 1) + i : x;
+                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
+                    const float* x_next = x_row + i + 4096 / sizeof(float);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; asks && l < GROUP; l += 16) {
