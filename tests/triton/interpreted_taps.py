@@ -13,7 +13,7 @@ import torch
 
 from kgen.runtime.kernel import Kernel
 from tests.backends.test_dear import AGAIN, AROUND, checked
-from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, placed, plane, window
+from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane, pool, pools, window
 from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
@@ -44,16 +44,6 @@ def hold(name: str, meaning: Any, *calls: tuple[Any, ...]) -> None:
                 assert torch.allclose(y.double(), value.double(), rtol=far, atol=0), (name, result, y.dtype, where)
 
 
-def pool(x: Any, w: Any) -> dict[str, Any]:
-    """What POOL of test_triton_taps.py means."""
-    p, q = (torch.arange(n) for n in w.shape[-2:])
-    return {"y": w + sum(placed(x, 2 * p + i - 3, 3 * q + j - 1, 2) for i in range(5) for j in range(4))}
-
-
-def weights(x: Any, dtype: Any) -> Any:
-    return laid((*x.shape[:-2], x.shape[-2] // 2 + 1, x.shape[-1] // 3 + 1), dtype, chance)
-
-
 def refused(call: Any, words: str) -> None:
     try:
         call()
@@ -68,7 +58,7 @@ for dtype in (torch.float32, torch.bfloat16, torch.float64):
     hold("line", line, *cases(1, dtype, count, 0), *cases(0, dtype, count, 1))
     hold("plane", plane, *cases(2, dtype, count, 2), *cases(3, dtype, count, 3))
     hold("window", window, *cases(2, dtype, count, 6))
-    hold("pool", pool, *((x, weights(x, dtype)) for (x,) in cases(2, dtype, count // 3, 7)))
+    hold("pool", pool, *pools(dtype, count // 3, 7))
     hold("by_number", moved, *((x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, 4)))
 hold("plane", plane, (deep[:, :, ::2, :, ::2],), (torch.randint(-8, 8, (9, 32)).float(),), (torch.randint(-8, 8, (3, 9, 64)).bfloat16(),))
 hold("derived", derived, *(tuple(laid(shape, torch.float32, chance) for shape in ((3, n), (n,), (2, n))) for n in (1, 8, 24, 41)))

@@ -14,13 +14,8 @@ from kgen.passes import Map
 from tests import warm
 from tests.backends.test_dear import AGAIN, AROUND
 from tests.conftest import ROOT
-from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, WINDOW
+from tests.cuda.test_cuda_taps import DERIVED, LINE, MOVED, PLANE, POOL, WINDOW
 
-#: Windows of so many elements that a thread of Triton's takes few.
-POOL = """pool(x: T[..., M, N], w: T[..., P, Q]) -> y: T[..., P, Q] where P = M // 2 + 1, Q = N // 3 + 1, I = 5, J = 4
-
-y = w + sum[I, J](x[M = 2*index[P] + index[I] - 3, N = 3*index[Q] + index[J] - 1 else 2])
-"""
 TEXTS = {"line": LINE, "plane": PLANE, "derived": DERIVED, "moved": MOVED, "window": WINDOW}
 
 
