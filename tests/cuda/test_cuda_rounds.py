@@ -171,10 +171,12 @@ def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch) -> None:
-    """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more."""
+@pytest.mark.parametrize("stages", [3, 1])
+def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, stages: int) -> None:
+    """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more; with one stage the next row's
+    vectors take the places of what the last reading has left."""
     torch.manual_seed(6)
-    rule = launches.Round(64, 64, 8, 1, 3, "cluster")
+    rule = launches.Round(64, 64, 8, 1, stages, "cluster")
     plan = rounds.plan
 
     def alone(*asked):
@@ -191,7 +193,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch) -
     monkeypatch.setattr(rounds, "cached", alone)
     calls = [(torch.randn(m, 1000) + 1, torch.randn(m, 1000), torch.randn(1000), torch.randn(m)) for m in (1, 3, 6, 17)]
     kernel, checked = Emulated(LAYER, tmp_path, *calls), kgen.loads(LAYER).kernel
-    assert any("3, true, -1, 1, 1, 7, 1, unsigned>, 3>" in e for e in kernel.expressions), kernel.expressions
+    assert any(f"3, true, -1, 1, 1, 7, 1, unsigned>, {stages}>" in e for e in kernel.expressions), kernel.expressions
     for args in calls:
         found = kernel(*args)
         wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()
@@ -221,8 +223,9 @@ def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> Non
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_what_a_selection_leaves_out_of_a_column_is_not_added(tmp_path) -> None:
-    text = "f(x: T[..., N], y: T[..., N]) -> (d: T[..., N], a: T32[N], b: T32[N])\nd = 0 if x <= 0 else y\n"
-    text += "a = sum[...](0 if x <= 0 else y * x)\nb = sum[...](y if x > 0 else 0)"
+    text = "f(x: T[..., N], y: T[..., N]) -> (d: T[..., N], a: T32[N], b: T32[N], c: T32[N], e: T32[N])\nd = 0 if x <= 0 else y\n"
+    text += "a = sum[...](0 if x <= 0 else y * x)\nb = sum[...](y if x > 0 else 0)\n"
+    text += "c = sum[...](0 if 2 * x <= 0 else y)\ne = sum[...](0 if x < 0 or 3 * x == 0 else y)"  # conditions that have no name
     torch.manual_seed(3)
     x, y = torch.randn(300, 40), torch.randn(300, 40)
     y[x <= 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, 3.0]).repeat(3000)[: int((x <= 0).sum())]
