@@ -170,10 +170,10 @@ class MapPrinter:
         return near
 
     def _each(self) -> int:
-        """The most elements of a thread, where neighbours are so many that this is fewer than a vector's 16 bytes may have; else 0.  Random
-        words are made for vectors of elements."""
+        """The most elements of a thread, where neighbours are so many that this is fewer than a vector of 16-bit elements has; else 0.
+        Random words are made for vectors of elements."""
         each = 1 << max(1, TILES.near // max(1, len(self.unit.taps))).bit_length() - 1
-        return each if each < 16 and not self.even else 0
+        return each if each < 8 and not self.even else 0
 
     # ------------------------------------------------------------------ the functions
 
