@@ -36,14 +36,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", action="store_true", help="run the long fuzzing campaigns")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where `gpu` tests alone are asked for, workers need not import the files that do not speak of one."""
+    alone = (config.getoption("-m") or "").split(" and ")[0] == "gpu"
+    if not alone or not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    return "gpu" not in collection_path.read_text(encoding="utf-8").lower() or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`gpu` and `slow` tests run only when a marker expression asks for them."""
+    """`gpu` and `slow` tests run only when a marker expression asks for them; those that take longest begin the shares of a run's workers,
+    so that none of them is what the run ends with."""
     asked = config.getoption("-m") or ""
     dropped = [i for i in items if any(i.get_closest_marker(m) and m not in asked for m in ("gpu", "slow"))]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         kept = set(items) - set(dropped)
         items[:] = [i for i in items if i in kept]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+    first = [i for i in items if i.get_closest_marker("first")][:workers]
+    items[:] = [i for i in items if i not in first]
+    for k, item in enumerate(first):
+        items.insert(len(items) * k // workers + k, item)
 
 
 def pytest_collection_finish() -> None:

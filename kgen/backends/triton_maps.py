@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kgen.backends.base import Render
+from kgen.backends.launches import TILES
 from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Text, joined, source
@@ -48,6 +49,7 @@ class TritonUnit:
     scan: bool = False
     taps: bool = False
     windows: bool = False
+    guarded: bool = False  # one code for all blocks, with few elements of a thread: of many neighbours
     generics: frozenset[str] = frozenset()
 
 
@@ -61,6 +63,7 @@ class MapView(TritonUnit):
     block_head: str
     loads: list[Statement]
     call: str
+    whole: list[Statement]
     stores: list[Statement]
     steps: list[Statement]
     full: str
@@ -108,6 +111,8 @@ class MapPrinter:
         self.operands = {o.key: o for o in self._operands()}
         self.block = self.names.fresh(f"{unit.name}_block")
         self.near = self._near()
+        self.each = self._each()
+        self.guarded = bool(self.each)
         self.starts = {i.name: self.names.fresh(f"{i.name}_first") for i in unit.indices}
 
     def hosts(self, t: Tensor) -> Tensor:
@@ -163,6 +168,12 @@ class MapPrinter:
                     near.strides[key] = fresh(f"{stem}_{m.dim}_stride")
                     near.even[key] = fresh(f"{stem}_{m.dim}_EVEN")
         return near
+
+    def _each(self) -> int:
+        """The most elements of a thread, where neighbours are so many that this is fewer than a vector of 16-bit elements has; else 0.
+        Random words are made for vectors of elements."""
+        each = 1 << max(1, TILES.near // max(1, len(self.unit.taps))).bit_length() - 1
+        return each if each < 8 and not self.even else 0
 
     # ------------------------------------------------------------------ the functions
 
@@ -225,13 +236,14 @@ class MapPrinter:
         operands = [index, by, self.near.sizes[m.dim], self.near.strides[key, m.dim], self.near.even[key, m.dim], str(m.wraps)]
         return source("shifted_by({0})", joined(operands))
 
-    def stores(self) -> list[Statement]:
+    def stores(self, mask: str = ", mask") -> list[Statement]:
+        """The stores of a block's results, with its mask or without."""
         pairs = zip(self.outputs, self.storage, strict=True)
-        return [Statement(value=source("tl.store({0}, {1}, mask)", self.operands[o.spec_name].at, text)) for o, text in pairs]
+        return [Statement(value=source(f"tl.store({{0}}, {{1}}{mask})", self.operands[o.spec_name].at, text)) for o, text in pairs]
 
     def spreads(self) -> bool:
         """Whether operands lie along some of its dims alone: a tile of several rows then loads them once."""
-        return any(set(t.dims) != set(self.unit.dims) for t in (*self.inputs, *self.unit.indices))
+        return not self.guarded and any(set(t.dims) != set(self.unit.dims) for t in (*self.inputs, *self.unit.indices))
 
     def view(self) -> MapView:
         """What the templates take."""
@@ -243,7 +255,8 @@ class MapPrinter:
         values = [*(t.name for t in self.read()), *(t.name for t in u.taps), *(i.name for i in u.indexed), *(s.name for s in u.scalars)]
         pointers = [o.pointer for o in self.operands.values() if o.pointer]
         kernel, fixed = f"{u.name}_kernel", len(pointers)
-        mask = "mask" if self.spreads() else "lane[0] + lane[1] < numel - first"
+        mask = "mask" if self.spreads() or self.guarded else "lane[0] + lane[1] < numel - first"
+        given = "full, mask" if self.guarded else "mask"
         return MapView(
             kernels={"map": kernel},
             heads={"map": self.kernel_lines(pointers, scalars)},
@@ -256,17 +269,23 @@ class MapPrinter:
             lines=u.lines,
             returns=returns,
             element_head=wrapped(f"def {u.element}", [*values, *(f"{c}: {CONSTEXPR}" for c in self.constants)], ":"),
-            block_head=wrapped(f"def {self.block}", self.block_items("mask", f": {CONSTEXPR}"), ":"),
+            block_head=wrapped(f"def {self.block}", self.block_items(given, f": {CONSTEXPR}"), ":"),
             loads=loads,
             call=wrapped(f"    {', '.join(o.name for o in self.outputs)} = {u.element}", [*values, *self.constants], ""),
+            whole=self.stores("") if self.guarded else [],
             stores=stores,
             spreads=self.spreads(),
             taps=bool(u.taps),
             windows=bool(u.reaches),
+            guarded=self.guarded,
             steps=[Statement((o.steps,), "", source("({0})", joined(o.strides))) for o in self.operands.values()],
-            full=wrapped(f"        {self.block}", self.block_items("None"), ""),
-            partial=wrapped(f"        {self.block}", self.block_items(mask), ""),
+            full=self.call_block(given if self.guarded else "None"),
+            partial="" if self.guarded else self.call_block(mask),
         )
+
+    def call_block(self, mask: str) -> str:
+        """The kernel's call of the function of a block."""
+        return wrapped(f"    {self.block}" if self.guarded else f"        {self.block}", self.block_items(mask), "")
 
     def block_items(self, mask: str, constexpr: str = "") -> list[str]:
         """What the function of a block takes, or is given."""
@@ -295,6 +314,7 @@ class MapPrinter:
         items += ["(" + "".join(f'FLOATS[dtypes["{v}"]], ' for v in passed) + ")"] if passed else []
         items += ["spreads=True"] if self.spreads() else []
         items += [f"near={list(self.near.strides)}".replace("'", '"')] if self.near.strides else []
+        items += [f"each={self.each}"] if self.guarded else []
         return wrapped("    launch", items, "")
 
 

@@ -50,6 +50,11 @@ y = x[M = 2*index[P] - 1, N = 3*index[Q] - 2 else -7] + 2 * x[M = 2*index[P], N 
 z = x[M = 2*index[P] + 1 else 5] + 2 * x[M = 2*index[P] - 1, N = index[N] - 2 else 1]
 u = x[M = (index[R] + 1) // 2 - 1, N = (index[S] - 2) // 3 else 4] - 2 * x[M = (index[R] - 3) // 2, N = index[S] // 3 + 1 else 0]
 """
+#: Windows of so many elements that a thread of Triton's takes few.
+POOL = """pool(x: T[..., M, N], w: T[..., P, Q]) -> y: T[..., P, Q] where P = M // 2 + 1, Q = N // 3 + 1, I = 5, J = 4
+
+y = w + sum[I, J](x[M = 2*index[P] + index[I] - 3, N = 3*index[Q] + index[J] - 1 else 2])
+"""
 #: Beside an operand of an element's own.
 WEIGHED = """weighed(x: T[..., M, N], w: T[..., P, Q]) -> y: T[..., P, Q] where P = (M + 1) // 2, Q = N // 3 + 1
 
@@ -126,6 +131,11 @@ def window(x: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"y": y, "z": placed(x, 2 * p + 1, n, 5) + 2 * placed(x, 2 * p - 1, n - 2, 1), "u": u}
 
 
+def pool(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    p, q = (torch.arange(n) for n in w.shape[-2:])
+    return {"y": w + sum(placed(x, 2 * p + i - 3, 3 * q + j - 1, 2) for i in range(5) for j in range(4))}
+
+
 def weighed(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
     p, q = (torch.arange(k) for k in w.shape[-2:])
     return {"y": w * placed(x, 2 * p - 1, 3 * q - 2, -7) + p[:, None]}
@@ -163,6 +173,13 @@ def cases(rank: int, dtype: torch.dtype, count: int, seed: int) -> Iterator[tupl
         shape = tuple(chance.choice((1, 2, 3, 5)) for _ in range(rank)) + (chance.choice(lengths),)
         x = laid(shape, dtype, chance)
         yield (x, laid(shape[-1:], dtype, chance)) if rank < 2 else (x,)
+
+
+def pools(dtype: torch.dtype, count: int, seed: int) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Arguments of POOL."""
+    chance = random.Random(seed)
+    for (x,) in cases(2, dtype, count, seed):
+        yield x, laid((*x.shape[:-2], x.shape[-2] // 2 + 1, x.shape[-1] // 3 + 1), dtype, chance)
 
 
 def hold(text: str, meaning: Any, calls: list[tuple[Any, ...]], folder: Path) -> None:

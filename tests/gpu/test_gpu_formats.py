@@ -39,7 +39,16 @@ def test_unsigned_integers(target: str) -> None:
         assert (y.numpy() == other).all(), k
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id="-".join(c)) for c in matrix.pairs()])
+def by_turns() -> list:
+    """Every producer, format and layout, of these each second one, in turn; the rest is slow."""
+    places = [list(part) for part in (matrix.PRODUCERS, matrix.FORMATS, matrix.LAYOUTS)]
+    return [
+        pytest.param(c, id="-".join(c), marks=pytest.mark.slow if sum(p.index(x) for p, x in zip(places, c, strict=True)) % 2 else ())
+        for c in matrix.pairs()
+    ]
+
+
+@pytest.mark.parametrize("case", by_turns())
 def test_the_matrix_on_cuda(case: tuple[str, str, str]) -> None:
     given = matrix.arguments(*case, device="cuda")
     matrix.held(*case, given, kgen.loads(matrix.spec(*case))(*given, target="cuda"))

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 NAMES = ("tanh", "sin", "cos", "exp", "log1p", "erfc", "sigmoid", "pow", "div", "fma")
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("target", ["triton", "cuda"])
 def test_rows_have_the_values_of_a_map(target: str, device: str = "cuda") -> None:
     places = Places("f32", [OPS[name] for name in NAMES])

@@ -37,7 +37,7 @@ def by_turns() -> list:
 
 @pytest.mark.parametrize(("case", "dtype", "target"), by_turns())
 def test_specs_stay_within_the_derived_bound(case, dtype: torch.dtype, target: str) -> None:
-    sizes = (1, 32, 33, 1025, 4096, 65_537) if dtype in (torch.float32, torch.bfloat16) else (1, 33, 1025, 65_537)
+    sizes = (1, 32, 33, 1025, 4096, 65_537) if target == "cuda" and dtype in (torch.float32, torch.bfloat16) else (1, 33, 1025, 65_537)
     for n in sizes:
         check_case(case, case.arguments(n, random(dtype, n)), target)
     if case.special:
@@ -54,6 +54,7 @@ def alternating(names: Iterable[str]) -> list:
     ]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(("spec", "target"), alternating(("softmax", "layernorm", "argmax", "frobenius", "mse", "logsumexp")))
 def test_rows_of_a_million_stay_within_the_derived_bound(spec: str, target: str) -> None:
     case = next(c for c in CASES if c.spec == spec)
@@ -63,5 +64,5 @@ def test_rows_of_a_million_stay_within_the_derived_bound(spec: str, target: str)
 
 @pytest.mark.parametrize(("name", "target"), alternating(PROGRAMS))
 def test_programs_stay_within_the_derived_bound(name: str, target: str) -> None:
-    report = checks.check(kgen.loads(PROGRAMS[name]).kernel, target, examples=8)
+    report = checks.check(kgen.loads(PROGRAMS[name]).kernel, target, examples=6)
     assert not report.failures, report.failures[0]

@@ -37,13 +37,23 @@ def arguments(kernel: kgen.Kernel, make, rows: int, n: int) -> dict:
     return found
 
 
-@pytest.mark.parametrize(("name", "target"), [
-    pytest.param(name, target, marks=pytest.mark.slow if target == "triton" and k % 2 else ()) for k, name in enumerate(TEXTS) for target in ("cuda", "triton")
-])  # fmt: skip
-def test_every_length_stays_within_the_bound(name: str, target: str) -> None:
+def by_turns() -> list:
+    """Each kernel on CUDA and each second one on Triton, of each second length; the other kernels and lengths are slow."""
+    return [
+        pytest.param(name, target, k // each % 2 ^ other, id=f"{name}-{target}" + "-other" * other, marks=pytest.mark.slow if other or k % each else ())
+        for k, name in enumerate(TEXTS)
+        for target, each in (("cuda", 1), ("triton", 2))
+        for other in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(("name", "target", "first"), by_turns())
+def test_every_length_stays_within_the_bound(name: str, target: str, first: int) -> None:
     kernel = kgen.loads(TEXTS[name])
     for k, n in enumerate(LENGTHS):
-        dtype = DTYPES[k % 4]
+        if k % 2 != first:
+            continue
+        dtype = DTYPES[(k // 2 + first) % 4]
         rows = 3 if n < 10_000 else 2
         check_call(kernel, arguments(kernel, random(dtype, n), rows, n), target)
 
@@ -85,6 +95,7 @@ def test_gradients_stay_within_the_bound(name: str, target: str) -> None:
     assert not report.failures, report.failures[0]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("target", ["cuda", "triton"])
 def test_drawn_calls_stay_within_the_bound(target: str) -> None:
     for name in TEXTS:

@@ -12,6 +12,7 @@ import kgen  # noqa: E402
 from kgen.runtime import fast  # noqa: E402
 from tests.cuda import test_cuda_parts as parts  # noqa: E402
 from tests.cuda import test_cuda_taps as taps  # noqa: E402
+from tests.cuda.test_cuda_taps import POOL, pool, pools  # noqa: E402
 from tests.specs.test_placed_specs import causal_conv4, laplacian, rope, rope_interleaved, swiglu_packed  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -63,8 +64,7 @@ def test_gradients_are_those_of_torch(name: str) -> None:
             torch.testing.assert_close(a.grad.cpu().double(), b.grad, rtol=1e-3, atol=1e-3 * max(1, n**0.5 / 4))
 
 
-@pytest.mark.parametrize("target", ["cuda", "triton"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "target"), [(0, "cuda"), (1, "cuda"), (2, "triton"), pytest.param(1, "triton", marks=pytest.mark.slow)])
 def test_shifts_of_any_layout(seed: int, target: str) -> None:
     for text, meaning, rank in ((taps.LINE, taps.line, 1), (taps.PLANE, taps.plane, 2)):
         kernel = kgen.loads(text)
@@ -74,6 +74,15 @@ def test_shifts_of_any_layout(seed: int, target: str) -> None:
                 made = kernel(*(on_gpu(t) for t in args), target=target)
                 for found, w in zip(made if isinstance(made, tuple) else (made,), want.values(), strict=True):
                     assert torch.equal(found.cpu(), w.to(dtype)), [(t.shape, t.stride()) for t in args]
+
+
+@pytest.mark.parametrize(("target", "dtype"), [("triton", torch.float32), ("triton", torch.bfloat16), ("cuda", torch.bfloat16)], ids=str)
+def test_windows_of_many_elements(target: str, dtype: Any) -> None:
+    """On Triton one code takes full blocks and others, a few elements a thread."""
+    kernel = kgen.loads(POOL)
+    for x, w in pools(dtype, 3, 4):
+        want = pool(x.double(), w.double())["y"].to(dtype)
+        assert torch.equal(kernel(on_gpu(x), on_gpu(w), target=target).cpu(), want), (x.shape, x.stride(), w.stride())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

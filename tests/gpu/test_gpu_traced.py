@@ -18,8 +18,16 @@ from tests.trace.written import module  # noqa: E402
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
 
 
-@pytest.mark.parametrize("target", ["triton", "cuda"])
-@pytest.mark.parametrize(("function", "shapes"), CASES, ids=IDS)
+def by_turns() -> list:
+    """Every function on both targets, on the other one slow: what a function becomes is a spec's program, whichever compiles it."""
+    return [
+        pytest.param(*case, target, id=f"{name}-{target}", marks=pytest.mark.slow if (k + j) % 2 else ())
+        for k, (case, name) in enumerate(zip(CASES, IDS, strict=True))
+        for j, target in enumerate(("triton", "cuda"))
+    ]
+
+
+@pytest.mark.parametrize(("function", "shapes", "target"), by_turns())
 def test_values_and_gradients_are_eagers(function: Callable[..., Any], shapes: list[Any], target: str) -> None:
     given = [x.detach().cuda() for x in tensors(shapes)]
     with torch.device("cuda"):  # a function may make a tensor of its own

@@ -30,7 +30,7 @@ def extra(name: str, count: int, length: int, dtype: torch.dtype) -> tuple[torch
 
 @pytest.mark.parametrize("name", [n for n in MORE if n != "names"])
 def test_random_cases_stay_within_the_derived_bound(name: str) -> None:
-    report = checks.check(kgen.loads(MORE[name]).kernel, "triton", examples=12)
+    report = checks.check(kgen.loads(MORE[name]).kernel, "triton", examples=8)
     assert not report.failures, report.failures[0]
 
 
@@ -45,12 +45,12 @@ def test_an_operand_that_broadcasts_along_what_is_reduced(dtype: torch.dtype, co
 
 
 def by_turns() -> list:
-    """Kernels by dtypes and parts of LENGTHS; each kernel's part in one of the dtypes, the rest slow."""
+    """Kernels by dtypes and parts of LENGTHS; each part of two kernels, in one of the dtypes each, the rest slow."""
     found = []
     for k, name in enumerate(("softmax", "layernorm", "cross_entropy", "argmax")):
         for part in range(4):
             for d, dtype in enumerate((torch.bfloat16, torch.float32)):
-                found.append(pytest.param(name, dtype, part, id=f"{name}-{dtype}-{part}", marks=() if d == (k + part) % 2 else pytest.mark.slow))
+                found.append(pytest.param(name, dtype, part, id=f"{name}-{dtype}-{part}", marks=() if 2 * d == (k + part) % 4 else pytest.mark.slow))
     return found
 
 

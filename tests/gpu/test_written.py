@@ -94,6 +94,7 @@ def called(library: ctypes.CDLL, entry: str, rank: int, outer: int | None, size:
     torch.cuda.synchronize()
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("name", ["softmax", pytest.param("layernorm", marks=pytest.mark.slow)])
 def test_rows_have_the_bits_of_the_runtimes(name: str, tmp_path: Path) -> None:
     """And stay within the derived bound, those that are not very large."""
@@ -112,6 +113,7 @@ def test_rows_have_the_bits_of_the_runtimes(name: str, tmp_path: Path) -> None:
             assert not said, f"{list(x.shape)} {x.stride()}: {said}"
 
 
+@pytest.mark.first
 def test_rows_and_columns_have_the_bits_of_the_runtimes(tmp_path: Path) -> None:
     """Of rmsnorm's backward: dx and dw come from one reading, in both."""
     library = built("rmsnorm", tmp_path, True)

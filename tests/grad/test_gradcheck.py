@@ -57,12 +57,12 @@ def test_gradients_of_every_built_kernel_pass_torchs_numerical_checks(name: str)
 
 
 def by_turns() -> list:
-    """Every spec on both targets: each fourth with CUDA, each eighth with Triton, which takes f64 three times as long to compile; the rest is
+    """Every spec on both targets: each eighth with CUDA, each sixteenth with Triton, which takes f64 three times as long to compile; the rest is
     slow, for every gradient is held to its bound on both targets elsewhere."""
     return [
         pytest.param(name, target, marks=pytest.mark.slow if k % every else ())
         for k, name in enumerate(SPECS)
-        for target, every in (("triton", 8), ("cuda", 4))
+        for target, every in (("triton", 16), ("cuda", 8))
     ]
 
 

@@ -13,7 +13,7 @@ import torch
 
 from kgen.runtime.kernel import Kernel
 from tests.backends.test_dear import AGAIN, AROUND, checked
-from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane, window
+from tests.cuda.test_cuda_taps import cases, derived, laid, line, moved, plane, pool, pools, window
 from tests.triton import quick_interpreter  # noqa: F401
 
 warnings.simplefilter("ignore")
@@ -58,6 +58,7 @@ for dtype in (torch.float32, torch.bfloat16, torch.float64):
     hold("line", line, *cases(1, dtype, count, 0), *cases(0, dtype, count, 1))
     hold("plane", plane, *cases(2, dtype, count, 2), *cases(3, dtype, count, 3))
     hold("window", window, *cases(2, dtype, count, 6))
+    hold("pool", pool, *pools(dtype, count // 3, 7))
     hold("by_number", moved, *((x, chance.choice((0, 1, -3, 8, 16, -24, 1000, 2**63 - 1))) for (x,) in cases(2, dtype, count, 4)))
 hold("plane", plane, (deep[:, :, ::2, :, ::2],), (torch.randint(-8, 8, (9, 32)).float(),), (torch.randint(-8, 8, (3, 9, 64)).bfloat16(),))
 hold("derived", derived, *(tuple(laid(shape, torch.float32, chance) for shape in ((3, n), (n,), (2, n))) for n in (1, 8, 24, 41)))

@@ -15,18 +15,8 @@ def ranged_sum(at, stride, order, step, present, D: tl.constexpr, lo, hi, key=No
             for third in range(fourth, tl.minimum(fourth + 32768, most), 2048):
                 twos = none
                 for second in range(third, tl.minimum(third + 2048, most), 128):
-                    ones = none
-                    for first in range(second, tl.minimum(second + 128, most), 8):
-                        a = term(at, stride, order, step, D, lo + first, hi, 0, key, own, same)
-                        a += term(at, stride, order, step, D, lo + first + 1, hi, 0, key, own, same)
-                        b = term(at, stride, order, step, D, lo + first + 2, hi, 0, key, own, same)
-                        b += term(at, stride, order, step, D, lo + first + 3, hi, 0, key, own, same)
-                        c = term(at, stride, order, step, D, lo + first + 4, hi, 0, key, own, same)
-                        c += term(at, stride, order, step, D, lo + first + 5, hi, 0, key, own, same)
-                        d = term(at, stride, order, step, D, lo + first + 6, hi, 0, key, own, same)
-                        d += term(at, stride, order, step, D, lo + first + 7, hi, 0, key, own, same)
-                        ones += (a + b) + (c + d)
-                    twos += ones
+                    end = tl.minimum(second + 128, most)
+                    twos += ranged_eights(at, stride, order, step, D, lo, hi, second, end, key, own, same)
                 threes += twos
             fours += threes
         total += fours
