@@ -118,21 +118,22 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
 
     // What is read of an operand along each row: sent for some rounds before. Each thread reads what it has sent for itself.
     template <int O, typename T> struct Moving {
-        static constexpr unsigned BYTES = VEC * sizeof(T);
+        // The first of two operands that lie in turns sends for what both have there, and each takes its own from where that is.
+        static constexpr bool SECOND = Under::turns(O - 1);
+        static constexpr int TWO = MOVES && (SECOND || Under::turns(O)) ? 2 : 1;
+        static constexpr unsigned BYTES = TWO * VEC * sizeof(T);
         // Whether vectors go to shared memory by themselves, and whether a row is one run of them, and rows lie equally far apart.
         static constexpr bool SENT = WIDE != GIVEN && (WIDE >> O & 1) && (BYTES == 16 || BYTES == 8 || BYTES == 4), FLAT = SENT && RR == 1 && RI == 1;
-        // One of two operands that lie in turns sends for one half of what both have there, and takes its own from where both are.
-        static constexpr bool FIRST = Under::turns(O), SECOND = Under::turns(O - 1);
-        static constexpr int TWO = FIRST || SECOND ? 2 : 1, HALF = SECOND ? VEC - 1 : 0;
         const T* p;
         const T* from;  // this thread's first vector of the row to send for
         i64 step;       // from there to the next such row's
         unsigned own, mine;
         Index places[SENT && !FLAT ? VECTORS : 1];  // of its vectors, in each row
-        Vector<T, VEC> now[VECTORS];
+        Vector<T, TWO * VEC> now[VECTORS];
         unsigned edge = 0;  // where a thread has the vector in which its element outside of whole ones lies: of a row that begins anywhere
 
         __device__ void open(Rounds& walk) {
+            if constexpr (SECOND) walk.kept -= slots() * VECTORS * BYTES;
             own = walk.kept + threadIdx.x * BYTES + (SENT ? walk.memory() : 0);
             walk.kept += slots() * VECTORS * BYTES;
             if constexpr (SENT && !FLAT && MOVES) {
@@ -144,7 +145,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 mine = walk.mine();
             }
             if constexpr (FLAT && MOVES) {
-                from = p + HALF + TWO * (walk.origin(O, walk.to) + walk.head + (walk.base() + walk.lane) * VEC);
+                from = p + TWO * (walk.origin(O, walk.to) + walk.head + (walk.base() + walk.lane) * VEC);
                 step = TWO * i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
                 mine = walk.mine();
                 if constexpr (EDGES) {
@@ -158,10 +159,11 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ const T* loose(const Under& walk, Index origin) const { return p + origin + walk.loose(0); }
         // Send for a row, if it is there, into one of the stages; the rows are those of this team, one after the other.
         __device__ void send(const Rounds& walk, Index row, bool there, unsigned which) {
+            if constexpr (SECOND) return;
             const unsigned stage = which * walk.bytes;
             if (there) {
                 const T* begin = nullptr;
-                if constexpr (SENT && !FLAT) begin = p + HALF + TWO * walk.origin(O, row);
+                if constexpr (SENT && !FLAT) begin = p + TWO * walk.origin(O, row);
                 #pragma unroll
                 for (int v = 0; v < VECTORS; v++) {
                     const unsigned to = own + stage + v * slots() * BYTES;
@@ -200,14 +202,11 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void take(const Under& walk, int v, int k) {
             if constexpr (MOVES) {
                 const unsigned at = own + static_cast<const Rounds&>(walk).stage + v * slots() * BYTES;
-                const unsigned other = slots() * VECTORS * BYTES;  // between the two, which are sent for one after the other
-                if constexpr (SENT && FIRST) now[k] = every_other(read_shared<Vector<T, VEC>>(at), read_shared<Vector<T, VEC>>(at + other), 0);
-                else if constexpr (SENT && SECOND) now[k] = every_other(read_shared<Vector<T, VEC>>(at - other), read_shared<Vector<T, VEC>>(at), 1);
-                else if constexpr (SENT) now[k] = read_shared<Vector<T, VEC>>(at);
+                if constexpr (SENT) now[k] = read_shared<Vector<T, TWO * VEC>>(at);
                 else now[k] = *slot(at);
             }
         }
-        __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ auto one(int v, int k) const { return element(now[v], TWO * k + SECOND); }
         __device__ T one_loose(const Under& walk, int j) const {
             if constexpr (MOVES && EDGES && FLAT) {
                 const unsigned at = edge + static_cast<const Rounds&>(walk).stage + within(loose(walk, walk.at_row[O]));
