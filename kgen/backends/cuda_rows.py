@@ -214,11 +214,10 @@ class RowPrinter:
         return [*made, "auto columns_row = walk.template columns<Columns>();"]
 
     def finish(self) -> list[str]:
-        """The lines of the launch that adds up the columns, and stores what follows."""
+        """The lines that store what follows from columns, and those of the launch that adds these up."""
         c, unit = self.unit.finish, self.unit
         assert c is not None
         params = "const Columns& columns, typename Walk::Place column"
-        made = ["if constexpr (Walk::FINISHES) {", f"    walk.template finish<Columns>([&]({params}) {{"]
         lines = [f"const {a.type} {a.name} = columns.{a.name};" for a in unit.columns]
         for t in c.inputs:
             lines.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template along<{self.position[t.name]}>({t.name}_ptr, column));")
@@ -228,7 +227,8 @@ class RowPrinter:
         for o in c.outputs:
             pointer = self.pointers[o.name]
             lines.append(f"*walk.template along<{self.position[pointer]}>({pointer}_ptr, column) = {stored(o)};")
-        return [*made, *(f"        {line}" for line in lines), "    });", "    return;", "}"]
+        ends = ["if constexpr (Walk::FINISHES) {", "    walk.template finish<Columns>(store);", "    return;", "}"]
+        return [f"const auto store = [&]({params}) {{", *(f"    {line}" for line in lines), "};", *ends]
 
     def looped(self, phases: list[list[str]]) -> list[list[str]]:
         """The phases within the loop over a team's rows."""
@@ -240,7 +240,7 @@ class RowPrinter:
         ahead = [f"const {t.compute} {t.name} = {t.compute}({t.name}_ahead.now);" for t in tensors if unit.is_row(t)]
         lines = [*self.row_indices(), *ahead]
         body = indented([lines, *phases] if lines else phases)
-        return [[f"for (walk.begin({ins}); walk.more(); walk.next({ins})) {{", *body, "}", "walk.end(columns_row);"]]
+        return [[f"for (walk.begin({ins}); walk.more(); walk.next({ins})) {{", *body, "}", "walk.end(columns_row, store);"]]
 
     def phases(self) -> list[list[str]]:
         """The lines of each phase; those of rows that stay on the chip and of others one after the other, where they differ."""

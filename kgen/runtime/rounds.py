@@ -131,7 +131,7 @@ def plan(
         made.append((last, groups * segments, team.threads, shared + room, segments if team.cluster else 1))
     lanes = _lanes(groups)
     end = walk._replace(threads=FINISH, blocks=1, cluster=False, segments=False, keep=0, stages=-1)
-    if n:
+    if n and not (split and every == 1):  # else the one team that has all rows stores what follows
         made.append((end, -(-n // (_side(columns, n) * FINISH // lanes)), FINISH, 0, 1))
     found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4, room)
     verify_rounds(found, operands, static(team), devices.limits(arch), long, columns, depth(rounds, few, teams, groups))

@@ -347,6 +347,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             return reinterpret_cast<Together*>(row_memory + STAGES * walk.bytes)[v * slots() + threadIdx.x];
         }
         __device__ void write(const Rounds& walk, bool last) {
+            write(walk, last, false, [](const Part&, Index) {});
+        }
+        // The same, or where one team has `all` rows, at its end, `f` of each column's sum.
+        template <typename F> __device__ void write(const Rounds& walk, bool last, bool all, F f) {
             unsigned* partial = walk.partial(walk.own(), COUNT);
             #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
@@ -365,9 +369,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                     }
                     Under::save(sums.at[k], sum);
                     at[v][k] = Part();
+                    if (all) f(sum, c.first + k);
                 }
-                if (last) place = sums;
-                else before = sums;
+                if (!last) before = sums;
+                else if (!all) place = sums;
             }
             written = true;
         }
@@ -379,11 +384,11 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     __device__ unsigned* partial(u64 team, int count) const {
         return this->rows.work + all_rows.columns + team * this->rows.n * count;
     }
-    // Write what is left, and add up the teams of a block.
-    template <typename Part> __device__ void end(Columns<Part>& columns) {
+    // Write what is left, and add up the teams of a block. Where one team has all rows no launch is behind it: `f` stores what follows.
+    template <typename Part, typename F> __device__ void end(Columns<Part>& columns, F f) {
         if constexpr (MOVES) {
             constexpr int COUNT = Words<Part>::COUNT;
-            columns.write(*this, true);
+            columns.write(*this, true, SEGMENTS && all_rows.every == 1, f);
             if constexpr (Under::TEAMS > 1) {
                 __syncthreads();
                 const u64 block = first - u64(this->round) * all_rows.every;
