@@ -178,7 +178,7 @@ class RowPrinter:
         index = {x.spec_name: self.position[x.name] for x in self.unit.indices}
         for b in self.unit.near:
             which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
-            made.append(f"auto {b.name}_row = near<{which}>(walk, {b.tensor.name}_ptr);")
+            made.append(f"auto {b.name}_row = {f'there<{which}>(walk)' if b.asks else f'near<{which}>(walk, {b.tensor.name}_ptr)'};")
         return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
 
     def row_values(self, read: set[str]) -> list[str]:
@@ -430,7 +430,7 @@ class RowPrinter:
             return f"PiecesPass<Pass{known}>"
         if unit.near:
             lines = [o.role == "index" and o.name in {b.dim for b in unit.near} for o in operands]
-            return f"NearPass<{mask(lines)}, Pass{known}>"
+            return f"NearPass<{mask(lines)}, Pass{known}{', true' * unit.on_the_way}>"
         return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:
