@@ -100,10 +100,11 @@ def plan(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 @_pass
 def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same, what reduces over rows and over columns of the same elements in one pass, and what rows alone decide once a row."""
-    return _merged(schedule.planned(_by_columns(kernel, binding, rides), rides), kernel)
+    return _merged(schedule.planned(by_columns(kernel, binding, rides), rides), kernel)
 
 
-def _by_columns(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
+@_pass
+def by_columns(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The program as a backend that merges passes takes it."""
     return _columned(expanded(kernel, binding, rides))
 
@@ -158,7 +159,7 @@ def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 @_pass
 def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same of those that are merged."""
-    made = _once(kernel, binding, rides) or _tapped(_by_columns(kernel, binding, rides), rides)
+    made = _once(kernel, binding, rides) or _tapped(by_columns(kernel, binding, rides), rides)
     return _merged(made, kernel) if made is not None else merged(kernel, binding, rides)
 
 

@@ -15,6 +15,9 @@ from kgen.types import Dims, is_literal
 HELP = "kgen has no tiled products yet: a library's matrix product (torch.matmul, torch.cdist) is faster by far where these dims are large"
 #: Of a search for each of several places, as `kth[N](x, index[K] + 1)` asks for.
 SEARCHED = "each place has a search of its own: a library's sort (torch.topk) is faster where they are many"
+#: Of what keys select that each row has its own of, as the gradient of `x[N = i]` for i: [M, K] does: keys are sorted along dims that all
+#: rows share.
+KEYED = "keys that differ from row to row are compared one by one: torch.scatter_add is faster where they are many"
 
 
 def products(plan: Plan) -> list[Diagnostic]:
@@ -33,7 +36,7 @@ def products(plan: Plan) -> list[Diagnostic]:
         shown = " * ".join(d for d in p.dims if not is_literal(d))
         message = f"this computes {shown} elements, and no operand has more than {' * '.join(d for d in p.dims if d in most) or '1'}"
         searched = any(x.expr.name == "probe" for x in p.lets)
-        found.setdefault(let.name, Diagnostic(message, let.span, help=SEARCHED if searched else HELP))
+        found.setdefault(let.name, Diagnostic(message, let.span, help=SEARCHED if searched else KEYED if _keyed(p, let) else HELP))
     return list(found.values())
 
 
@@ -46,6 +49,18 @@ def _several(p: Reduce, let: Let) -> bool:
     """Whether what is reduced differs along all of its dims: it is no broadcast of less."""
     operand = next(x for x in p.lets if x.name == let.expr.operands[0].name)
     return _open(operand.dims) == _open(p.dims)
+
+
+def _keyed(p: Reduce, let: Let) -> bool:
+    """Whether what is reduced is selected by a key's being the index along a dim."""
+    made = {x.name: x.expr for x in p.lets}
+    todo = [let.expr]
+    while todo:
+        operands = [made[o.name] for o in todo.pop().operands if o.name in made]
+        if any(e.name == "eq" and any(made[o.name].name == "index" for o in e.operands if o.name in made) for e in operands):
+            return True
+        todo += [e for e in operands if e.name in ("cast", "where", "and")]
+    return False
 
 
 __all__ = ["products"]

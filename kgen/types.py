@@ -320,5 +320,14 @@ def shown_dims(text: str) -> str:
     return re.sub(r"\b[0-9]+_(?=[A-Z])", "", text)
 
 
+def shown_axis(axis: Dims, halves: Mapping[str, str]) -> str:
+    """The dims of an axis as the header has them: a packed tensor's last is one, not its bytes and their halves, each of which `halves` has
+    with the dim that it is of."""
+    if len(axis) == 1 and axis[0] in halves:
+        return f"{halves[axis[0]]} (bytes of two)"
+    names = [halves.get(shown_dim(d), d) for d in axis]
+    return "*".join(name for k, name in enumerate(names) if not k or name == axis[k] or name != names[k - 1])
+
+
 def show_type(dtype: str, dims: Dims, factors: tuple[int, ...] = ()) -> str:
     return f"{dtype}[{', '.join('*'.join(map(shown_dim, axis)) for axis in axes(dims, factors))}]"

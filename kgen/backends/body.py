@@ -578,7 +578,9 @@ class _RowBody(Body):
         if not k:
             return NOTHING, value
         condition = self.text[value.expr.operands[0].name]
-        return source("!{0}", condition) if k == 2 else condition, self.defs[value.expr.operands[k].name]
+        if k == 2:
+            condition = fill(self.backend.spell(OPS["not"]), "bool", [condition], {})
+        return condition, self.defs[value.expr.operands[k].name]
 
     def divisor(self, let: Let, y: Let, digits: str) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""

@@ -3,7 +3,7 @@ kgen.backends.cpp_rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from kgen.backends import searching
@@ -15,6 +15,7 @@ from kgen.backends.sorts import PARTS, SortUnit
 from kgen.backends.text import Text, called, wrapped
 from kgen.backends.units import Accumulator, Argument, RowUnit, ScanUnit, Tap, Tensor, Unit
 from kgen.check import Kernel
+from kgen.ir import Let
 from kgen.monoids import MONOIDS, Rides
 from kgen.passes import Plan, Reduce
 from kgen.taps import Move
@@ -142,6 +143,10 @@ class Cpp(CFamily):
             rounds="to" in calls,
             doubles=self.doubles(render) or "to" in calls,
         )
+
+    def selected(self, lets: Iterable[Let], rows: Container[str], defs: Mapping[str, Let]) -> set[str]:
+        """As `Backend.selected` has it: what is added up of a range, which several rows do at a time."""
+        return {let.name for let in lets if let.expr.name == "ranged"}
 
     def joining(self, a: Accumulator, held: str, more: str) -> Text:
         """What a loop holds once it has taken more: of two that are chosen between, that is tested for NaN, so that no test waits for the

@@ -15,7 +15,7 @@ from kgen.backends.base import Render
 from kgen.backends.cpp_partials import PeakView, peak_view
 from kgen.backends.moving import Peak, grouped
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import Accumulator, Code, Given, RowUnit, Search, Statement, Tensor
+from kgen.backends.units import ORDER, Accumulator, Code, Gather, Given, RowUnit, Search, Statement, Tensor
 from kgen.monoids import MONOIDS
 from kgen.types import ELLIPSIS
 
@@ -51,6 +51,25 @@ class PhaseView(Code):
     amount: str = ""  # of a search: that of row `l`
 
 
+@dataclass(frozen=True)
+class BesideView:
+    """The code of rows that lie side by side and add up the same ranges: what is read and computed once for all of them, the sums of
+    each, and what is read and computed of each behind these."""
+
+    inputs: list[Tensor]
+    gathers: list[Gather]
+    lines: list[Statement]
+    own_inputs: list[Tensor]
+    own_gathers: list[Gather]
+    sums: list[Statement]
+    own_lines: list[Statement]
+
+    @property
+    def named_sums(self) -> list[Statement]:
+        """The sums under the names that all rows' have together."""
+        return [replace(s, names=tuple(f"{name}_beside" for name in s.names), type="auto") for s in self.sums]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowsView(RowUnit):
     """A pass over rows: its phases, and its operands (tensors, indices, gathers) in the order of their strides.  The last operand is the
@@ -71,6 +90,7 @@ class RowsView(RowUnit):
     rounded: dict[str, Text]
     run_head: str
     entries: list[tuple[str, str]]
+    beside: BesideView | None
 
     @property
     def carried(self) -> list[Carried]:
@@ -155,7 +175,32 @@ class RowPrinter:
             rounded=self.rounded,
             run_head=head,
             entries=entries,
+            beside=self.beside() if u.aside else None,
         )
+
+    def beside(self) -> BesideView | None:
+        """The code of rows side by side, along the last of their dims; None where it looks up elements that are each row's own, or adds
+        up in another type than theirs."""
+        (c,), last = self.unit.codes, self.unit.rows[-1]
+        gathers = {g.name: g for g in c.gathers if last in g.tensor.dims and last != g.dim}
+        types = {g.tensor.compute for s in c.lines for name, g in gathers.items() if name in s.uses and g.tensor.compute != s.type}
+        if types or any(g.ranged in ("", ORDER) for g in gathers.values()):
+            return None
+        inputs = [t for t in c.inputs if last in t.dims]
+        own = {*gathers, *(t.name for t in inputs), *(x.name for x in c.indices if last in x.dims)}
+        lines: list[Statement] = []
+        sums: list[Statement] = []
+        own_lines: list[Statement] = []
+        for s in c.lines:
+            if s.uses & gathers.keys():  # a sum, which has a line of its own
+                sums.append(s)
+            else:
+                (own_lines if s.uses & own or not s.names else lines).append(s)
+            own |= {*s.names} if s.uses & own else set()
+        if any(x.name in own for x in c.indices):
+            return None
+        same = [g for g in c.gathers if g.name not in gathers]
+        return BesideView([t for t in c.inputs if t not in inputs], same, lines, inputs, [*gathers.values()], sums, own_lines)
 
     def walked(self) -> tuple[list[Tensor], list[str]]:
         """The tensors that are walked along the rows, and the names of all operands in order."""

@@ -151,14 +151,14 @@ class Cuda(CFamily):
         text = self.render(kernel, only, standalone)
         return {self.file_name(kernel.name): text, **self.beside(text)}
 
-    def beside(self, source: str) -> dict[str, str]:
-        """The files of the library that a source includes, and those that they include, by name."""
-        found: dict[str, str] = {}
+    def beside(self, source: str, found: dict[str, str] | None = None) -> dict[str, str]:
+        """The files of the library that a source includes, and those that they include, by name; `found` are there already."""
+        found = {} if found is None else found
         for line in source.splitlines():
-            if line.startswith('#include "'):
-                name = line.split('"')[1]
+            if line.startswith('#include "') and (name := line.split('"')[1]) not in found:
                 text = self.library_file(name)
-                found = {**found, **self.beside(text), name: text}  # what a file includes stands before it
+                self.beside(text, found)
+                found[name] = text  # what a file includes stands before it
         return found
 
     def library_file(self, name: str) -> str:

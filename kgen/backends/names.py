@@ -91,7 +91,8 @@ def settled(source: str, comment: str, reserved: Iterable[str], macros: re.Patte
             taken.update(_WORD[comment].findall(part))
     chosen: dict[str, str] = {}
     counts: dict[str, int] = {}
-    marked = dict.fromkeys(_MARKED.findall(source))
+    lines = source.split("\n")  # most of them are the library's, without a mark
+    marked = dict.fromkeys(name for line in lines if OPEN in line for name in _MARKED.findall(line))
     own = [name for name in marked if name.startswith(OPEN) and name.endswith(CLOSE) and name.count(OPEN) == name.count(CLOSE) == 1]
     for name in dict.fromkeys([*own, None, *marked]):
         if name is None:  # the writer's own names are all there
@@ -102,7 +103,7 @@ def settled(source: str, comment: str, reserved: Iterable[str], macros: re.Patte
             wanted += "_"
         chosen[name] = unused(wanted, taken, counts)
         taken.add(chosen[name])
-    return _MARKED.sub(lambda m: chosen[m[0]], source)
+    return "\n".join(_MARKED.sub(lambda m: chosen[m[0]], line) if OPEN in line else line for line in lines)
 
 
 __all__ = ["Names", "bare", "settled", "width"]

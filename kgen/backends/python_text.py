@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from kgen.backends.names import bare
 
@@ -33,19 +33,16 @@ def chunks(items: list[str], size: int) -> list[str]:
     return [", ".join(items[k : k + size]) for k in range(0, len(items), size)]
 
 
-def decided(source: str, known: Mapping[str, bool]) -> str:
-    """A module in which branches on conditions that are known are no longer branches; `known` has what a condition says of a name,
-    behind its dot."""
-
-    def outcome(node: ast.If | ast.IfExp) -> bool | None:
-        return known.get(ast.unparse(node.test).partition(".")[2])
+def decided(source: str, known: Callable[[ast.expr], bool | None]) -> str:
+    """A module in which branches on conditions that are known are no longer branches; `known` says of a condition what it is, None where
+    that is open."""
 
     def branches() -> Iterator[ast.If | ast.IfExp]:
-        return (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.If | ast.IfExp) and outcome(n) is not None)
+        return (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.If | ast.IfExp) and known(n.test) is not None)
 
     while node := next(branches(), None):
         lines, first, end = source.split("\n"), node.lineno - 1, node.end_lineno or 0
-        kept = node.body if outcome(node) else node.orelse
+        kept = node.body if known(node.test) else node.orelse
         if isinstance(kept, ast.expr):
             chosen = ast.get_source_segment(source, kept)
             lines[first:end] = [f"{lines[first][: node.col_offset]}{chosen}{lines[end - 1][node.end_col_offset :]}"]

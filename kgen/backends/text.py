@@ -88,6 +88,8 @@ class Text(str):
 
     def converted(self, function: str, head: Text) -> Text:
         """It with calls of a function made others: `head` stands for the name and the bracket behind it."""
+        if function not in self.calls:
+            return self
         made: list[str] = []
         for before, token in zip(("", *self.tokens), self.tokens, strict=False):
             if isinstance(token, Call) and token == function:

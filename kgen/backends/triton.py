@@ -22,7 +22,7 @@ from kgen.backends.triton_maps import MapPrinter, TritonUnit
 from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
-from kgen.backends.triton_sizes import follow
+from kgen.backends.triton_sizes import follow, shown
 from kgen.backends.units import Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.ir import Blocks, Let, View, exact
@@ -65,6 +65,7 @@ class TritonView:
     axes: list[tuple[str, str]]  # the dims of each tensor by its axes, where one is split
     parts: list[tuple[str, str, str]]  # tensors that are parts of these: of which, and where
     disjoint: list[tuple[str, str]]  # parts, and of which tensor, also where a call has made them
+    shown: list[tuple[str, str]]  # axes that are not called as the header calls them, and what that calls them
     literals: bool
     size_of: str  # of a literal dim, in Python
     follow: list[str]  # the body of the function that adds sizes which others give
@@ -332,6 +333,7 @@ def brief_{name}({x}, T: tl.constexpr):
             summary=[f'"""Writes {", ".join(r.state for r in kernel.results if r.state)} in place."""'] if states else [],
             given=[(p.name, user(p.name)) for p in kernel.params if p.is_tensor],
             axes=self.axes(kernel) if kernel.joined else [],
+            shown=shown(kernel),
             literals=bool(kernel.literals),
             size_of="int(dim)" if all(d.isdigit() for d in kernel.literals) else 'int(dim.partition("_")[0])',
             follow=follow(kernel),

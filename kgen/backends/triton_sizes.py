@@ -1,4 +1,4 @@
-"""Sizes that follow from others, in a file of Triton: the lines of its function `follow`.
+"""Sizes in a file of Triton: the lines of its function `follow`, for those that follow from others, and what errors call axes.
 
 In: what a header says of sizes (`where E = B + 1`).  Out: Python that adds them to those which tensors have.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kgen.check import Kernel
 from kgen.nodes import Apply, Clause, Expr, Num, folded
 from kgen.sized import linear, names, unknown
-from kgen.types import is_literal, literal_size
+from kgen.types import axes, is_literal, literal_size, shown_axis
 from kgen.typeset import format_expr
 
 _INFIX: Mapping[str, tuple[str, int]] = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "floordiv": ("//", 2), "mod": ("%", 2)}
@@ -27,6 +27,13 @@ def follow(kernel: Kernel) -> list[str]:
     if len(kernel.clauses) < 2:
         return made
     return [f"for _ in range({len(kernel.clauses)}):  # each round may give a size that others follow from", *(f"    {m}" for m in made)]
+
+
+def shown(kernel: Kernel) -> list[tuple[str, str]]:
+    """The axes of packed tensors, and others that these split, each with what the header calls it."""
+    declared = [*((p.dims, p.factors) for p in kernel.params), *((r.dims, r.factors) for r in kernel.results)]
+    found = {"*".join(axis): shown_axis(axis, kernel.file.halves) for dims, factors in declared for axis in axes(dims or (), factors)}
+    return [(axis, name) for axis, name in found.items() if axis != name]
 
 
 def _shown(c: Clause) -> str:
@@ -99,4 +106,4 @@ def _applied(node: Apply, args: list[tuple[str, int]]) -> tuple[str, int]:
     return f"{a if own >= level else f'({a})'} {sign} {b if its > level else f'({b})'}", level
 
 
-__all__ = ["follow"]
+__all__ = ["follow", "shown"]

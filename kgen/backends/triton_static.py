@@ -6,6 +6,7 @@ dynamic file's host part would choose, or a part of a long one; where neighbours
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -34,11 +35,12 @@ SIDE, SIDE_BLOCK, FEW = 32, 128, 20
 #: The longest row whose length only a call tells: beyond, sums would be deeper than the bounds allow.
 LONGEST = 2**20
 
-#: What helper functions ask of a dtype, and the answers where there is none of some dtypes.
+#: What helper functions ask of a value's dtype, whether it is one or SIGNED, and the answers where there is none of some dtypes.
+SIGNED = "signed"
 ANSWERS: tuple[tuple[frozenset[str], dict[str, bool]], ...] = (
-    (frozenset({"f64"}), {"dtype == tl.float64": False, "dtype == tl.float32": True}),
-    (frozenset({"f32"}), {"dtype == tl.float32": False}),
-    (frozenset({"u8", "u16", "u32", "u64"}), {"dtype.is_int_signed()": True}),
+    (frozenset({"f64"}), {"f64": False, "f32": True}),
+    (frozenset({"f32"}), {"f32": False}),
+    (frozenset(d for d in Triton.types if DTYPES[d].kind == "uint"), {SIGNED: True}),
 )
 
 
@@ -49,7 +51,19 @@ class StaticTriton(Triton):
 
     def settled(self, calls: Iterable[str], known: Mapping[str, bool]) -> dict[str, Text]:
         """The helper functions among calls, as they are where the answers to some conditions are known."""
-        return functions(self.template_folder(), calls, self.columns(), lambda text: decided(text, known))
+        def change(text: str) -> str:
+            return decided(text, lambda test: known.get(self.asked(test)))
+
+        return functions(self.template_folder(), calls, self.columns(), change)
+
+    def asked(self, test: ast.expr) -> str:
+        """What a condition asks of a value's dtype: a dtype's name, or SIGNED; nothing where it asks anything else."""
+        match test:
+            case ast.Compare(ast.Attribute(attr="dtype"), [ast.Eq()], [ast.Attribute(ast.Name("tl"), named)]):
+                return next((dtype for dtype, name in self.types.items() if name == f"tl.{named}"), "")
+            case ast.Call(ast.Attribute(ast.Attribute(attr="dtype"), "is_int_signed")):
+                return SIGNED
+        return ""
 
     def call(self, function: str, operands: str, dtype: str) -> str:
         return f"{static_call(function, 'tl.fma')}({operands})"

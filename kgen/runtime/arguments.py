@@ -30,6 +30,7 @@ from kgen.types import (
     is_wide,
     resolve_named,
     show_type,
+    shown_axis,
     shown_dims,
     variable_of,
 )
@@ -320,7 +321,7 @@ def _sizes(kernel: Kernel, tensors: list[tuple[Parameter, Any]]) -> tuple[dict[s
             if is_literal(d) and size != sizes[d]:
                 raise wrong(kernel, f"{p.name} has {size} along {d}", f"it is declared `{declared(kernel, p)}`")
             if sizes.setdefault(d, size) != size:
-                raise wrong(kernel, f"dim {d} is {sizes[d]} in {first[d]} and {size} in {p.name}")
+                raise wrong(kernel, f"dim {shown_axis((d,), kernel.file.halves)} is {sizes[d]} in {first[d]} and {size} in {p.name}")
             first.setdefault(d, p.name)
         if ELLIPSIS in dims:
             joined = _broadcast(batch, tuple(t.shape[:lead]))

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import torch
 
 from kgen import hooks
-from kgen.backends.cuda_layouts import SortLayout
 from kgen.runtime import cache as disk
 from kgen.runtime import memory, recall
 from kgen.types import ELLIPSIS
@@ -494,6 +493,8 @@ def cpu_lesson(steps: Sequence[Any], params: Sequence[Any]) -> Lesson | None:
 
 def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
     """What `nvrtc.Launcher` launched in a call: for each unit its layout, its pointers and its numbers."""
+    from kgen.backends.cuda_layouts import SortLayout  # here, since a call that is recalled needs no layouts
+
     if any(isinstance(unit, SortLayout) for unit in launcher.units):
         return None  # torch sorts, and allocates for that
     index, first = dict(plan.index), plan.tensors + len(plan.makes)

@@ -15,7 +15,7 @@ import torch
 from kgen import check as checker
 from kgen.runtime import arguments
 from kgen.runtime.views import hearing, teach
-from kgen.types import ELLIPSIS, Dims, axes, is_literal, literal_size, shown_dim
+from kgen.types import ELLIPSIS, Dims, axes, is_literal, literal_size, shown_axis
 
 if TYPE_CHECKING:
     from kgen.check import ResultDecl
@@ -116,8 +116,8 @@ def split(kernel: checker.Kernel, given: dict[str, Any]) -> tuple[dict[str, int]
 def _divide(kernel: checker.Kernel, p: Parameter, axis: Dims, size: int, sizes: dict[str, int], owner: dict[str, str]) -> None:
     """Find the one open size of an axis; raise `KgenError` where there is none that fits."""
     known = [literal_size(d) if is_literal(d) else sizes[d] for d in axis if is_literal(d) or d in sizes]
-    rest, shown = math.prod(known), _shown(kernel, axis)
     halves = kernel.file.halves
+    rest, shown = math.prod(known), shown_axis(axis, halves)
     found = [f"{owner[d]} has {sizes[d]} bytes of two" if d in halves else f"{d} is {sizes[d]} in {owner[d]}" for d in axis if d in owner]
     where = f" ({', '.join(found)})" if found else ""
     if len(known) == len(axis):
@@ -131,13 +131,6 @@ def _divide(kernel: checker.Kernel, p: Parameter, axis: Dims, size: int, sizes: 
     sizes[dim] = size // rest if rest else 0
     owner[dim] = p.name
 
-
-def _shown(kernel: checker.Kernel, axis: Dims) -> str:
-    """An axis by its dims as the header has them: a packed tensor's is one, not its bytes and their halves."""
-    names = [kernel.file.halves.get(shown_dim(d), d) for d in axis]
-    return "*".join(name for k, name in enumerate(names) if not k or name == axis[k] or name != names[k - 1])
-
-
 def view(kernel: checker.Kernel, declared: Parameter | ResultDecl, t: Any, sizes: dict[str, int], name: str) -> Any:
     """A tensor with an axis for each dim; one that is not split, and what is no tensor, as it is.  Raises `KgenError` where its sizes
     are others."""
@@ -149,7 +142,8 @@ def view(kernel: checker.Kernel, declared: Parameter | ResultDecl, t: Any, sizes
             shape = [literal_size(d) if is_literal(d) else sizes[d] for d in axis]
             at = t.dim() - 1 - sum(map(len, by_axis[len(by_axis) - k :]))
             if at < 0 or t.shape[at] != math.prod(shape):
-                raise arguments.wrong(kernel, f"{name} has shape {list(t.shape)}, but {_shown(kernel, axis)} is {math.prod(shape)}")
+                shown = shown_axis(axis, kernel.file.halves)
+                raise arguments.wrong(kernel, f"{name} has shape {list(t.shape)}, but {shown} is {math.prod(shape)}")
             t = t.unflatten(at, shape)
     return t
 

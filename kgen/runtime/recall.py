@@ -16,11 +16,13 @@ import json
 import os
 import struct
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgen.errors import KgenError
+from kgen.resources import resource
 from kgen.runtime import cache as disk
 from kgen.runtime import tuned
 
@@ -36,18 +38,24 @@ DEVICES = {"cuda"}
 @cache
 def own() -> str:
     """What tells this kgen from another: the names, sizes and times of its files, and of Triton's."""
-    found = []
-    package = Path(__file__).parents[1]
-    for folder in (package, package.parent / "templates"):
-        for place, _, names in os.walk(folder):
-            for name in names:
-                if name.endswith((".py", ".jinja", ".k", ".json", ".cu", ".cpp")):
-                    status = os.stat(os.path.join(place, name))
-                    found.append(f"{os.path.relpath(os.path.join(place, name), package)} {status.st_size} {status.st_mtime_ns}")
+    found = [line for folder in {Path(__file__).parents[1], resource("templates")} for line in _files(folder)]
     triton = importlib.util.find_spec("triton")
     if triton is not None and triton.origin:
         found.append(f"{triton.origin} {os.stat(triton.origin).st_mtime_ns}")
     return disk.key(*sorted(found))
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """A line for each file below a folder that has a say in what is launched."""
+    folders, start = [str(folder)], len(str(folder.parent))
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    status = entry.stat()
+                    yield f"{entry.path[start:]} {status.st_size} {status.st_mtime_ns}"
+                elif entry.name not in ("__pycache__", "specs"):
+                    folders.append(entry.path)
 
 
 def possible() -> bool:

@@ -221,8 +221,9 @@ def test_what_rows_and_columns_have_in_common_is_there_for_both(tmp_path) -> Non
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_what_a_selection_leaves_out_of_a_column_is_not_added(tmp_path) -> None:
-    text = "f(x: T[..., N], y: T[..., N]) -> (d: T[..., N], a: T32[N], b: T32[N])\nd = 0 if x <= 0 else y\n"
-    text += "a = sum[...](0 if x <= 0 else y * x)\nb = sum[...](y if x > 0 else 0)"
+    text = "f(x: T[..., N], y: T[..., N]) -> (d: T[..., N], a: T32[N], b: T32[N], c: T32[N], e: T32[N])\nd = 0 if x <= 0 else y\n"
+    text += "a = sum[...](0 if x <= 0 else y * x)\nb = sum[...](y if x > 0 else 0)\n"
+    text += "c = sum[...](0 if 2 * x <= 0 else y)\ne = sum[...](0 if x < 0 or 3 * x == 0 else y)"  # conditions that have no name
     torch.manual_seed(3)
     x, y = torch.randn(300, 40), torch.randn(300, 40)
     y[x <= 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, 3.0]).repeat(3000)[: int((x <= 0).sum())]

@@ -7,6 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.formats.kernels import check_casts, check_chance, check_values, samples
@@ -30,3 +31,11 @@ assert torch.equal(codes.float(), x.amax(1) + 1) and torch.equal(y, 2 * x.amax(1
 x, bits = samples(300)
 check_casts(load("casts_f32"), x, bits, 2.0**-126)  # its bf16 have no denormals
 check_chance(load("chance"), x, bits, 2.0**-126)
+x = torch.zeros(3, 4, dtype=torch.uint8)
+for args, said in (
+    ((x, x[:, :3], torch.ones(8)), r"y has 3 along N \(bytes of two\): that is 4"),
+    ((x, x, torch.ones(7)), "w has 7 along N: that is 8"),
+    ((x, x[0, 0], torch.ones(8)), r"y has shape \(\), not \[\.\.\., N \(bytes of two\)\]"),
+):
+    with pytest.raises(ValueError, match=said):
+        load("packed")(*args)

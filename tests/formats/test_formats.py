@@ -120,10 +120,15 @@ codes = max[M](x) + 1
 y = codes * 2"""
 
 
+PACKED = """packed(x: i4[..., N], y: i4[..., N], w: f32[N]) -> z: f32[..., N]
+
+z = (x + y) * w"""
+
+
 def test_triton(tmp_path):
     """By Triton's interpreter, in one process."""
     pytest.importorskip("triton")
-    for text in (casts("f32"), values(), READ, CHANCE):
+    for text in (casts("f32"), values(), READ, CHANCE, PACKED):
         name = text.partition("(")[0]
         (tmp_path / f"{name}.py").write_text(backend("triton").render(check.check(syntax.parse(text, f"{name}.k"))))
     script = ROOT / "tests" / "formats" / "interpreted_formats.py"
@@ -140,10 +145,11 @@ def test_every_mode_has_a_case():
 @pytest.mark.parametrize(("text", "shapes", "said"), [
     ("q(x: f4e2m1[..., N], w: f32[N]) -> y: f32[..., N]\n\ny = x * w", [(3, 5), (9,)], r"w has 9 along N, which is 10 \(x has 5 bytes of two\)"),
     ("q(x: T[..., N]) -> y: i4[..., N]\n\ny = i4(x)", [(3, 5)], "x has 5 along N, of which 2 share a byte: 5 is no multiple of 2"),
+    ("q(x: i4[..., N], w: i4[..., N]) -> y: i4[..., N]\n\ny = i4(max(x, w))", [(3, 5), (3, 4)], r"dim N \(bytes of two\) is 5 in x and 4 in w"),
     ("q(x: i4[..., 64], w: f32[64]) -> y: f32[..., 64]\n\ny = x * w", [(3, 32), (9,)], "w has 9 along 64, which is 64"),
 ])  # fmt: skip
 def test_sizes_of_packed_tensors_are_told_by_their_own_dim(text: str, shapes: list[tuple[int, ...]], said: str) -> None:
-    given = [torch.zeros(s, dtype=torch.float32 if k or len(shapes) == 1 else torch.uint8) for k, s in enumerate(shapes)]
+    given = [torch.zeros(s, dtype=torch.float32 if len(s) < 2 or len(shapes) == 1 else torch.uint8) for k, s in enumerate(shapes)]
     with pytest.raises(kgen.KgenError, match=said):
         kgen.loads(text)(*given)
     if "f4e2m1" in text:

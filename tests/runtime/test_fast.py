@@ -18,6 +18,7 @@ import torch
 
 import kgen
 from kgen.runtime import fast, recall, replay
+from tests import warm
 from tests.cuda.emulated import Emulated
 from tests.runtime.test_calls import MIX, STEP, TWO, laid_out, same
 
@@ -335,6 +336,29 @@ def calls_of_other_processes(text: str, kernel: kgen.Kernel, launcher: Emulated,
         assert "kernel" not in again.__dict__
         with pytest.raises(TypeError, match="'NoneType' object is not callable"):
             again(*calls[1])  # this one would be checked now
+
+
+def test_a_call_that_is_recalled_imports_no_compiler() -> None:
+    """The first call of a process whose cache has it takes as long as what it imports."""
+    code = "import kgen.runtime.kernel, kgen.runtime.again, sys; print(*(m for m in sys.modules if m.split('.')[0] in {'kgen', 'sympy', 'jinja2'}))"
+    found = set(warm.run("-c", code).stdout.split())
+    assert found <= {
+        "kgen", "kgen.backends", "kgen.backends.launches", "kgen.backends.shared", "kgen.errors", "kgen.hooks", "kgen.resources", "kgen.runtime",
+        *(f"kgen.runtime.{m}" for m in ("again", "cache", "drawn", "driver", "fast", "kernel", "memory", "recall", "tuned")),
+        "kgen.types", "kgen.version",
+    }  # fmt: skip
+
+
+def test_a_kgen_with_another_file_recalls_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Headers of CUDA's library are in the machine code as much as anything else is."""
+    for kind in ("templates", "specs"):
+        (tmp_path / kind / "library").mkdir(parents=True)
+    monkeypatch.setattr(recall, "resource", tmp_path.joinpath)
+    seen = [recall.own.__wrapped__()]
+    for name in ("templates/library/rows.cuh", "templates/rows.cu.jinja"):
+        (tmp_path / name).write_text("//")
+        seen.append(recall.own.__wrapped__())
+    assert len(set(seen)) == 3
 
 
 class Loaded:

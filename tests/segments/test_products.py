@@ -38,6 +38,12 @@ def test_what_is_told(text: str, count: int) -> None:
     assert len(warnings(text + "\n")) == count
 
 
+def test_what_is_told_of_keys_of_each_row() -> None:
+    """The gradient of a lookup by an index of each row's own is no product of matrices."""
+    (warning,) = warnings("k(dy: T[M, K], i: i64[M, K], x: T[M, N]) -> dx: T[M, N]\n\ndx = x + sum[K](dy if index[N] == i else 0)\n")
+    assert "torch.scatter_add" in warning and "matrix" not in warning
+
+
 def test_no_bundled_spec_is_told_of() -> None:
     for path in sorted((ROOT / "specs").glob("*.k")):
         assert not pipeline.warnings(kgen.load(path).kernel), path

@@ -110,6 +110,21 @@ def test_a_segment_has_the_same_bits_beside_any_others() -> None:
     assert torch.equal(one, among)
 
 
+def test_rows_side_by_side_have_the_bits_of_rows_apart() -> None:
+    """Sixteen of 37 columns are added up at a time where they are neighbours, the last five as well, and each alone where they are not."""
+    made = kgen.load("segment_mean")
+    x, default, ids = torch.randn(700, 37), torch.randn(5, 37), torch.tensor([0] * 690 + [1] * 2 + [3] + [-1, 5] + [4] * 5)
+    x[691, 3], x[692, 5], x[694, 7] = torch.nan, -0.0, torch.inf
+    got = made(x, ids, default)
+    for apart in (x.t().contiguous().t(), torch.stack([x, x], 2)[..., 0]):
+        assert torch.equal(made(apart, ids, default).view(torch.int32), got.view(torch.int32))
+    for k in range(5):
+        own = x[ids == k].double()
+        want = own.mean(0) if len(own) else default[k].double()
+        within = 2**-20 * own.abs().sum(0) / max(len(own), 1)
+        assert (((got[k].double() - want).abs() <= within) | (got[k].isnan() & want.isnan())).all()
+
+
 @pytest.mark.slow  # the predicted cost is held in any run
 def test_the_work_grows_with_the_input() -> None:
     """V times S of this would be 10^11 terms."""

@@ -281,8 +281,9 @@ def test_a_campaign_on_gpus_shares_its_cases_out_among_targets_in_turn(tmp_path:
         subject.sampled = True
         for target in ("cuda", "triton"):
             numbers, long = subject.cases(target)
-            assert {*numbers} <= {*subject.numbers} and long in (subject.long, None)
-            seen.append((target, len(numbers), bool(long)))
+            assert {*numbers} <= {*subject.numbers} and getattr(long, "sizes", None) in (getattr(subject.long, "sizes", None), None)
+            assert ({*getattr(long, "layouts", ())} == {"dense"}) == subject.due("in_place", target)
+            seen.append((target, len(numbers), bool(long and long.sizes)))
             due.update((name, target) for name in properties.ON_TARGET if subject.due(name, target))
         assert {n for target in ("cuda", "triton") for n in subject.cases(target)[0]} == {*subject.numbers[-2:]}
         assert subject.cases("cpp") == (subject.numbers, subject.long)
@@ -290,6 +291,12 @@ def test_a_campaign_on_gpus_shares_its_cases_out_among_targets_in_turn(tmp_path:
     assert {*seen} == {(t, n, long) for t, n in (("cuda", 1), ("cuda", 2), ("triton", 1)) for long in (True, False)}
     assert due["agrees", "cuda"] == due["agrees", "triton"] == due["gradients_agree", "cuda"] + due["gradients_agree", "triton"] == 24
     assert all(due[name, target] for name in properties.ON_TARGET for target in ("cuda", "triton")), due
+    large = [fuzz.Subject(f"f(x: T[N]) -> y: T[N]\n\ny = {' + '.join(['x'] * (fuzz.LARGE + 1))}\n", seed) for seed in range(1, 25)]
+    for subject in large:
+        subject.sampled = True
+        numbers = [n for target in ("cuda", "triton") if subject.due("agrees", target) for n in subject.cases(target)[0]]
+        assert {*numbers} == {*subject.numbers[-2:]} and subject.due("gradients_agree", "cuda")
+    assert sum(subject.due("agrees", "triton") for subject in large) < 0.7 * len(large)
     plan = campaigns.Plan(5, ("cuda", "triton"), tmp_path, programs=3)
     assert [campaigns.Campaign(plan).next_block(), plan.block] == [0, 2]
     campaigns.State(5, plan.targets).write(plan)  # of a version with other blocks

@@ -17,7 +17,7 @@ from triton.compiler import ASTSource  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.runtime import toolchain  # noqa: E402
 from kgen.testing import cases  # noqa: E402
-from kgen.types import f32  # noqa: E402
+from kgen.types import f32, f64  # noqa: E402
 from tests import warm  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.programs import PROGRAMS  # noqa: E402
@@ -204,6 +204,13 @@ def test_a_number_beside_a_comparison_has_the_dtype_that_it_is_compared_in():
     kernel = check_kernel("f(x: T[N]) -> y: T[N]\ny = x + (x < 1e-3) + (x > 0.5)")
     text = backend("triton").render(kernel)
     assert "x < tl.full([], 0.001, F)" in text and "x > 0.5" in text
+
+
+def test_a_number_that_is_stored_beside_places_has_its_dtype():
+    """To Triton a bare one is an f32: of tanh(0.25) in f64 the last 29 bits were lost where the pass reads a place."""
+    kernel = check_kernel("f(x: T[N]) -> (y: T[], z: T[])\ny = x[N = 0]\nz = tanh(0.25)")
+    ((_, ptx),) = toolchain._triton(kernel, {"T": f64}, "sm_90", "ptx")
+    assert str(0x3FCF597EA69A1C86) in ptx
 
 
 def test_names_of_the_templates_give_way(tmp_path):
