@@ -167,10 +167,9 @@ def _once(kernel: Kernel, binding: Binding, rides: Rides) -> Plan | None:
     """The passes over memory where the elements of a vector share what they compute of neighbours and keep none of it, and all is one pass
     over rows; None where that is not so."""
     found = program(kernel, binding)
-    kept, made = (schedule.expanded(found, rides, shared) for shared in (False, True))
-    if kept == made or rides < Rides.EVERY:
+    if rides < Rides.EVERY or not schedule.shares(found):
         return None
-    plan = _tapped(_columned(made), rides)
+    plan = _tapped(_columned(schedule.expanded(found, rides, True)), rides)
     plan = beside(plan) if plan is not None else None
     return plan if plan is not None and len(plan.passes) == 1 and not plan.workspaces else None
 

@@ -43,6 +43,12 @@ def expanded(program: Program, rides: Rides = Rides.NONE, shared: bool = False) 
     return online(made) if rides == Rides.EVERY else made
 
 
+def shares(program: Program) -> bool:
+    """Whether less is kept in memory of a program where elements of a vector share what they compute of neighbours."""
+    found = looked_up(program)
+    return dear(found) != dear(found, True)
+
+
 def planned(program: Program, rides: Rides = Rides.NONE, near: bool = False) -> Plan:
     """The passes of an expanded program, as few as what feeds what and the dims allow; results in place are written when all have read.
     For backends that ride, those of rows that do not stay on the chip have phases of their own where that saves a reading; `near`: passes

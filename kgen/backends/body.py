@@ -259,7 +259,7 @@ def beside(render: Render, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str
         if (t.name, m) not in made:
             made[t.name, m] = Beside(render.global_names.fresh(f"{t.name}_{m.dim}_{m.way}"), t, m.dim, m.by)
         found[let.name] = made[t.name, m]
-    of = {(b.dim, b.by): b for b in made.values()}
+    of: dict[tuple[str, int] | None, Beside] = {(b.dim, b.by): b for b in made.values()}
     for let in p.lets:
         if (b := of.get(asked(let, render.program.by_name | defs))) is not None:
             found[let.name] = replace(b, name=render.global_names.fresh(f"{b.name}_there"), asks=True)
