@@ -23,11 +23,7 @@ def cast(e: Expressions, node: Apply, args: list[int | None]) -> int | None:
     if how is None:
         return None
     wanted = ("x", "bits") if "stochastic" in how else ("x",)
-    if len(args) != len(wanted):
-        e.wrong_count(node, node.op, wanted)
-        return None
-    given = [a for a in args if a is not None]
-    if len(given) < len(args):
+    if not (given := e.operands_of(node, args, wanted)):
         return None
     t = stored_type(node.op)
     x, *bits = (e.values[a] for a in given)
@@ -53,11 +49,10 @@ def converted(e: Expressions, node: Apply, args: list[int | None]) -> int | None
     """The value of a code (`f8e4m3_value(u8(126))`), or the code of a value; None, with an error, where the operands are none."""
     dtype, how = CONVERTS[node.op]
     wanted = CODES[node.op].args
-    if node.dims is not None or len(args) != len(wanted):
+    if node.dims is not None:
         e.wrong_count(node, node.op, wanted)
         return None
-    given = [a for a in args if a is not None]
-    if len(given) < len(args):
+    if not (given := e.operands_of(node, args, wanted)):
         return None
     x = e.values[given[0]].type
     if isinstance(x, Number) or is_int(x) != (how is None):

@@ -255,6 +255,13 @@ class Expressions:
             return None
         return None if None in args else self.operate(row, node, [a for a in args if a is not None])
 
+    def operands_of(self, node: Apply, args: list[int | None], wanted: tuple[str, ...]) -> list[int]:
+        """The operands of a call, which `wanted` names; none, with an error, where they are more or fewer, and where one has an error."""
+        if len(args) != len(wanted):
+            self.wrong_count(node, node.op, wanted)
+        found = [a for a in args if a is not None]
+        return found if len(found) == len(args) == len(wanted) else []
+
     def wrong_count(self, node: Apply, op: str, wanted: tuple[str, ...], help: str = "", dims: Dims | None = None) -> None:
         """The error for a call with more arguments or fewer; `dims` are those that it lacks."""
         plural = "argument" if len(wanted) == 1 else "arguments"
@@ -406,11 +413,7 @@ class Expressions:
         if dims is None:
             self.error(f"`{op}` reduces over dims", node.head, help=f"write `{op}[N]({', '.join(wanted)})`")
             return None
-        if len(args) != len(wanted):
-            self.wrong_count(node, op, wanted)
-            return None
-        given = [a for a in args if a is not None]
-        if len(given) < len(args):
+        if not (given := self.operands_of(node, args, wanted)):
             return None
         if not self.has_dims(node, x := self.values[given[0]], dims):
             return None

@@ -21,7 +21,22 @@ from kgen.scanned import over as over_dim
 from kgen.syntax import Apply, Num
 from kgen.tape import Tape
 from kgen.transposed import integer
-from kgen.types import ELLIPSIS, FEW, INT, Dims, Number, ValueType, boolean, i64, is_bool, is_float, literal_size, union, variable_of
+from kgen.types import (
+    ELLIPSIS,
+    FEW,
+    INT,
+    Dims,
+    Number,
+    ValueType,
+    boolean,
+    i64,
+    is_bool,
+    is_float,
+    literal_size,
+    promote,
+    union,
+    variable_of,
+)
 from kgen.values import Value
 from kgen.write import Declared, Names, write
 
@@ -89,6 +104,11 @@ def taken_apart(kernel: Kernel) -> Dims:
 
 class _Whole(Exception):
     """What cannot be taken apart."""
+
+
+def _common(operands: list[Value]) -> ValueType:
+    """The type in which operands are compared."""
+    return promote([(x.type, bool(x.dims)) for x in operands])
 
 
 class _Parts(Tape):
@@ -227,10 +247,14 @@ class _Parts(Tape):
         return made
 
     def typed(self, v: Value, args: tuple[int, ...]) -> ValueType:
-        """The type of an operator on parts: a value's, or a number where they all are.  Raises `_Whole` where it is another, since a part
-        that is a number, or has no dim left, promotes what it meets less than the whole does."""
+        """The type of an operator on parts: a value's, or a number where they all are.  Raises `_Whole` where it is another, or operands
+        are compared in another, since a part that is a number, or has no dim left, promotes what it meets less than the whole does."""
         if v.op not in OPS:
             return v.type
+        if OPS[v.op].rule == "compare":
+            whole, mine = (_common([values[a] for a in of]) for values, of in ((self.kernel.values, v.args), (self.values, args)))
+            if mine != whole and not isinstance(mine, Number):
+                raise _Whole
         t = self.result_type(OPS[v.op], Apply(v.op, (), v.span, v.span, "call"), [self.values[a] for a in args])
         if t is None or t != v.type and not isinstance(t, Number):
             raise _Whole

@@ -37,11 +37,7 @@ def scan(e: Expressions, node: Apply, args: list[int | None], env: dict[str, Dim
     if len(dims) != 1 or dims[0] == ELLIPSIS:
         e.error(f"`{node.op}` goes along one named dim", node.head, help=f"write `{spelled}`")
         return None
-    if len(args) != len(row.args):
-        e.wrong_count(node, node.op, row.args)
-        return None
-    given = [a for a in args if a is not None]
-    if len(given) < len(args):
+    if not (given := e.operands_of(node, args, row.args)):
         return None
     values = [e.values[a] for a in given]
     over = union(*(v.dims for v in values))

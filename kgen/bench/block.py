@@ -8,6 +8,7 @@ fused AdamW; `gpt2.FusedModel` computes in the same dtypes.  No way has CUDA gra
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import time
@@ -111,9 +112,14 @@ def of_torch(plain: gpt2.Model, device: str, compiled: bool = False) -> Step:
     model = copy.deepcopy(plain).to(device)
     run = torch.compile(model) if compiled else model
     optimiser = torch.optim.AdamW(model.parameters(), lr=gpt2.RATE, betas=gpt2.BETAS, weight_decay=gpt2.DECAY, fused=True)
+    return _training(run, optimiser, lambda: torch.autocast(device, torch.bfloat16))
+
+
+def _training(run: Any, optimiser: Any, inside: Callable[[], Any] = contextlib.nullcontext) -> Step:
+    """A step of a model that gives the loss, which it computes inside of a context."""
 
     def step(tokens: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(device, torch.bfloat16):
+        with inside():
             loss = run(tokens, wanted)
         loss.backward()
         optimiser.step()
@@ -127,16 +133,7 @@ def of_kgen(plain: gpt2.Model, sizes: Sizes, device: str, compiled: bool = False
     """A step with kgen's kernels."""
     model = gpt2.FusedModel(sizes, plain, device)
     run = torch.compile(model, fullgraph=True) if compiled else model
-    optimiser = gpt2.Optimiser(model)
-
-    def step(tokens: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        loss = run(tokens, wanted)
-        loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
-        return loss.detach()
-
-    return step
+    return _training(run, gpt2.Optimiser(model))
 
 
 def exact_losses(plain: gpt2.Model, data: list[Any], device: str) -> list[float]:

@@ -52,6 +52,7 @@ def test_a_choice_among_parts_keeps_its_fill() -> None:
 MIXED = {
     "a number": ("x: f64[N, 3], y: f32[N]) -> z: f64[N, 3]", "t[3 = 0] = x[3 = 0]", "t[3 = 1] = .5", "t[3 = 2] = 1", "z = y / (1.5 + t / 2)"),
     "an index": ("x: i8[N, 3]) -> z: i64[N, 3]", "z = x * (index[3] + 200)"),
+    "a comparison": ("x: i8[N, 3]) -> z: i8[N, 3]", "z = x * (index[3] + 200 > x)"),
     "a sum of each part": ("x: f64[N, 3], y: f32[N]) -> z: f64[N, 3]", "z = y * sum[N](x) + 0 * index[3]"),
     "a fill": ("x: f64[N, 3], y: f32[N]) -> z: f64[N, 3]", "t = x[3 = index[3] - 1 else y]", "z = t * t"),
 }
