@@ -114,7 +114,7 @@ class Backend:
     def columns(self) -> list[Spell]:
         """How the target writes all operators, and the functions of their brief forms."""
         spells = [(row, self.spell(row)) for row in ROWS.values()]
-        return [*(spell for _, spell in spells), *briefs(spells, self.brief, self.own_forms)]
+        return [*(spell for _, spell in spells), *briefs(spells, self.brief, self.own_forms, self.scaled)]
 
     def functions(self, calls: Iterable[str]) -> dict[str, Text]:
         """The sources of the helper functions among calls, and of those that they call, each after what it needs."""

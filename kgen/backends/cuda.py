@@ -82,6 +82,7 @@ def sort_view(u: SortUnit) -> SortView:
 class Cuda(CFamily):
     name = "cuda"
     brief = BRIEF.replace("DEVICE", "__device__ inline")
+    scaled = frozenset(("erfc",))
     suffix = ".cu"
     types = TYPES
     #: What CUDA's headers declare at global scope, where a kernel's entry may not have the same name.

@@ -302,16 +302,20 @@ def brought(spells: Iterable[Spell]) -> dict[str, str]:
     return {name: text.rstrip("\n") + "\n" for name, text in first.items() if isinstance(name, Call)}
 
 
-def briefs(spells: Iterable[tuple[Op, Spell]], pattern: str, own: Set[str] | None) -> list[Spell]:
+def briefs(spells: Iterable[tuple[Op, Spell]], pattern: str, own: Set[str] | None, scaled: Set[str] = frozenset()) -> list[Spell]:
     """The functions of operators that take the fast form for results of 16 bits, else what the operators are spelled as: those in `own`,
-    of None all.  A target's `pattern` has the `name`, what it is `about`, operands `x`, parameters `F x` and the `accurate` form."""
+    of None all.  Those in `scaled` take factors too.  A target's `pattern` has the `name`, what it is `about`, operands `x`, parameters
+    `F x` and the `accurate` form."""
     made = []
     for row, spell in spells:
         if row.brief is not None and (own is None or f"brief_{row.name}" in own):
             names = ("x", "y")[: row.arity]
-            x, typed = ", ".join(names), ", ".join(f"F {name}" for name in names)
-            of = {"name": row.name, "x": x, "F x": typed, "accurate": spell.float.format(*names)}
-            made.append(Spell(f"brief_{row.name}()", source=pattern.format(about=row.brief.about or f"{row.name}({x})", **of)))
+            about, typed = row.brief.about or f"{row.name}({', '.join(names)})", ", ".join(f"F {name}" for name in names)
+            if row.name in scaled:
+                about, typed = f"times * {row.name}(scale * x), factors literals", "F x, F scale = F(1), F times = F(1)"
+                names = ("x, scale, times",)
+            of = {"name": row.name, "x": ", ".join(names), "F x": typed, "accurate": spell.float.format(*names)}
+            made.append(Spell(f"brief_{row.name}()", source=pattern.format(about=about, **of)))
     return made
 
 

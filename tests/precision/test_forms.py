@@ -21,6 +21,8 @@ from tests.cuda.emulated import ASM, SHIM  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 MACHINE = 2.0**-21
+#: Factors of erfc's argument and of its value, which its forms have in their constants.
+FACTORS = ((-0.7071067811865476, 0.5), (3.7, -0.3), (-0.02, 0.0001), (50.0, 1.0), (0.3, -1.0))
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,10 @@ def functions(tmp_path_factory):
         arguments = ", ".join(["x[i]", "y[i]"][:arity])
         called = f"{name}<short>({arguments})" if name in named else f"{name}({arguments})"
         entries.append(f'extern "C" void call_{name.partition("<")[0]}(int n, const float* x, const float* y, float* r) {{ for (int i = 0; i < n; i++) r[i] = {called}; }}')
+    for k, (scale, times) in enumerate(FACTORS):
+        for form in ("brief", "near", "accurate"):
+            called = f"error_complement(x[i], {scale}f, {times}f)" if form == "accurate" else f"{form}_erfc<short>(x[i], {scale}f, {times}f)"
+            entries.append(f'extern "C" void call_{form}_erfc_{k}(int n, const float* x, const float*, float* r) {{ for (int i = 0; i < n; i++) r[i] = {called}; }}')
     place = folder / "forms.cpp"
     place.write_text(SHIM + "typedef unsigned long long u64; typedef long long i64; struct bf16 {};\n" + text + "\n".join(entries))
     done = subprocess.run(["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-w", "-shared", "-fPIC", str(place), "-o", str(folder / "forms.so")],
@@ -130,6 +136,8 @@ def test_small_results_keep_their_denormals(functions):
     x = torch.linspace(-103, -87.4, 1000)
     assert ((functions("brief_exp", x).double() - x.double().exp()).abs() <= BRIEF * x.double().exp() + 2.0**-148).all()
     assert ((functions("brief_sigmoid", x).double() - x.double().sigmoid()).abs() <= BRIEF * x.double().sigmoid() + 2.0**-148).all()
+    x = torch.linspace(9, 10.2, 1000)
+    assert ((functions("brief_erfc", x).double() - torch.special.erfc(x.double())).abs() <= BRIEF * torch.special.erfc(x.double()) + 2.0**-148).all()
 
 
 @pytest.mark.parametrize("name, row, interval, exact", [
@@ -141,6 +149,21 @@ def test_own_f32_functions_stay_within_the_tables_bound(functions, name, row, in
     want = exact(x.double())
     unit = torch.ldexp(torch.ones_like(want), torch.frexp(want.abs())[1] - 24)
     assert (functions(name, x).double() - want).abs().div(unit).max() <= OPS[row].cuda.ulp[0] - 0.5
+
+
+@pytest.mark.parametrize("k", range(len(FACTORS)))
+def test_erfc_with_factors_stays_within_its_bounds(functions, k):
+    scale, times = (torch.tensor(f, dtype=torch.float32) for f in FACTORS[k])
+    x = torch.cat([sample(-10, 9), torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, -0.0])]) / scale
+    exact = lambda moved: times.double() * torch.special.erfc(scale.double() * x.double() * moved)  # noqa: E731
+    want, there = exact(1), ~x.isnan()
+    moved, rounded = (torch.maximum((exact(1 - s) - want).abs(), (exact(1 + s) - want).abs()) for s in (SHIFT, 2.0**-24))
+    unit = torch.ldexp(torch.ones_like(want), torch.frexp(want.abs())[1].clamp(min=-125) - 24)
+    allowed = {"brief": (BRIEF - MACHINE) * want.abs() + 2.0**-148, "near": (NEAR - MACHINE) * want.abs() + moved + 2.0**-148,
+               "accurate": (OPS["erfc"].cuda.ulp[0] - 0.5) * unit + rounded}  # fmt: skip
+    for form, bound in allowed.items():
+        got = functions(f"{form}_erfc_{k}", x)
+        assert got[~there].isnan().all() and ((got.double() - want).abs() <= bound)[there].all(), form
 
 
 def test_a_term_below_the_greatest_is_as_near_as_its_weight_allows(functions):

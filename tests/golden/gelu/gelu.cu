@@ -15,7 +15,7 @@
 template <typename T, typename F>
 __device__ inline F gelu_element(F x) {
     // y = x * (0.5 * erfc(-x * sqrt(0.5)))
-    const F y = x * (F(0.5) * brief_erfc<T>(-x * F(0.7071067811865476)));
+    const F y = x * brief_erfc<T>(x, -F(0.7071067811865476), F(0.5));
     return y;
 }
 
