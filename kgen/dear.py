@@ -22,27 +22,29 @@ from kgen.taps import Move, moves
 SPECIAL_PER_BYTE, OTHER_PER_BYTE = 3 / 4, 18 / 4
 #: Where a value is read: how far from the element along some dims; a move that is known at the call alone stands as it is.
 Place = tuple[tuple[str, int | Move], ...]
+#: The elements of a vector of 16-bit floats, which share what they compute of neighbours.
+LANES = 8
 #: How often values are looked for: what is kept makes what follows from it cheaper.
 ROUNDS = 4
 #: More places than these are not told apart.
 MOST = 64
 
 
-def dear(program: Program) -> frozenset[str]:
+def dear(program: Program, shared: bool = False) -> frozenset[str]:
     """The values of a program that are cheaper kept, where elements are moved by shifts alone: of those that are made of one another the
-    last."""
+    last.  With `shared` the elements of a vector share what they compute at places along their dim."""
     if not any(let.expr.name == "place" for let in program.lets):
         return frozenset()
     move, before = moves(program), frozenset[str]()
     for _ in range(ROUNDS):
-        found = _dear(program, move, before)
+        found = _dear(program, move, before, shared)
         if found == before:
             break
         before = found
     return found
 
 
-def _dear(program: Program, move: Callable[[str, Let], Move | None], known: frozenset[str]) -> frozenset[str]:
+def _dear(program: Program, move: Callable[[str, Let], Move | None], known: frozenset[str], shared: bool) -> frozenset[str]:
     """The same, where those that are `known` lie in memory already."""
     defs, found = program.by_name, set[str]()
     at: dict[str, set[Place | None]] = defaultdict(set)  # None: at places that are no shifts
@@ -52,7 +54,7 @@ def _dear(program: Program, move: Callable[[str, Let], Move | None], known: froz
         here = {None if p is None else tuple((d, by) for d, by in p if d in let.dims) for p in at[let.name]}
         if is_reduction(let) or is_scan(let) or len(here) > MOST:
             here = {()}
-        elif (often := _often(here)) > 1 and let.expr.name != "place" and _saves(let, often, defs, known):
+        elif let.expr.name != "place" and _saves(let, _shared(here) if shared else _often(here), defs, known, shared):
             found.add(let.name)
             here = {()}
         value, *rest = let.expr.operands or (None,)
@@ -64,6 +66,16 @@ def _dear(program: Program, move: Callable[[str, Let], Move | None], known: froz
         for o in (*([value] if value is not None else []), *rest):
             at[o.name] |= here
     return frozenset(found)
+
+
+def _shared(places: set[Place | None]) -> Fraction:
+    """How often an element is computed where those of a vector along the one dim of all places share what they compute: the vector and
+    what it reaches beyond itself; as often as there are places where these lie along several."""
+    moved = [step for place in places for step in place or ()]
+    if None in places or len({dim for dim, _ in moved}) > 1 or not all(isinstance(by, int) for _, by in moved):
+        return _often(places)
+    steps = [0, *(by for _, by in moved if isinstance(by, int))]
+    return min(_often(places), Fraction(LANES + max(steps) - min(steps), LANES))
 
 
 def _often(places: set[Place | None]) -> Fraction:
@@ -86,8 +98,11 @@ def _moved(place: Place, dim: str, by: Move) -> Place:
     return tuple(sorted((*others, (dim, away)), key=str)) if away else others
 
 
-def _saves(let: Let, places: Fraction, defs: dict[str, Let], known: frozenset[str]) -> bool:
-    """Whether computing a value so many times takes longer than moving what it is made of, itself twice, and a result."""
+def _saves(let: Let, places: Fraction, defs: dict[str, Let], known: frozenset[str], shared: bool) -> bool:
+    """Whether computing a value so many times takes longer than moving what it is made of, itself twice, and a result; where what it is
+    made of is there all the same (`shared`), whether doing so more than once takes longer than moving itself twice."""
+    if places <= 1:
+        return False
     todo, seen, instructions, special, read = [let], {let.name}, 0, 0, 0
     while todo:
         one = todo.pop()
@@ -102,7 +117,7 @@ def _saves(let: Let, places: Fraction, defs: dict[str, Let], known: frozenset[st
             seen |= {n.name for n in new}
             todo += new
     work = max(special / SPECIAL_PER_BYTE, instructions / OTHER_PER_BYTE)
-    return float(places) * work > read + 3 * let.tensor_dtype.bytes
+    return float(places - 1) * work > 2 * let.tensor_dtype.bytes if shared else float(places) * work > read + 3 * let.tensor_dtype.bytes
 
 
 __all__ = ["dear"]

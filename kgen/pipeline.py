@@ -21,7 +21,7 @@ from kgen.counted import counting
 from kgen.interleaved import interleaved
 from kgen.ir import Program
 from kgen.monoids import Rides
-from kgen.onway import on_the_way
+from kgen.onway import beside, on_the_way
 from kgen.passes import Map, Pass, Plan, Reduce, Scan
 from kgen.pieces import in_pieces
 from kgen.searches import SEARCHES
@@ -105,8 +105,13 @@ def merged(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 
 @_pass
 def by_columns(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
-    """The program as a backend that merges passes takes it: CUDA, which has rules of its own."""
-    return columns.by_columns(rewrite.rewrite(expanded(kernel, binding, rides), rewrite.CUDA_RULES))
+    """The program as a backend that merges passes takes it."""
+    return _columned(expanded(kernel, binding, rides))
+
+
+def _columned(found: Program) -> Program:
+    """An expanded program as a backend that merges passes takes it: CUDA, which has rules of its own."""
+    return columns.by_columns(rewrite.rewrite(found, rewrite.CUDA_RULES))
 
 
 def _merged(made: Plan, kernel: Kernel) -> Plan:
@@ -154,8 +159,19 @@ def plan_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
 @_pass
 def merged_tapped(kernel: Kernel, binding: Binding, rides: Rides) -> Plan:
     """The same of those that are merged."""
-    made = _tapped(by_columns(kernel, binding, rides), rides)
+    made = _once(kernel, binding, rides) or _tapped(by_columns(kernel, binding, rides), rides)
     return _merged(made, kernel) if made is not None else merged(kernel, binding, rides)
+
+
+def _once(kernel: Kernel, binding: Binding, rides: Rides) -> Plan | None:
+    """The passes over memory where the elements of a vector share what they compute of neighbours and keep none of it, and all is one pass
+    over rows; None where that is not so."""
+    found = program(kernel, binding)
+    if rides < Rides.EVERY or not schedule.shares(found):
+        return None
+    plan = _tapped(_columned(schedule.expanded(found, rides, True)), rides)
+    plan = beside(plan) if plan is not None else None
+    return plan if plan is not None and len(plan.passes) == 1 and not plan.workspaces else None
 
 
 def scheduled(kernel: Kernel, binding: Binding, rides: Rides, merges: bool, taps: bool = False) -> Plan:

@@ -35,12 +35,18 @@ from kgen.types import Dims
 MAX_NUMBER = 100
 
 
-def expanded(program: Program, rides: Rides = Rides.NONE) -> Program:
+def expanded(program: Program, rides: Rides = Rides.NONE, shared: bool = False) -> Program:
     """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
-    about a maximum that are made with it (`online.py`)."""
+    about a maximum that are made with it (`online.py`).  `shared`: elements of a vector share what they compute of neighbours."""
     found = looked_up(program)
-    made = segmented(expand(found, dear(found)))
+    made = segmented(expand(found, dear(found, shared)))
     return online(made) if rides == Rides.EVERY else made
+
+
+def shares(program: Program) -> bool:
+    """Whether less is kept in memory of a program where elements of a vector share what they compute of neighbours."""
+    found = looked_up(program)
+    return dear(found) != dear(found, True)
 
 
 def planned(program: Program, rides: Rides = Rides.NONE, near: bool = False) -> Plan:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from kgen.ir import Let, Op, Program, exact, leaf, literal_of, live, ref
@@ -89,6 +90,21 @@ def is_beside(let: Let, dims: Dims, defs: dict[str, Let]) -> bool:
     """Whether a tap lies so far along one of some dims, and is 0 outside; `defs` are its program's lets."""
     by = taps_of(let)
     return len(by) == 1 and by[0].fixed and by[0].dim in dims and literal_of(defs[let.expr.operands[1].name], defs) == 0
+
+
+def asked(let: Let, defs: dict[str, Let]) -> tuple[str, int] | None:
+    """The dim and the number, 0 or more, of a let that asks whether a place so far along is there: `index[dim] + number < size of dim`."""
+    if let.expr.name != "lt":
+        return None
+    place, size = (defs[o.name] for o in let.expr.operands)
+    size = defs[size.expr.operands[0].name] if size.expr.name == "cast" else size
+    if place.expr.name != "add" or size.expr.name != "size":
+        return None
+    index, by = (defs[o.name] for o in place.expr.operands)
+    number, dim = literal_of(by, defs), size.expr.attrs[0]
+    if index.expr != leaf("index", dim) or not isinstance(number, Fraction) or number < 0 or number.denominator > 1:
+        return None
+    return dim, int(number)
 
 
 def tapped(program: Program, windows: bool = True) -> Program:
@@ -301,4 +317,4 @@ class _Taps:
         return None
 
 
-__all__ = ["Move", "is_beside", "is_tap", "moves", "tapped", "taps_of"]
+__all__ = ["Move", "asked", "is_beside", "is_tap", "moves", "tapped", "taps_of"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
 from kgen.spared import spared
-from kgen.taps import Move, is_tap, taps_of
+from kgen.taps import Move, asked, is_tap, taps_of
 from kgen.types import DType, literal_size
 
 if TYPE_CHECKING:
@@ -258,6 +259,10 @@ def beside(render: Render, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str
         if (t.name, m) not in made:
             made[t.name, m] = Beside(render.global_names.fresh(f"{t.name}_{m.dim}_{m.way}"), t, m.dim, m.by)
         found[let.name] = made[t.name, m]
+    of: dict[tuple[str, int] | None, Beside] = {(b.dim, b.by): b for b in made.values()}
+    for let in p.lets:
+        if (b := of.get(asked(let, render.program.by_name | defs))) is not None:
+            found[let.name] = replace(b, name=render.global_names.fresh(f"{b.name}_there"), asks=True)
     return found
 
 
@@ -323,13 +328,15 @@ class RowNames:
         given = self.remade.value if self.remade is not None and phase.element and self.remade.value in phase.lets else None
         within = tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded)
         ends = [coded[name].name if name in coded else name for name in ends_of(phase)]
-        read = [o.name for let in within for o in taken(let.expr)] + ends
+        near = {let.name: self.near[let.name] for let in within if let.name in self.near}
+        if any(b.asks for b in near.values()):
+            within = needed(within, ends, near)
+        read = [o.name for let in within for o in taken(let.expr) if let.name not in near] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read and let.name not in self.rows]
         text = dict(self.fixed)
         text.update({name: named(g.name) for name, g in self.rows.items()})
         for let in loads:
             text[let.name] = named((self.inputs if let.expr.name == "load" else self.indices)[let.expr.attrs[0]].name)
-        near = {let.name: self.near[let.name] for let in within if let.name in self.near}
         text.update({name: named(b.name) for name, b in near.items()})
         if given is not None:
             text[given.name] = named(self.made_name)

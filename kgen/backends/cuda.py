@@ -261,6 +261,7 @@ class Cuda(CFamily):
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
                         len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (), lines,
+                        unit.on_the_way,
                     )
                 )  # fmt: skip
                 continue

@@ -129,7 +129,7 @@ class RowLayout:
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: whether a thread may take several rows, which lie side by side; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
-    dims it reads neighbours.
+    dims it reads neighbours, a `single` vector at a time where rows have segments.
     """
 
     kernel: str
@@ -151,10 +151,11 @@ class RowLayout:
     pieces: int = 0
     groups: Groups = ()
     near: tuple[int, ...] = ()
+    single: bool = False
 
     def walk(self, text: str, planned: Any) -> str:
         """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""
-        return f"Nearby<{text}>" if self.near and all(planned.strides[k][-1] == 1 for k in self.near) else text
+        return f"Nearby<{text}{', true' * self.single}>" if self.near and all(planned.strides[k][-1] == 1 for k in self.near) else text
 
     @property
     def splits(self) -> bool:

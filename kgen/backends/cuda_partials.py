@@ -129,7 +129,7 @@ def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
     inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
     params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
-    params += [f"{b.tensor.compute} {b.name}" for b in c.near]
+    params += [f"{'bool' if b.asks else b.tensor.compute} {b.name}" for b in c.near]
     params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
     names = [*(t.name for t in (*inputs, *indices)), *(b.name for b in c.near), *(w.name for w in c.words), *(m.name for m in c.drawn)]
     return params, [f"{name}_row" for name in names]

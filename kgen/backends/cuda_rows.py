@@ -181,7 +181,7 @@ class RowPrinter:
         index = {x.spec_name: self.position[x.name] for x in self.unit.indices}
         for b in self.unit.near:
             which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
-            made.append(f"auto {b.name}_row = near<{which}>(walk, {b.tensor.name}_ptr);")
+            made.append(f"auto {b.name}_row = {f'there<{which}>(walk)' if b.asks else f'near<{which}>(walk, {b.tensor.name}_ptr)'};")
         return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
 
     def of_rows(self) -> list[Tensor]:
@@ -222,11 +222,10 @@ class RowPrinter:
         return [*made, "auto columns_row = walk.template columns<Columns>();"]
 
     def finish(self) -> list[str]:
-        """The lines of the launch that adds up the columns, and stores what follows."""
+        """The lines that store what follows from columns, and those of the launch that adds these up."""
         c, unit = self.unit.finish, self.unit
         assert c is not None
         params = "const Columns& columns, typename Walk::Place column"
-        made = ["if constexpr (Walk::FINISHES) {", f"    walk.template finish<Columns>([&]({params}) {{"]
         lines = [f"const {a.type} {a.name} = columns.{a.name};" for a in unit.columns]
         for t in c.inputs:
             lines.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template along<{self.position[t.name]}>({t.name}_ptr, column));")
@@ -236,7 +235,8 @@ class RowPrinter:
         for o in c.outputs:
             pointer = self.pointers[o.name]
             lines.append(f"*walk.template along<{self.position[pointer]}>({pointer}_ptr, column) = {stored(o)};")
-        return [*made, *(f"        {line}" for line in lines), "    });", "    return;", "}"]
+        ends = ["if constexpr (Walk::FINISHES) {", "    walk.template finish<Columns>(store);", "    return;", "}"]
+        return [f"const auto store = [&]({params}) {{", *(f"    {line}" for line in lines), "};", *ends]
 
     def looped(self, phases: list[list[str]]) -> list[list[str]]:
         """The phases within the loop over a team's rows."""
@@ -248,7 +248,7 @@ class RowPrinter:
         ahead = [f"const {t.compute} {t.name} = {t.compute}({t.name}_ahead.now);" for t in tensors if unit.is_row(t)]
         lines = [*self.row_indices(), *ahead]
         body = indented([lines, *phases] if lines else phases)
-        return [[f"for (walk.begin({ins}); walk.more(); walk.next({ins})) {{", *body, "}", "walk.end(columns_row);"]]
+        return [[f"for (walk.begin({ins}); walk.more(); walk.next({ins})) {{", *body, "}", "walk.end(columns_row, store);"]]
 
     def phases(self) -> list[list[str]]:
         """The lines of each phase; those of rows that stay on the chip and of others one after the other, where they differ."""
@@ -439,7 +439,7 @@ class RowPrinter:
             return f"PiecesPass<Pass{known}>"
         if unit.near:
             lines = [o.role == "index" and o.name in {b.dim for b in unit.near} for o in operands]
-            return f"NearPass<{mask(lines)}, Pass{known}>"
+            return f"NearPass<{mask(lines)}, Pass{known}{', true' * unit.on_the_way}>"
         return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:

@@ -93,12 +93,14 @@ class Tap:
 
 @dataclass(frozen=True)
 class Beside:
-    """A neighbour along a row that a reading takes: the element of `tensor` that lies `by` further on along a dim."""
+    """A neighbour along a row that a reading takes: the element of `tensor` that lies `by` further on along a dim; or it `asks` whether
+    there is one."""
 
     name: str
     tensor: Tensor
     dim: str
     by: int
+    asks: bool = False
 
 
 @dataclass(frozen=True)
@@ -420,6 +422,11 @@ class RowUnit:
     def near(self) -> tuple[Beside, ...]:
         """The neighbours along a row that it reads."""
         return tuple(dict.fromkeys(b for c in self.every for b in c.near))
+
+    @property
+    def on_the_way(self) -> bool:
+        """Whether a reading of neighbours that reduces stores elements too."""
+        return any(c.near and c.accumulators and c.outputs for c in self.codes)
 
     @property
     def columns(self) -> tuple[Accumulator, ...]:

@@ -131,7 +131,7 @@ def plan(
         made.append((last, groups * segments, team.threads, shared + room, segments if team.cluster else 1))
     lanes = _lanes(groups)
     end = walk._replace(threads=FINISH, blocks=1, cluster=False, segments=False, keep=0, stages=-1)
-    if n:
+    if n and not (split and every == 1):  # else the one team that has all rows stores what follows
         made.append((end, -(-n // (_side(columns, n) * FINISH // lanes)), FINISH, 0, 1))
     found = RoundsPlan(under, tuple(made), before, every, groups, few, 4 * (before + columns * n * every) or 4, room)
     verify_rounds(found, operands, static(team), devices.limits(arch), long, columns, depth(rounds, few, teams, groups))
@@ -142,8 +142,8 @@ def in_turns(
     groups: Sequence[Sequence[int]], sizes: Sequence[int], operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]],
     planned: Callable[[Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]], object],
 ) -> RoundsPlan | None:  # fmt: skip
-    """The plan where the two operands of each of `groups` lie one element behind the other: their vectors are moved as those of one, and
-    their strides in the layout are those of pairs.  None where they have no whole vectors.
+    """The plan where the two operands of each of `groups` lie one element behind the other: so many pairs as fill a vector are moved as
+    one, and strides in the layout are those of pairs.  None where they have no whole vectors.
 
     `sizes` are those of all dims, `operands` (address modulo 16, strides along the rows' dims, along the inner ones, bytes an element),
     and `planned` is `plan` by operands."""
@@ -153,17 +153,17 @@ def in_turns(
         return None
     if 0 in sizes or max(sum((n - 1) * s for n, s in zip(sizes, strides[k], strict=True)) for k in first) > FAR:
         return None
-    halves = list(operands)
+    paired = list(operands)  # the first of two has elements of both, the second none
     for k, of in first.items():
-        _, outer, inner, size = operands[k]
-        halves[k] = operands[of][0], tuple(s // 2 for s in outer), tuple(s // 2 for s in inner), size
-    made = planned(halves)
+        address, outer, inner, size = operands[k]
+        paired[k] = address, tuple(s // 2 for s in outer), tuple(s // 2 for s in inner), 2 * size if k == of else 0
+    made = planned(paired)
     if not isinstance(made, RoundsPlan):
         return None
     walk = made.under.steps[0][0]
-    if any(walk.vec == 1 or walk.vec * operands[k][3] < 4 or not walk.wide >> k & 1 for k in first):
+    if walk.vec == 1 or not all(walk.wide >> own[0] & 1 for own in groups):
         return None
-    bits = sum(1 << 48 + own[0] for own in groups)
+    bits = sum(1 << 48 + own[0] | 1 << own[1] for own in groups)
     return replace(made, launches=tuple((step[0]._replace(wide=step[0].wide | bits), *step[1:]) for step in made.launches))
 
 

@@ -129,6 +129,10 @@ def verify_rounds(
     hold(all(step[1] == plan.groups * under.segments for step in main), "a launch has blocks for each group of rows")
     steps = [step[0].step for step in plan.launches if step[0].stages == 0]
     hold(steps == (list(range(2 * reductions)) if split else []), "a split row takes two launches for each reading")
+    alone = split and plan.every == 1
+    ends = sum(step[0].stages == -1 for step in plan.launches)
+    behind = columns > 0 and under.n > 0 and not alone
+    hold(ends == behind, "what follows from columns is stored once, by the one team that has all rows or by a last launch")
     hold(plan.work >= 4 * (plan.columns + columns * under.n * plan.every), "the partials have work space")
     _verify_memory(under, walk, operands, hold)
 

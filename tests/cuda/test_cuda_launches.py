@@ -139,7 +139,8 @@ SPECS = {
     "y = sum[I](x[H = 2 * index[P] + index[I] - 1, W = index[Q] else 0])",
     "beside": "beside(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0])",
     "behind": "behind(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0]) + index[P]",
-    "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> u: T32[C]\nu = sum[B, N](g * x[N = index[N] - 3 else 0])",
+    "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> (d: T[B, C, N], u: T32[C])\nt = x * x[N = index[N] - 3 else 0]\nh = g * sigmoid(t) * tanh(t)\n"
+    "d = h + h[N = index[N] + 1 else 0] + h[N = index[N] + 2 else 0]\nu = sum[B, N](h)",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
 }  # fmt: skip
 

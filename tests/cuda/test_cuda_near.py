@@ -33,6 +33,14 @@ m = mean[N](x[N = index[N] + 1 else 0] * w)
 v = sum[N](abs(x[N = index[N] + 1 else 0] * w - m))
 """
 
+#: One that a map reads at neighbours too, and that the elements of a vector share: all is the one reading, which keeps none of it.
+SHARED = """shared(x: T[B, C, N], g: T[B, C, N], w: T[C]) -> (d: T[B, C, N], u: T32[C])
+t = x + w * x[N = index[N] - 2 else 0]
+h = g * sigmoid(t) * tanh(t)
+d = h[N = index[N] + 3 else 0] * w - h[N = index[N] + 1 else 0] + h
+u = sum[B, N](h * x[N = index[N] - 1 else 0])
+"""
+
 
 def calls() -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Rows in whole vectors and not, of one dim and two, in any layout, empty ones among them."""
@@ -71,9 +79,17 @@ def test_what_sums_read_is_stored_on_their_way(tmp_path: Path) -> None:
     hold(run, given)
 
 
-def test_a_convolutions_gradient_reads_its_operands_once_for_all_sums() -> None:
+def test_what_a_vector_shares_is_computed_for_sums_and_neighbours_at_once(tmp_path: Path) -> None:
+    given = [(x, g, torch.randn(x.shape[1]).to(x)) for x, g in calls()]
+    run = Emulated(SHARED, tmp_path, *given)
+    assert len(run.units) == 1 and not run.workspaces and run.run.source.count("_out_row = ") == 1
+    hold(run, given)
+
+
+def test_a_convolutions_gradient_reads_its_operands_once_for_all() -> None:
     kernel, cuda = over_parts(grad.backward(kgen.load("causal_conv4").kernel).kernel), backend("cuda")
     plan = pipeline.scheduled(kernel, kernel.bindings()[0], cuda.rides, cuda.merges, cuda.taps)
     (rows,) = (p for p in plan.passes if isinstance(p, Reduce))
-    assert len(plan.passes) == 2 and {s.result for s in rows.stores} > {"db"} and sum(map(is_tap, rows.lets)) == 3
+    assert len(plan.passes) == 1 and {s.result for s in rows.stores} > {"db", "dx"} and not plan.workspaces
+    assert {let.expr.operands[0].name for let in rows.lets if is_tap(let)} == {"%0", "%1"}
     assert sum(len(f.reductions) for f in rows.phases) == 5

@@ -245,6 +245,21 @@ def test_rows_of_two_dims_are_on_their_way_too(tmp_path) -> None:
     assert torch.equal(found["y"], 2 * x) and torch.equal(found["s"], (x.float() * a.float()).sum(0))
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_one_team_that_has_all_rows_stores_the_sums_itself(tmp_path, monkeypatch) -> None:
+    """Where a device has no room for a second beside it, no launch is behind it; of no rows there is one."""
+    torch.manual_seed(3)
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 1)
+    monkeypatch.setattr(rounds, "cached", rounds.plan)
+    text = "both(x: T[..., S, D], a: T[S, D]) -> (y: T[..., S, D], s: T[S, D])\n\ny = 2 * x\ns = sum[...](x * a) + index[D]\n"
+    x, a = (torch.randint(-4, 5, shape).float()[..., 8:] for shape in ((7, 90, 108), (90, 108)))
+    alone, none = (Emulated(text, tmp_path / name, (t, a)) for name, t in (("alone", x), ("none", x[:0])) if not (tmp_path / name).mkdir())
+    assert len(alone.expressions) == 1 and ", -1>" in none.expressions[0]
+    for kernel, t in ((alone, x), (none, x[:0])):
+        found = kernel(t, a)
+        assert torch.equal(found["y"], 2 * t) and torch.equal(found["s"], (t * a).sum(0) + torch.arange(100))
+
+
 def test_columns_of_no_rows_are_what_nothing_adds_up_to(tmp_path) -> None:
     w = torch.randn(40)
     calls = (torch.empty(0, 40), w), (torch.empty(3, 0, 40), w)

@@ -15,10 +15,17 @@ __device__ __noinline__ T neighbour(const Layout& rows, const T* p, Place at, Pl
     const i64 there = i64(at) + i64(divided(rows.size, rows.stride[I], i)) + by;
     return there >= 0 && there < size ? p[i64(divided(rows.size, rows.stride[O], i)) + by * stride] : T();
 }
-// A walk whose vectors lie along the dims that neighbours lie along.
-template <typename W> struct Nearby : W {
+// A walk whose vectors lie along the dims that neighbours lie along. A thread of a row in segments takes a SINGLE vector at a time where it
+// stores some of each on the way, which takes registers.
+template <typename W, bool SINGLE = false> struct Nearby : W {
     static constexpr bool ALONG = true;
     using W::W;
+};
+template <int THREADS, int BLOCKS, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, int KEEP, bool CLUSTER,
+          int STEP, int RR, int RI, int K, int G, typename Index>
+struct Nearby<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAIN, true, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>, true>
+    : Nearby<Walk<THREADS, BLOCKS, TEAM, ACROSS, 1, VEC, EDGES, WIDE, MAIN, true, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>> {
+    using Nearby<Walk<THREADS, BLOCKS, TEAM, ACROSS, 1, VEC, EDGES, WIDE, MAIN, true, KEEP, CLUSTER, STEP, RR, RI, K, G, Index>>::Nearby;
 };
 template <typename Walk> __device__ constexpr auto along(int) -> decltype(Walk::ALONG) { return Walk::ALONG; }
 template <typename Walk> __device__ constexpr bool along(long) { return false; }
@@ -57,18 +64,49 @@ template <int O, int I, int BY, typename Walk, typename T> struct Near {
     template <typename W> __device__ void put_loose(const W&, int) {}
 };
 template <int O, int I, int BY, typename Walk, typename T> __device__ inline Near<O, I, BY, Walk, T> near(const Walk& walk, const T* p) { return {walk, p}; }
+// Whether there is one so far along the dim of index I.
+template <int O, int I, int BY, typename Walk> struct There {
+    using Place = typename Walk::Place;
+    static constexpr int VEC = Walk::LANES, VECTORS = Walk::TAKEN, AWAY = BY / VEC, OVER = BY % VEC;
+    bool is[VECTORS][VEC];
+
+    template <typename W> __device__ static bool single(const W& walk, Place i) {
+        i64 size = 0;
+        #pragma unroll
+        for (int d = 0; d < int(sizeof(walk.rows.size) / sizeof(Place)); d++) size += i64(walk.rows.size[d]) * i64(walk.rows.stride[I][d]);
+        return i64(walk.at_row[I]) + i64(walk.offset(I, i)) + BY < size;
+    }
+    template <typename W> __device__ void fetch(const W& walk, const typename W::Chunk& c, int v) {
+        if constexpr (along<Walk>(0) && Walk::template lines<O>()) {
+            constexpr int LAST = sizeof(walk.rows.size) / sizeof(Place) - 1;
+            const i64 at = i64(walk.at_row[I]) + i64(walk.offset(I, c.first)) + AWAY * VEC, size = i64(walk.rows.size[LAST]);
+            const bool low = AWAY == 0 || at < size, high = at + VEC < size;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) is[v][k] = k + OVER < VEC ? low : high;
+        } else {
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) is[v][k] = single(walk, c.first + k);
+        }
+    }
+    template <typename W> __device__ void take(const W&, int, int) {}
+    __device__ bool one(int v, int k) const { return is[v][k]; }
+    template <typename W> __device__ bool one_loose(const W& walk, int j) const { return single(walk, walk.loose(j)); }
+    template <typename W> __device__ void put(const W&, const typename W::Chunk&, int) {}
+    template <typename W> __device__ void put_loose(const W&, int) {}
+};
+template <int O, int I, int BY, typename Walk> __device__ inline There<O, I, BY, Walk> there(const Walk&) { return {}; }
 
 #ifndef __CUDACC_RTC__
 namespace {
 namespace host {
 
 // A pass that reads neighbours along the dims of which the operands of INDICES are the indices.
-template <u64 INDICES, typename P> struct NearPass : P {};
-template <typename W> struct NearbyWay { using Walk = Nearby<typename W::Walk>; };
+template <u64 INDICES, typename P, bool SINGLE = false> struct NearPass : P {};
+template <typename W, bool SINGLE> struct NearbyWay { using Walk = Nearby<typename W::Walk, SINGLE>; };
 
 // Launch it: along the lines that neighbours lie in, if its vectors do.
-template <u64 INDICES, typename P, typename Kernel, typename... A>
-cudaError_t run_rows(NearPass<INDICES, P>, int rank, int outer, const i64* size, const RowOperand (&operands)[P::OPERANDS],
+template <u64 INDICES, typename P, bool SINGLE, typename Kernel, typename... A>
+cudaError_t run_rows(NearPass<INDICES, P, SINGLE>, int rank, int outer, const i64* size, const RowOperand (&operands)[P::OPERANDS],
                      cudaStream_t stream, Kernel kernel, A... arguments) {
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
     int arch = 0;
@@ -79,7 +117,7 @@ cudaError_t run_rows(NearPass<INDICES, P>, int rank, int outer, const i64* size,
     for (int k = 0; k < P::OPERANDS; k++) lines = lines && (!(INDICES >> k & 1) || plan.inner.stride[k][plan.inner.rank - 1] == 1);
     if (!lines || plan.inner.rank > 8) return run_rows(P(), rank, outer, size, operands, stream, kernel, arguments...);
     if (plan.row.rank > 8 || !plan.served) return cudaErrorInvalidValue;
-    const auto along = [&](auto way) { return kernel(NearbyWay<decltype(way)>()); };
+    const auto along = [&](auto way) { return kernel(NearbyWay<decltype(way), SINGLE>()); };
     if (plan.general) return launch_rows<P, true>(plan, stream, along, arguments...);
     return launch_rows<P, false>(plan, stream, along, arguments...);
 }

@@ -130,23 +130,25 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
 
     // What is read of an operand along each row: sent for some rounds before. Each thread reads what it has sent for itself.
     template <int O, typename T> struct Moving {
-        static constexpr unsigned BYTES = VEC * sizeof(T);
+        // The first of two operands that lie in turns sends for what both have there, and each takes its own from where that is.
+        static constexpr bool SECOND = Under::turns(O - 1);
+        static constexpr int TWO = MOVES && (SECOND || Under::turns(O)) ? 2 : 1;
+        static constexpr unsigned BYTES = TWO * VEC * sizeof(T);
         // Whether vectors go to shared memory by themselves, and whether a row is one run of them, and rows lie equally far apart.
         static constexpr bool SENT = WIDE != GIVEN && (WIDE >> O & 1) && (BYTES == 16 || BYTES == 8 || BYTES == 4), FLAT = SENT && RR == 1 && RI == 1;
-        // One of two operands that lie in turns sends for one half of what both have there, and takes its own from where both are.
-        static constexpr bool FIRST = Under::turns(O), SECOND = Under::turns(O - 1);
-        static constexpr int TWO = FIRST || SECOND ? 2 : 1, HALF = SECOND ? VEC - 1 : 0;
         static constexpr bool ALONE = STAGES == 1 && O != MAIN;  // whether the next row's vectors take the places of this one's
+        static_assert(STAGES != 1 || TWO == 1, "what lies in turns is sent for with whole rows");
         const T* p;
         const T* from;  // this thread's first vector of the row to send for
         i64 step;       // from there to the next such row's
         unsigned own, mine;
         Index places[SENT && !FLAT ? VECTORS : 1];  // of its vectors, in each row
-        Vector<T, VEC> now[VECTORS];
+        Vector<T, TWO * VEC> now[VECTORS];
         int taken_from[ALONE ? VECTORS : 1];
         unsigned edge = 0;  // where a thread has the vector in which its element outside of whole ones lies: of a row that begins anywhere
 
         __device__ void open(Rounds& walk) {
+            if constexpr (SECOND) walk.kept -= slots() * VECTORS * BYTES;
             own = walk.kept + threadIdx.x * BYTES + (SENT ? walk.memory() : 0);
             walk.kept += slots() * VECTORS * BYTES;
             if constexpr (STAGES == 1 && O == MAIN) {
@@ -162,7 +164,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 mine = walk.mine();
             }
             if constexpr (FLAT && MOVES) {
-                from = p + HALF + TWO * (walk.origin(O, walk.to) + walk.head + (walk.base() + walk.lane) * VEC);
+                from = p + TWO * (walk.origin(O, walk.to) + walk.head + (walk.base() + walk.lane) * VEC);
                 step = TWO * i64(walk.all_rows.every) * walk.rows.row_stride[O][0];
                 mine = walk.mine();
                 if constexpr (EDGES) {
@@ -190,10 +192,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 if (c.some) *slot(to) = walk.template load<O>(begin, c);
             }
         }
-        __device__ const T* start(const Rounds& walk, Index row) const { return FLAT ? nullptr : p + (SENT ? HALF : 0) + (SENT ? TWO : 1) * walk.origin(O, row); }
+        __device__ const T* start(const Rounds& walk, Index row) const { return FLAT ? nullptr : p + TWO * walk.origin(O, row); }
         // Send for a row, if it is there, into one of the stages; the rows are those of this team, one after the other.
         __device__ void send(const Rounds& walk, Index row, bool there, unsigned which) {
-            if constexpr (ALONE) return;
+            if constexpr (ALONE || SECOND) return;
             send_all(walk, row, there, which * walk.bytes);
             if constexpr (FLAT) from += step;
         }
@@ -225,14 +227,11 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             if constexpr (ALONE) taken_from[k] = v;
             if constexpr (MOVES) {
                 const unsigned at = own + (ALONE ? 0 : static_cast<const Rounds&>(walk).stage) + v * slots() * BYTES;
-                const unsigned other = slots() * VECTORS * BYTES;  // between the two, which are sent for one after the other
-                if constexpr (SENT && FIRST) now[k] = every_other(read_shared<Vector<T, VEC>>(at), read_shared<Vector<T, VEC>>(at + other), 0);
-                else if constexpr (SENT && SECOND) now[k] = every_other(read_shared<Vector<T, VEC>>(at - other), read_shared<Vector<T, VEC>>(at), 1);
-                else if constexpr (SENT) now[k] = read_shared<Vector<T, VEC>>(at);
+                if constexpr (SENT) now[k] = read_shared<Vector<T, TWO * VEC>>(at);
                 else now[k] = *slot(at);
             }
         }
-        __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ auto one(int v, int k) const { return element(now[v], TWO * k + SECOND); }
         __device__ T one_loose(const Under& walk, int j) const {
             if constexpr (MOVES && EDGES && FLAT) {
                 const unsigned at = edge + static_cast<const Rounds&>(walk).stage + within(loose(walk, walk.at_row[O]));
@@ -379,6 +378,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             return reinterpret_cast<Together*>(row_memory + STAGES * walk.kept)[v * slots() + threadIdx.x];
         }
         __device__ void write(const Rounds& walk, bool last) {
+            write(walk, last, false, [](const Part&, Index) {});
+        }
+        // The same, or where one team has `all` rows, at its end, `f` of each column's sum.
+        template <typename F> __device__ void write(const Rounds& walk, bool last, bool all, F f) {
             unsigned* partial = walk.partial(walk.own(), COUNT);
             #pragma unroll
             for (int v = 0; v < VECTORS; v++) {
@@ -397,9 +400,10 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                     }
                     Under::save(sums.at[k], sum);
                     at[v][k] = Part();
+                    if (all) f(sum, c.first + k);
                 }
-                if (last) place = sums;
-                else before = sums;
+                if (!last) before = sums;
+                else if (!all) place = sums;
             }
             written = true;
         }
@@ -411,11 +415,11 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     __device__ unsigned* partial(u64 team, int count) const {
         return this->rows.work + all_rows.columns + team * this->rows.n * count;
     }
-    // Write what is left, and add up the teams of a block.
-    template <typename Part> __device__ void end(Columns<Part>& columns) {
+    // Write what is left, and add up the teams of a block. Where one team has all rows no launch is behind it: `f` stores what follows.
+    template <typename Part, typename F> __device__ void end(Columns<Part>& columns, F f) {
         if constexpr (MOVES) {
             constexpr int COUNT = Words<Part>::COUNT;
-            columns.write(*this, true);
+            columns.write(*this, true, SEGMENTS && all_rows.every == 1, f);
             if constexpr (Under::TEAMS > 1) {
                 __syncthreads();
                 const u64 block = first - u64(this->round) * all_rows.every;

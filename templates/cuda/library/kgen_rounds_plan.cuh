@@ -231,7 +231,7 @@ template <int K> struct RoundsPlan : RowDims<K> {
         const i64 side = s.words < 3 && inner.count % 4 == 0 ? 4 / s.words : 1;  // elements of a thread, as kgen_rounds.cuh has it
         const i64 each = side * FINISH / lanes_of(groups), rounds = up(rows, every > 1 ? every : 1);
         last = {find({FINISH, 0, 0, 1, 0, false, false, false, general, 1, -1, -1, false}), up(inner.count, each), FINISH};
-        launches = readings + (groups > 0) + (inner.count > 0);
+        launches = readings + (groups > 0) + (inner.count > 0 && !(split && every == 1));
         for (i64 n = 1; n <= 64; n++) few = depth(rounds, n, teams, groups) <= 64 + bits(rows) ? n : few;
         if (rounds > few && groups > 0) room = s.waiting(found, vec, main.shared, arch);
         main.shared += int(room);

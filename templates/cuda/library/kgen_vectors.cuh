@@ -2,20 +2,6 @@
 #pragma once
 #include "kgen_memory.cuh"
 
-// Two vectors whose elements lie in turns: as they lie, the first or the second half, and one of the two out of both halves.
-template <typename T, int N> __device__ inline Vector<T, N> in_turns(const Vector<T, N>& a, const Vector<T, N>& b, int half) {
-    Vector<T, N> made;
-    #pragma unroll
-    for (int k = 0; k < N / 2; k++) made.at[2 * k] = a.at[half * N / 2 + k], made.at[2 * k + 1] = b.at[half * N / 2 + k];
-    return made;
-}
-template <typename T, int N> __device__ inline Vector<T, N> every_other(const Vector<T, N>& low, const Vector<T, N>& high, int which) {
-    Vector<T, N> made;
-    #pragma unroll
-    for (int k = 0; k < N / 2; k++) made.at[k] = low.at[2 * k + which], made.at[N / 2 + k] = high.at[2 * k + which];
-    return made;
-}
-
 // Rows in memory: how many, how many elements each has, and where these lie in K operands. The dims are merged, outermost first.
 // A row is reduced in segments of `span` vectors; `work` has `slot` words for each of their results where blocks share a row. `wide` and
 // `main` are what a walk that is compiled for any has for WIDE and MAIN.

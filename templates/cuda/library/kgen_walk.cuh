@@ -97,7 +97,8 @@ struct Walk : Partials {
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }  // an operand's vectors are a row's own
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
-    // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs.
+    // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs, of which VEC are moved as
+    // one vector.
     __device__ static constexpr bool turns(int k) { return k >= 0 && K <= 16 && WIDE != GIVEN && (WIDE >> 48 >> k & 1); }
     __device__ static constexpr bool stops(int step) { return STEP == step; }  // after which a launch ends
     // One thread for each row.
@@ -279,12 +280,13 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Output<O, T> output(T* p) const {
         return {turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
     }
-    // Write two outputs that lie in turns; any others are not.
+    // Write two outputs that lie in turns, a vector of both; any others are not.
     template <int O, typename T> __device__ void put_both(const Chunk& c, int v, const Output<O, T>& a, const Output<O + 1, T>& b, int) const {
         if constexpr (turns(O)) {
-            auto* to = reinterpret_cast<Vector<T, VEC>*>(a.p + 2 * offset(O, c.first));
-            to[0] = in_turns(a.now[v], b.now[v], 0);
-            to[1] = in_turns(a.now[v], b.now[v], 1);
+            Vector<T, 2 * VEC> both;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) both.at[2 * k] = a.now[v].at[k], both.at[2 * k + 1] = b.now[v].at[k];
+            *reinterpret_cast<Vector<T, 2 * VEC>*>(a.p + 2 * offset(O, c.first)) = both;
         }
     }
     template <typename A, typename B> __device__ void put_both(const Chunk&, int, const A&, const B&, long) const {}

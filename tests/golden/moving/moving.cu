@@ -91,11 +91,12 @@ moving_moving_kernel_kernel(
 
         __device__ void add(const Columns& more) { moving_kernel = moving_kernel + more.moving_kernel; }
     };
+    const auto store = [&](const Columns& columns, typename Walk::Place column) {
+        const float moving_kernel = columns.moving_kernel;
+        *walk.template along<1>(moving_kernel_ptr, column) = moving_kernel;
+    };
     if constexpr (Walk::FINISHES) {
-        walk.template finish<Columns>([&](const Columns& columns, typename Walk::Place column) {
-            const float moving_kernel = columns.moving_kernel;
-            *walk.template along<1>(moving_kernel_ptr, column) = moving_kernel;
-        });
+        walk.template finish<Columns>(store);
         return;
     }
     auto x_row = walk.template moving<0>(x_ptr);
@@ -107,7 +108,7 @@ moving_moving_kernel_kernel(
             columns_element.moving_kernel = columns_element.moving_kernel + x;
         }, columns_row, x_row);
     }
-    walk.end(columns_row);
+    walk.end(columns_row, store);
 }
 
 

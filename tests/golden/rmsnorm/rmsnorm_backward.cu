@@ -31,11 +31,12 @@ rmsnorm_backward_kernel(
 
         __device__ void add(const Columns& more) { dw = dw + more.dw; }
     };
+    const auto store = [&](const Columns& columns, typename Walk::Place column) {
+        const F dw = columns.dw;
+        *walk.template along<5>(dw_ptr, column) = T(dw);
+    };
     if constexpr (Walk::FINISHES) {
-        walk.template finish<Columns>([&](const Columns& columns, typename Walk::Place column) {
-            const F dw = columns.dw;
-            *walk.template along<5>(dw_ptr, column) = T(dw);
-        });
+        walk.template finish<Columns>(store);
         return;
     }
     auto dy_row = walk.template moving<0>(dy_ptr);
@@ -76,7 +77,7 @@ rmsnorm_backward_kernel(
             columns_element.dw = multiply_add(dy, (x * rsqrt_row), columns_element.dw);
         }, dx_out_row, columns_row, dy_row, x_row, w_row);
     }
-    walk.end(columns_row);
+    walk.end(columns_row, store);
 }
 
 
