@@ -106,7 +106,8 @@ class RowsView(RowUnit):
 
     def asked(self, c: PhaseView) -> list[tuple[Tensor, bool, str]]:
         """What a reading asks for of the next row, whether that is to be written, and of which rows: the last one for what is written,
-        the one before it for what is read of short rows, of which two stay near, and the last one else."""
+        the one before it for what is read of short rows, of which two stay near, and the last one else; of long rows that are gone
+        through again only what is read."""
         readings = [p for p in self.phases if p.element]
         if not readings or readings[-1].search is not None:  # which goes through a row many times
             return []
@@ -114,7 +115,18 @@ class RowsView(RowUnit):
         moves = [(t, t.name in self.writable) for t in self.walked if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)]
         if c is before:
             return [(t, False, "n <= NEAR") for t, written in moves if not written]
-        return [(t, written, "n > NEAR" if before and not written else "") for t, written in moves] if c is readings[-1] else []
+        when = {False: "n > NEAR", True: "n <= NEAR"} if before else {False: "", True: ""}
+        return [(t, written, when[written]) for t, written in moves] if c is readings[-1] else []
+
+    @property
+    def room(self) -> tuple[Given, Tensor, list[Tensor]] | None:
+        """A value that a row keeps, and the result of the last reading in whose row it may lie until then: where nothing of the other
+        tensors is that result itself."""
+        last = next((c for c in reversed(self.phases) if c.element), None)
+        if not self.keeps or last is None or not last.outputs:
+            return None
+        name = self.pointer[last.outputs[0].name]
+        return self.keeps[0], next(t for t in self.tensors if t.name == name), [t for t in self.tensors if t.name != name]
 
     @property
     def asks_early(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kgen.backends import devices, launches
 from kgen.backends.launches import Round, Rule
@@ -42,8 +42,9 @@ namespace {
 namespace host {
 """
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
-// so many rows on their way; `maps`: of passes that do not reduce rows; `once`: by the readings of rows that do not stay on the chip;
-// `every`: threads compute also from vectors that are not there; `least`: of passes with so many bytes of an element that move.
+// so many rows on their way (1: one that takes the place of the row before as that is stored); `maps`: of passes that do not reduce
+// rows; `once`: by the readings of rows that do not stay on the chip; `every`: threads compute also from vectors that are not there;
+// `least`: of passes with so many bytes of an element that move.
 struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; int least; };
 struct RoundRules { const Round* at; int count; };
 """
@@ -72,7 +73,7 @@ def _round_array(name: str, rules: Sequence[Round]) -> list[str]:
     return [f"[[maybe_unused]] constexpr Round {name}[] = {{", *rows, "};"]
 
 
-def _by_kind(prefix: str, lists: dict[tuple[bool, bool], tuple[Round, ...]]) -> tuple[list[str], list[tuple[str, str]]]:
+def _by_kind(prefix: str, lists: Mapping[tuple[bool, bool], tuple[Round, ...]]) -> tuple[list[str], list[tuple[str, str]]]:
     """The arrays of some rules, and which of them holds: whether elements are narrow, and whether there are several sums or parameters."""
     lines, choices = [], []
     for (narrow, several), rules in lists.items():
@@ -96,6 +97,9 @@ def rounds() -> str:
     lines += [*rules, *_choice("[[maybe_unused]] constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
     rules, choices = _by_kind("PERSISTENT_EDGES", launches.PERSISTENT_EDGES)
     head = "[[maybe_unused]] constexpr RoundRules persistent_edges(bool narrow, bool several)"
+    lines += [*rules, *_choice(head, choices[:-1], choices[-1][1])]
+    rules, choices = _by_kind("PERSISTENT_ALONE", launches.PERSISTENT_ALONE)
+    head = "[[maybe_unused]] constexpr RoundRules persistent_alone(bool narrow, bool several)"
     lines += [*rules, *_choice(head, choices[:-1], choices[-1][1])]
     counts = [(f"arch == {arch}", str(count)) for arch, count in devices.PROCESSORS.items()]
     lines += _choice("constexpr int processors(int arch)", counts, str(devices.OTHER_PROCESSORS))

@@ -109,14 +109,15 @@ def is_shared(o: RowOperand, unit: RowUnit) -> bool:
 
 
 def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
-    """Whether rows may follow one another, so that a block reads once what all of them share: they are reduced, one of their operands
-    stays on the chip, and what they share is read in one reading."""
+    """Whether rows may follow one another, so that a block reads once what all of them share, or asks for the next while it computes one:
+    they are reduced, one of their operands stays on the chip, two where they share nothing, and what they share is read in one reading."""
     shared = [o for o in operands if is_shared(o, unit)]
     kept = [o for o in operands if o.kept]
     several = [o for o in shared if sum(any(t.spec_name == o.name for t in read_by(c)) for c in unit.codes if c.element) > 1]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
     goes_on = goes_on or bool(unit.pieces or unit.near) or any(c.makes for c in unit.codes)
-    return bool(shared and kept and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
+    stays = bool(kept) if shared else len(kept) > 1 and not unit.aside
+    return bool(stays and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
 
 
 class RowPrinter:
@@ -164,6 +165,8 @@ class RowPrinter:
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
             return [*made, *alone, *self.rounds()]
+        if self.persists and not self.unit.aside:
+            made += [f"auto {t.name}_ahead = walk.template ahead<{self.position[t.name]}>({t.name}_ptr);" for t in self.of_rows()]
         made += [] if self.persists or self.unit.aside else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
@@ -180,6 +183,11 @@ class RowPrinter:
             which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
             made.append(f"auto {b.name}_row = near<{which}>(walk, {b.tensor.name}_ptr);")
         return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
+
+    def of_rows(self) -> list[Tensor]:
+        """The tensors that have one value a row, of those that are read."""
+        read = {t.name for c in self.unit.every for t in read_by(c)}
+        return [t for t in self.unit.inputs if self.unit.is_row(t) and t.name in read and t.name not in self.alone]
 
     def row_values(self, read: set[str]) -> list[str]:
         """The lines that have a row's own values, of the tensors that are `read`."""
@@ -267,8 +275,9 @@ class RowPrinter:
     def persisting(self, phases: list[list[str]]) -> list[list[str]]:
         """The phases within the loop over the rows that a block takes one after the other: one, where each row has its own."""
         read = {t.name for c in self.unit.codes for t in c.inputs}
-        ins = ", ".join(f"{w.pointer}_row" for w in self.operands if w.record.element and w.pointer in read)
-        lines = self.row_values(read)
+        along = [f"{w.pointer}_row" for w in self.operands if w.record.element and w.pointer in read]
+        ins = ", ".join([*along, *(f"{t.name}_ahead" for t in self.of_rows())])
+        lines = [*self.row_indices(), *(f"const {t.compute} {t.name} = {t.compute}({t.name}_ahead.now);" for t in self.of_rows())]
         body = indented([lines, *phases] if lines else phases)
         return [[f"walk.begin({ins});", "do {", *body, f"}} while (walk.further({ins}));"]]
 

@@ -244,9 +244,9 @@ FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
 ASIDE = ((4, 1 << 22), (2, 1 << 14))
 #: Those who share such rows, in blocks of so many threads, where there are fewer than so many rows.
 ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
-#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many warps share the rows
-#: of so many threads.
-ASIDE_LONG, ASIDE_WARPS, ASIDE_SIDE = 1024, 4, 4
+#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many threads share a row,
+#: of blocks with the rows of so many; whether also where terms are in an order.
+ASIDE_LONG = ((1024, 32, 4, True), (256, 8, 16, False))
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
 #: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as did best on an H200.
@@ -416,7 +416,8 @@ TILES = Tiles()
 class Round(NamedTuple):
     """A rule for rows that follow one another: the first that takes a row holds.
 
-    Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way.  `where`:
+    Blocks of up to `threads`, `blocks` of them on a multiprocessor; `elements` of a thread at most, `stages` rows on their way, or with 1,
+    for rows of which there is no room for two, one that takes the place of the row before as that is stored.  `where`:
     "lanes" for teams of up to `team` lanes of a warp, "block" for a block of as many warps as the row needs, "cluster", "segments" of
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
@@ -481,6 +482,7 @@ ROUNDS = {
         Round(512, 0, 8, 2, 3, "block"),
         Round(1024, 0, 8, 1, 3, "block"),
         Round(512, 512, 16, 1, 2, "cluster"),
+        Round(512, 512, 32, 1, 1, "cluster"),
         *_LONG,
     ),
     (False, True): (
@@ -489,6 +491,7 @@ ROUNDS = {
         Round(512, 0, 8, 1, 2, "block"),
         Round(1024, 0, 8, 1, 3, "block"),
         Round(512, 512, 16, 1, 2, "cluster"),
+        Round(512, 512, 32, 1, 1, "cluster"),
         *_LONG,
     ),
 }
@@ -552,6 +555,17 @@ PERSISTENT_EDGES = {
         Round(256, 256, 32, 2, 2, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
     ),
+}
+#: The same of rows that share no parameters, but of which two operands or more stay on the chip (second key: more than two), where no block
+#: has room beside one of theirs. From a search on an H200 (the gradient of softmax), on which all other lengths were slower so.
+PERSISTENT_ALONE = {
+    (True, False): (Round(0, 0, 0, 0, 0, "none"),),
+    (True, True): (Round(0, 0, 0, 0, 0, "none"),),
+    (False, False): (
+        Round(0, 0, 0, 0, 0, "none", 49152),
+        Round(1024, 1024, 16, 1, 1, "cluster", 65536),
+    ),
+    (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
 #: Registers of a thread that hold such parameters at most.
 PARAMETERS = 64

@@ -23,6 +23,7 @@ from kgen.bench import timing
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.files import write_file
+from kgen.runtime import cache as disk
 from kgen.runtime import nvrtc, persistent, rows, tuned
 from kgen.runtime.arguments import bind
 from kgen.runtime.limits import MAX_CLUSTER
@@ -308,7 +309,7 @@ def save(arch: str, cells: Iterable[Cell]) -> Path:
     present, shipped = tuned.ladders(arch), tuned.SHIPPED.get(arch, {})
     kept = {kind: steps for kind, steps in present.items() if steps != shipped.get(kind)}
     kept |= {kind: merged(present.get(kind, ()), won) for kind, won in winners(cells).items()}
-    path = Path(tuned.folder()) / f"{arch}.json"
+    path = Path(disk.settings()) / f"{arch}.json"
     lines = [f'"{kind}": [\n  ' + ",\n  ".join(json.dumps(step) for step in steps) + "\n ]" for kind, steps in kept.items()]
     write_file(path, "{\n " + ",\n ".join(lines) + "\n}\n", "KGEN_CONFIG_DIR names another folder")
     tuned.ladders.cache_clear()

@@ -64,6 +64,20 @@ def usual(kind: str) -> str:
     return {"cache": platformdirs.user_cache_dir, "config": platformdirs.user_config_dir}[kind]("kgen")
 
 
+def settings() -> str:
+    """Where the user's own settings lie: KGEN_CONFIG_DIR, else the usual folder for them."""
+    return os.environ.get("KGEN_CONFIG_DIR") or usual("config")
+
+
+def setting(name: str) -> str:
+    """The text of one of the user's files of settings; nothing where there is none."""
+    try:
+        with open(os.path.join(settings(), name), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def key(*parts: str | bytes) -> str:
     """A name for what `parts` determine."""
     digest = hashlib.sha256()

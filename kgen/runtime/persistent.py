@@ -1,8 +1,9 @@
-"""How a pass over long rows is launched on a CUDA device where all rows share parameters of columns.
+"""How a pass over long rows is launched on a CUDA device where all rows share parameters of columns, or several operands stay on the chip.
 
 In and out: as `rows.py`.  Clusters of blocks stay, and take rows one after the other: what they hold of the parameters is read once, not
-once a row, and rows are on their way while others are computed.  Who takes a row follows from its length and layout alone.  Rows that begin
-within a vector are taken by clusters each of which takes rows that begin alike, so what is beside them is put together once too.
+once a row, and rows are on their way while others are computed, however few blocks a multiprocessor has room for.  Who takes a row
+follows from its length and layout alone.  Rows that begin within a vector are taken by clusters each of which takes rows that begin
+alike, so what is beside them is put together once too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kgen.backends import devices, launches
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import rows
-from kgen.runtime.rounds import RoundsPlan
+from kgen.runtime.rounds import RoundsPlan, each
 from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
 from kgen.runtime.verified import verify_rounds
 
@@ -40,9 +41,10 @@ def plan(
         return None
     if edges and len(outer_sizes) > 1:
         return None
-    moving = sum(operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims)
+    moving = [operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims]
     same = [operands[k].itemsize for k in memory if operands[k].read and not operands[k].row_dims]
-    taken = _taken(n // vec, vec, edges, moving, same, words, reductions, arch)
+    ahead = sum(not o.element for o in operands)
+    taken = _taken(n // vec, vec, edges, moving, same, words, reductions, ahead, arch)
     if taken is None:
         return None
     team, stages = taken
@@ -60,9 +62,9 @@ def plan(
     under = RowPlan(
         ((walk, groups),), rows_, n, team.cluster, team.span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads
     )  # fmt: skip
-    shared = stages * _row(team, vec, edges, moving)
+    shared = _rows(team, vec, edges, stages, moving)
     found = RoundsPlan(under, ((walk, groups * team.cluster, team.threads, shared, team.cluster),), 0, groups, groups, 1, 0)
-    verify_rounds(found, operands, _static(team, words, reductions), limits, 0, 0, 0)
+    verify_rounds(found, operands, _static(team, words, reductions, ahead), limits, 0, 0, 0)
     return found
 
 
@@ -77,34 +79,38 @@ def fitted(planned: RoundsPlan, there: int) -> RoundsPlan:
     return replace(planned, under=under, launches=((walk, there * cluster, threads, shared, cluster),), every=there, groups=there)
 
 
-def _row(team: Team, vec: int, edges: bool, moving: int) -> int:
-    """The shared memory of one row on its way: beside whole vectors those in which a row's first and last elements lie, one for each."""
-    return (team.threads * team.vectors + 2 * vec * edges) * vec * moving
+def _rows(team: Team, vec: int, edges: bool, stages: int, moving: Sequence[int]) -> int:
+    """The shared memory of rows on their way: beside whole vectors those in which a row's first and last elements lie, one for each."""
+    return (team.threads * team.vectors + 2 * vec * edges) * vec * each(stages, moving)
 
 
 def _taken(
-    chunks: int, vec: int, edges: bool, moving: int, same: Sequence[int], words: int, readings: int, arch: str
+    chunks: int, vec: int, edges: bool, moving: Sequence[int], same: Sequence[int], words: int, readings: int, ahead: int, arch: str
 ) -> tuple[Team, int] | None:  # fmt: skip
-    """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of what
-    moves along with rows, and of each that all rows share, which stays in registers.  None where no rule has room for that."""
+    """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of each that
+    moves along with rows, and of each that all rows share, which stays in registers; `ahead` operands may have one value a row.  None
+    where no rule has room for that."""
     if edges and not same:
         return None
     limits = devices.limits(arch)
-    for rule in (launches.PERSISTENT_EDGES if edges else launches.PERSISTENT)[vec > 4, len(same) > 1]:
+    table = launches.PERSISTENT_EDGES if edges else launches.PERSISTENT
+    for rule in table[vec > 4, len(same) > 1] if same else launches.PERSISTENT_ALONE[vec > 4, len(moving) > 2]:
         if chunks > rule.longest:
             continue
         vectors = max(1, rule.elements // vec)
         if rule.where == "none" or vectors * vec * sum(same) > 4 * launches.PARAMETERS:
             return None
         team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.every, cluster=2)  # or more
-        static, row = _static(team, words, readings), _row(team, vec, edges, moving)
+        static, row = _static(team, words, readings, ahead), _rows(team, vec, edges, 2, moving) // 2
         if static > MAX_STATIC:
             return None
-        blocks = max(1, min(rule.blocks, limits.shared // (rule.stages * row + static)))
+        blocks = max(1, min(rule.blocks, limits.shared // (_rows(team, vec, edges, rule.stages, moving) + static)))
         stages = min(rule.stages, (limits.shared // blocks - static) // row)
+        if rule.stages == 1 and _rows(team, vec, edges, 1, moving) + static > limits.shared:
+            return None
         span = _span(chunks, max(2, -(-chunks // (rule.threads * vectors))), blocks, arch)
         team = replace(team, blocks=blocks, span=span, cluster=-(-chunks // span))
-        return (team, stages) if stages > 1 and 2 <= team.cluster <= limits.cluster else None
+        return (team, stages) if stages >= min(rule.stages, 2) and 2 <= team.cluster <= limits.cluster else None
     return None
 
 
@@ -123,9 +129,10 @@ def _span(chunks: int, least: int, blocks: int, arch: str) -> int:
     return span(max(range(least, most + 1), key=lambda count: (busy(count), -count)))
 
 
-def _static(team: Team, words: int, readings: int) -> int:
-    """The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive."""
-    return team.static(words, readings) + declared(team.threads, 1, False, True, words, readings)
+def _static(team: Team, words: int, readings: int, ahead: int) -> int:
+    """The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive; operands
+    that may have one value a row have room as `rounds.py` says."""
+    return team.static(words, readings) + declared(team.threads, 1, False, True, words, readings) + ahead * team.threads
 
 
 cached = lru_cache(4096)(plan)

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from kgen.errors import KgenError
 from kgen.resources import resource
 from kgen.runtime import cache as disk
-from kgen.runtime import tuned
 
 if TYPE_CHECKING:
     from kgen.runtime.kernel import Kernel
@@ -138,7 +137,7 @@ def layout_entry(text: tuple[str, str], args: tuple, keywords: dict[str, Any], a
                 return None
             else:
                 parts.append(f"{where} {t}" if where == "target" else f"{where} {type(t)}")
-    return _entry("recipe", *text, arch, repr(tuned.ladders(arch)), *parts)
+    return _entry("recipe", *text, arch, disk.setting(f"{arch}.json"), *parts)
 
 
 def keep(kernel: Any, plan: Any, args: tuple, keywords: dict[str, Any], results: int, marked: list[int], taught: Any) -> None:

@@ -89,7 +89,7 @@ def plan(
         limits = limits._replace(cluster=0)
     sums = max(1, columns // 2)
     static = partial(_static, words=words, readings=reductions, ahead=sum(not o.element for o in operands))
-    most, (vec, team, stages) = vec, _taken(n, vec, sum(moving), sums, apart, limits, static, not reductions)
+    most, (vec, team, stages) = vec, _taken(n, vec, moving, sums, apart, (arch, limits), static, not reductions)
     wide = wide if vec == most else 0
     chunks = n // vec
     if team.across:  # no more teams than rows, for each takes work space
@@ -114,11 +114,11 @@ def plan(
         ((walk, groups),), rows_, n, segments, team.span or max(chunks, 1), misaligned, words, outer_sizes, sizes, outer, strides,
         team.threads,
     )  # fmt: skip
-    shared = stages * (team.most or team.threads) * team.vectors * vec * sum(moving)
+    shared = (team.most or team.threads) * team.vectors * vec * each(stages, moving)
     rounds = -(-rows_ // max(1, every))
     few = max((few for few in range(1, 65) if depth(rounds, few, teams, groups) <= 64 + rows_.bit_length()), default=1)
-    each = columns if any(operands[k].itemsize > 4 for k in memory) else columns // 2  # words of an element's sums
-    room = _room(team, team.vectors * vec * each, shared, static(team), devices.limits(arch)) if rounds > few else 0
+    wide_sums = columns if any(operands[k].itemsize > 4 for k in memory) else columns // 2  # words of an element's
+    room = _room(team, team.vectors * vec * wide_sums, shared, static(team), devices.limits(arch)) if rounds > few else 0
     made: list[tuple[Walk, int, int, int, int]] = []
     before = 0  # words of work for rows that are split
     if split and reductions:
@@ -194,9 +194,9 @@ def depth(rounds: int, few: int, teams: int, groups: int) -> int:
     """The additions that a column's value passes through: of a team's rows, `few` at a time; of the teams of a block in pairs, of the
     groups by sixteens, and of the last launch's lanes in pairs."""
     lanes = _lanes(groups)
-    each = -(-groups // lanes)
+    some = -(-groups // lanes)
     own = min(rounds, few) - (-rounds // few) + (teams - 1).bit_length()
-    return own + min(each, 16) + min(each // 16, 16) + each // 256 + lanes.bit_length() - 1
+    return own + min(some, 16) + min(some // 16, 16) + some // 256 + lanes.bit_length() - 1
 
 
 def _static(team: Team, words: int, readings: int, ahead: int) -> int:
@@ -207,37 +207,49 @@ def _static(team: Team, words: int, readings: int, ahead: int) -> int:
 
 
 def _taken(
-    n: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int], maps: bool
+    n: int, vec: int, moving: Sequence[int], sums: int, apart: bool, device: tuple[str, Limits], static: Callable[[Team], int], maps: bool
 ) -> tuple[int, Team, int]:  # fmt: skip
     """The elements of a vector, who takes a row of `n` elements, and how many rows are on their way: elements move one by one where so
-    many operands (`size` bytes of each element) move along that no warp has room for their vectors."""
+    many operands (`moving`: bytes of an element of each) move along that no warp has room for their vectors."""
     for own in (vec, 1):
-        if found := _team(n // own, own, own * size, sums, apart, limits, static, maps):
+        if found := _team(n // own, own, moving, sums, apart, device, static, maps):
             return own, *found
     raise KgenError("more operands move along a row than there is shared memory for")
 
 
 def _team(
-    chunks: int, vec: int, size: int, sums: int, apart: bool, limits: Limits, static: Callable[[Team], int], maps: bool
+    chunks: int, vec: int, moving: Sequence[int], sums: int, apart: bool, device: tuple[str, Limits], static: Callable[[Team], int],
+    maps: bool,
 ) -> tuple[Team, int] | None:  # fmt: skip
-    """Who takes a row of `chunks` vectors, each `size` bytes of what moves along with it, and how many rows are on their way; each thread
-    has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has itself; `maps`: none is reduced.
-    None where none has room."""
+    """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` are the bytes of an element of each operand that
+    moves along with it; each thread has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has
+    itself; `maps`: none is reduced.  None where none has room."""
+    arch, limits = device
     most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
     for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
-        takes = (maps or not rule.maps) and rule.least * vec <= size
-        made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), limits) if takes else None
+        takes = (maps or not rule.maps) and rule.least <= sum(moving)
+        made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), arch, limits) if takes else None
         if made is None:
             continue
-        row = max(1, (made.most or made.threads) * made.vectors * size)  # as many blocks, then as many rows, as there is memory for
+        elements = (made.most or made.threads) * made.vectors * vec
+        row = max(1, elements * sum(moving))  # as many blocks, then as many rows, as there is memory for
         room = min(launches.MAX_SHARED, limits.shared) - static(made)
+        if rule.stages == 1:
+            if elements * each(1, moving) + static(made) <= limits.shared and static(made) <= MAX_STATIC:
+                return replace(made, blocks=1), 1
+            continue
         blocks = max(1, min(made.blocks, room // (rule.stages * row)))
         if 2 * row <= room and static(made) <= MAX_STATIC:
             return replace(made, blocks=blocks), max(2, min(rule.stages, room // (blocks * row)))
     return None
 
 
-def _of(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:
+def each(stages: int, moving: Sequence[int]) -> int:
+    """The shared memory for an element of the rows on their way, in bytes: of one stage there is room for two rows of one operand."""
+    return stages * sum(moving) + (max(moving, default=0) if stages == 1 else 0)
+
+
+def _of(rule: Round, chunks: int, vectors: int, arch: str, limits: Limits) -> Team | None:
     """The team of a rule for a row, if it takes such a row."""
     if chunks > rule.longest:
         return None
@@ -252,13 +264,23 @@ def _of(rule: Round, chunks: int, vectors: int, limits: Limits) -> Team | None:
         most = 1 << (needed - 1).bit_length()
         return Team(needed, max(1, rule.blocks * rule.threads // most), 0, vectors, 3, most=most) if needed <= rule.threads else None
     if rule.where == "cluster":
-        count = -(-chunks // (rule.threads * vectors))
-        span = -(-chunks // (32 * max(2, count))) * 32
-        fits = 2 <= max(2, count) <= limits.cluster
+        count = max(2, -(-chunks // (rule.threads * vectors)))
+        fits = count <= limits.cluster
+        span = -(-chunks // (32 * (_blocks(count, rule.blocks, arch) if fits else count))) * 32
         return Team(rule.threads, rule.blocks, rule.threads, vectors, 3, span, cluster=-(-chunks // span)) if fits else None
     return Team(rule.threads, rule.blocks, rule.team, vectors, 3, rule.team * vectors)
 
 
+def _blocks(least: int, blocks: int, arch: str) -> int:
+    """The blocks of a cluster, at least so many: more where that leaves fewer multiprocessors idle by a tenth, `blocks` on each."""
+
+    def busy(count: int) -> int:
+        return count * devices.resident(arch, blocks, count)
+
+    found = max(range(least, devices.limits(arch).cluster + 1), key=lambda count: (busy(count), -count))
+    return found if 10 * busy(found) >= 11 * busy(least) else least
+
+
 cached = lru_cache(4096)(plan)
 
-__all__ = ["RoundsPlan", "cached", "depth", "plan"]
+__all__ = ["RoundsPlan", "cached", "depth", "each", "plan"]

@@ -11,21 +11,14 @@ from kgen.backends.launches import KINDS, SHIPPED, Step, kind
 from kgen.runtime import cache as disk
 
 
-def folder() -> str:
-    """Where `kgen tune --save` keeps its tables: KGEN_CONFIG_DIR, else the user's own folder for settings."""
-    return os.environ.get("KGEN_CONFIG_DIR") or disk.usual("config")
-
-
 @cache
 def ladders(arch: str) -> dict[str, tuple[Step, ...]]:
     """The ladders for an architecture ("sm_90") by the kind of pass; none where it was not measured.  Of the user's own, steps that no
     launch could follow are left out, with a warning."""
     found = dict(SHIPPED.get(arch, {}))
-    path = os.path.join(folder(), f"{arch}.json")
     try:
-        with open(path, encoding="utf-8") as file:
-            own = json.load(file)
-    except (OSError, ValueError, RecursionError):
+        own = json.loads(disk.setting(f"{arch}.json"))
+    except (ValueError, RecursionError):
         return found  # none kept, or not as `kgen tune` writes it
     wrong = 0
     for name in KINDS if isinstance(own, dict) else ():
@@ -38,6 +31,7 @@ def ladders(arch: str) -> dict[str, tuple[Step, ...]]:
         if steps:
             found[name] = tuple(sorted(steps))
     if wrong:
+        path = os.path.join(disk.settings(), f"{arch}.json")
         said = f"kgen leaves out {wrong} of the steps in {path}, which no launch could follow; `kgen tune --save` makes others"
         warnings.warn(said, stacklevel=2)
     return found
@@ -68,4 +62,4 @@ def ladder(arch: str, held: bool, reductions: int, words: int, narrow: bool = Fa
     return ladders(arch).get(kind(held, reductions, words, narrow, pieces), ())
 
 
-__all__ = ["KINDS", "SHIPPED", "Step", "folder", "kind", "ladder", "ladders", "sound"]
+__all__ = ["KINDS", "SHIPPED", "Step", "kind", "ladder", "ladders", "sound"]

@@ -96,16 +96,18 @@ def verify_rounds(
             raise Broken(f"{rule}\n{plan}\n{operands}")
 
     stages = walk.stages or 0
-    moving = sum(o.itemsize for o in operands if o.element and o.read and o.row_dims)
-    size = (walk.threads * walk.vectors + 2 * walk.vec * walk.edges) * walk.vec * moving
+    moving = [o.itemsize for o in operands if o.element and o.read and o.row_dims]
+    size = (walk.threads * walk.vectors + 2 * walk.vec * walk.edges) * walk.vec * sum(moving)
     chunks = under.n // walk.vec
     split = walk.segments
     # What the device takes.
     hold(threads % 32 == 0 and 0 < threads <= walk.threads <= MAX_THREADS, "a block has whole warps, no more than it is compiled for")
     hold(1 <= walk.blocks <= 32 and walk.blocks * walk.threads <= 2048, "a multiprocessor has room for the blocks that are promised")
     hold(not walk.cluster or 2 <= under.segments <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
-    shared = static + stages * size + plan.room
-    hold(stages >= 2 and static <= MAX_STATIC and shared <= limits.shared, "a block's shared memory is no more than the device has")
+    lead = walk.threads * walk.vectors * walk.vec * max(moving, default=0) if stages == 1 else 0
+    shared = static + stages * size + lead + plan.room
+    hold(stages > walk.edges, "beside one row and another of one operand there are no edges of more")
+    hold(static <= MAX_STATIC and shared <= limits.shared, "a block's shared memory is no more than the device has")
     # Who takes a row.
     hold(team & (team - 1) == 0 or walk.team == 0, "a team is a power of two, or a block")
     hold(threads % team == 0 and (walk.across or team <= 32 or team == threads), "a team beyond a warp is a block")

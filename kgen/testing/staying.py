@@ -16,6 +16,7 @@ from kgen.backends.launches import SHIPPED, loops, stays
 from kgen.check import Kernel
 from kgen.online import About
 from kgen.passes import Reduce
+from kgen.runtime import cache as disk
 from kgen.runtime import tuned
 from kgen.types import Dims
 
@@ -52,7 +53,7 @@ def all_stay(kernel: Kernel, arguments: Mapping[str, Any], target: str, count: C
 
 def _read_each_time(units: tuple[RowLayout, ...]) -> bool:
     """Whether what was measured on some device, here or for all, may have rows read each time that rules would keep."""
-    devices = {*SHIPPED, *(path.stem for path in Path(tuned.folder()).glob("sm_*.json"))}
+    devices = {*SHIPPED, *(path.stem for path in Path(disk.settings()).glob("sm_*.json"))}
     return any(loops(tuned.ladder(arch, True, u.reductions, u.words, u.narrow, bool(u.pieces))) for arch in devices for u in units)
 
 

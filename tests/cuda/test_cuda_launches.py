@@ -126,6 +126,7 @@ SPECS = {
     "groups": "groups(x: T[B, C, S], w: T[C]) -> y: T[B, C, S]\nm = mean[C, S](x)\ny = (x - m) * w * rsqrt(mean[C, S]((x - m)^2))",
     "wide": "wide(x: T[..., N], h: f32[..., N], k: i8[N]) -> (y: f32[..., N], q: i64[...])\ny = x * h - sum[N](x * k)\nq = argmax[N](h + x)",
     "places": "places(x: f32[..., N], s: f32[...]) -> (y: f32[..., N], s': f32[...])\ny = x * s * index[N] - max[N](x) - min[N](x)\ns' = s + sum[N](x)",
+    "slope": "slope(dy: T[..., N], x: T[..., N], s: f32[...]) -> dx: T[..., N]\ne = exp(x) / s\ndx = e * (dy - sum[N](dy * e))",
     "columns": "columns(x: T[M, N], y: T[M, N]) -> (a: T32[N], b: T32[N])\na = sum[M](x * y)\nb = sum[M](y)",
     "many": "many(x: T[R, N]) -> y: T[R, N]\ny = " + " + ".join(f"x * sum[N](x^{k} - max[N](x * {k}))" for k in range(2, 6)),
     "norm": "norm(x: T[..., N], dy: T[..., N], w: T[N], r: f32[...]) -> (dx: T[..., N], dw: T[N], db: f32[N])\n"
@@ -428,26 +429,28 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
 
 
 def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Long rows with one and with two parameters of columns, of any lengths, few and many, also beyond 32 bits and of two dims."""
+    """Long rows with one and with two parameters of columns, and two operands without any, of any lengths, few and many, also beyond 32
+    bits and of two dims."""
     monkeypatch.setenv("KGEN_CONFIG_DIR", str(tmp_path))
     tuned.ladders.cache_clear()
     seen: Counter[tuple] = Counter()
     lengths = (16384, 32768, 32001, 50257, 40000, 50176, 65536, 65544, 98304, 131072, 262144, 262152, 524288)
-    for name, n, arch, dtype, many in itertools.product(("again", "scaled"), lengths, ARCHES, ("bf16", "f32"), ((1,), (9, 600), (70000,))):
+    for name, n, arch, dtype, many in itertools.product(("again", "scaled", "slope"), lengths, ARCHES, ("bf16", "f32"), ((1,), (9, 600), (70000,))):
         (unit,) = backend("cuda").layout(file.kernels[name])
         size = DTYPES[dtype].bytes
-        strides = [(1,) if len(o.dims) == 1 else (n + 64 * (len(many) - 1), 1) for o in unit.operands]
-        steps = [[0] * len(many) if len(own) == 1 else [many[-1] * n + 8, own[0]][-len(many) :] for own in strides]
-        pointers = {o.name: (4096, [*outer, 1]) for o, outer in zip(unit.operands, steps, strict=True)}
+        outer = [(many[-1] * n + 8, n + 64 * (len(many) - 1)), (many[-1], 1), (0, 0)]
+        steps = [outer[1 if not o.element else 2 if o.dims == ("N",) else 0][-len(many) :] for o in unit.operands]
+        pointers = {o.name: (4096, [*own, 1][: len(many) + o.element]) for o, own in zip(unit.operands, steps, strict=True)}
         noted = file.call(f"{name}_{dtype}", arch, len(many), [*many, n], pointers).splitlines()
-        given = [(0, tuple(outer), (1,), size) for outer in steps]
+        given = [(0, own, (1,) if o.element else (0,), size if o.element else 4) for o, own in zip(unit.operands, steps, strict=True)]
         planned = nvrtc.row_plan(unit, many, (n,), given, 0, arch)
         assert planned is not None
         planned = fitted(planned, unit)
         is_same(noted, planned)
         if isinstance(planned, rounds.RoundsPlan):
             seen[name, arch, dtype, n] += 1
-    assert {("again", "sm_90", "bf16", 65536), ("again", "sm_90", "f32", 32768), ("scaled", "sm_90", "f32", 262144)} <= set(seen), seen
+    assert {("again", "sm_90", "bf16", 65536), ("again", "sm_90", "f32", 32768), ("scaled", "sm_90", "f32", 262144),
+            ("slope", "sm_90", "f32", 262144)} <= set(seen), seen
     assert {("again", "sm_90", "bf16", 32001), ("again", "sm_90", "bf16", 50257), ("again", "sm_90", "f32", 50257)} <= set(seen), seen
     assert not any(arch == "sm_80" or n < 32000 for _, arch, _, n in seen), seen
     assert all(count == (2 if key[3] % 8 else 3) for key, count in seen.items()), seen  # rows that begin anywhere have one dim

@@ -44,6 +44,7 @@ def planned(text: str, n: int, dtype_bytes: int, many: int, arch: str) -> Any:
 
 
 LAYERNORM = "a(x: T[..., N], w: T[N], b: T[N]) -> y: T[..., N]\n\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2)) * w + b\n"
+SOFTENED = "a(dy: T[..., N], x: T[..., N], s: f32[...]) -> dx: T[..., N]\n\ne = exp(x) / s\ndx = e * (dy - sum[N](dy * e))\n"
 RMSNORM = "a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x * rsqrt(mean[N](x^2)) * w\n"
 
 
@@ -275,3 +276,32 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
         wanted = Analysis(checked, dict(zip("xwbs", args, strict=True)), "cuda").results()
         for r, want in zip(checked.results, wanted, strict=True):
             assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, args[0].shape)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("stages", [1, 3])
+def test_rows_that_share_nothing_follow_one_another(tmp_path, monkeypatch, stages: int) -> None:
+    """Two operands stay on the chip, and a row has a value of its own, which is sent for as its elements are; with one stage the next row's
+    elements take the places of those that the last reading has left."""
+    torch.manual_seed(7)
+    rule = Round(64, 64, 32, 1, stages, "cluster", 512)
+    monkeypatch.setattr(launches, "PERSISTENT_ALONE", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT_ALONE})
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 2)
+    for name in ("plan", "cached"):
+        monkeypatch.setattr(persistent, name, partial(one_block, stays=True))
+    calls = [(torch.randn(many, 512), torch.randn(many, 512), torch.rand(many)) for many in (1, 2, 3, 13)]
+    kernel, checked = Emulated(SOFTENED, tmp_path, *calls), kgen.loads(SOFTENED).kernel
+    assert kernel.expressions and all(f"3, true, -1, 1, 1, 4, 1, unsigned>, {stages}>" in e for e in kernel.expressions), kernel.expressions
+    for args in calls:
+        made = kernel(*args)["dx"]
+        (want,) = Analysis(checked, dict(zip(("dy", "x", "s"), args, strict=True)), "cuda").results()
+        assert bool((made.double() - want.exact).abs().le(want.bound).all()), args[0].shape
+    dy, x, s = calls[-1]
+    want = kernel(dy, x, s)["dx"]
+    placed = dy.clone()
+    assert torch.equal(kernel(placed, x, s, out=placed)["dx"], want)
+    walks = for_any_rows(monkeypatch, persistent)
+    (tmp_path / "any").mkdir()
+    apart = torch.randn(13, 2, 2, 512)[:, 1, 1].copy_(x)
+    files = Emulated(SOFTENED, tmp_path / "any", (dy, apart, s))
+    assert torch.equal(files(dy, apart, s)["dx"], want) and {w.stages for w in walks} == {stages}

@@ -171,10 +171,12 @@ def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch) -> None:
-    """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more."""
+@pytest.mark.parametrize("stages", [3, 1])
+def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, stages: int) -> None:
+    """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more; with one stage the next row's
+    vectors take the places of what the last reading has left."""
     torch.manual_seed(6)
-    rule = launches.Round(64, 64, 8, 1, 3, "cluster")
+    rule = launches.Round(64, 64, 8, 1, stages, "cluster")
     plan = rounds.plan
 
     def alone(*asked):
@@ -191,7 +193,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch) -
     monkeypatch.setattr(rounds, "cached", alone)
     calls = [(torch.randn(m, 1000) + 1, torch.randn(m, 1000), torch.randn(1000), torch.randn(m)) for m in (1, 3, 6, 17)]
     kernel, checked = Emulated(LAYER, tmp_path, *calls), kgen.loads(LAYER).kernel
-    assert any("3, true, -1, 1, 1, 7, 1, unsigned>, 3>" in e for e in kernel.expressions), kernel.expressions
+    assert any(f"3, true, -1, 1, 1, 7, 1, unsigned>, {stages}>" in e for e in kernel.expressions), kernel.expressions
     for args in calls:
         found = kernel(*args)
         wanted = Analysis(checked, dict(zip("x dy w s".split(), args, strict=True)), "cuda").results()

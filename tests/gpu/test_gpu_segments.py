@@ -145,3 +145,23 @@ def test_columns_of_ranges_are_what_each_is_alone(dtype: torch.dtype, columns: i
     total = torch.cat([torch.zeros_like(wide[:1]), wide])
     want = (total[cuts[1:]] - total[cuts[:-1]]) / n.clamp(min=1)
     torch.testing.assert_close(found.double(), want, rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-3 if dtype is torch.bfloat16 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_ranges_that_threads_share_are_what_each_is_among_many(dtype: torch.dtype) -> None:
+    """Few long ranges, with two sums over each, beside the same among so many that a thread takes each alone."""
+    torch.manual_seed(0)
+    made = kgen.loads("""two(x: T[S, D], v: T[S, D], lo: i64[B], hi: i64[B]) -> (y: T[B, D], z: T[B, D])
+
+own = lo <= index[S] and index[S] < hi
+y   = sum[S](x if own else 0)
+z   = sum[S](v if own else 0)
+""")
+    x, v = (torch.randn(40_000, 512, device="cuda", dtype=dtype) for _ in range(2))
+    for some in (5, 60, 300):  # of a range in the mean 8,000 terms, 666, and 133
+        lo = torch.randint(0, 40_000, (some,), device="cuda")
+        hi = (lo + torch.randint(-2, 80_000 // some, (some,), device="cuda")).clamp(max=40_000)
+        none = torch.zeros(40_000, device="cuda", dtype=torch.int64)
+        many = made(x, v, torch.cat([lo, none]), torch.cat([hi, none]), target="cuda")
+        few = made(x, v, lo, hi, target="cuda")
+        assert all(torch.equal(a, b[:some]) for a, b in zip(few, many, strict=True))

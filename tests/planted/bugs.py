@@ -156,7 +156,7 @@ BUGS = (
     bug("of what is left by a mean its own factor is lost", "kgen/tape.py", "for op, other in reversed(term.factors):", "for op, other in ():", GRAD + "test_a_gradient_is_autograds[layernorm-saved]"),
     bug("a block's columns are its first team's", "templates/cuda/library/kgen_rounds.cuh", "if constexpr (Under::TEAMS > 1) {", "if constexpr (false) {", ROUNDS + "test_rows_of_all_kinds_stay_within_their_bounds"),
     bug("what a team adds up replaces what it had", "templates/cuda/library/kgen_rounds.cuh", "written = true;", "", ROUNDS + "test_a_team_of_many_rows_adds_to_what_it_left"),
-    bug("a row is taken while it is on its way", "templates/cuda/library/kgen_rounds.cuh", '"n"(STAGES > 0 ? STAGES - 1 : 0)', '"n"(STAGES)', ROUNDS + "test_rows_of_all_kinds_stay_within_their_bounds"),
+    bug("a row is taken while it is on its way", "templates/cuda/library/kgen_rounds.cuh", '"n"(AHEAD > 0 ? AHEAD - 1 : 0)', '"n"(AHEAD)', ROUNDS + "test_rows_of_all_kinds_stay_within_their_bounds"),
     bug("rows need what their columns give", "kgen/columns.py", "return not _needs(host, column) and not any(", "return not any(", ROUNDS + "test_what_is_read_once"),
     bug("of two contributions one is lost", "kgen/tape.py", 'Part(self.added(a.raw, b.raw), a.guards)', "a", GRAD + "test_a_gradient_is_autograds[add_rmsnorm-saved]"),
     # ------------------------------------------------------------------------------------------------------------ CUDA

@@ -41,17 +41,18 @@ z   = sum[S](v if own else 0)
     lo, hi = torch.tensor([0, 3, 150, 40, 9]), torch.tensor([3, 1400, 152, 40, 300])
     x, v, w = (torch.randn(*shape).bfloat16() for shape in ((1500, 128), (1500, 128), (128,)))
     found = []
-    ways = {"1": (4, 0, 1 << 40), "8": (4, 1 << 40, 1 << 40), "32": (4, 0, 1), "alone": (1, 0, 1 << 40)}  # by the threads of a range
-    for team, (many, few, long) in ways.items():
+    warps, lanes = ((1, 32, 4, True),), ((1, 8, 16, False),)
+    ways = {"one": (1, 4, 0, ()), "few": (8, 4, 1 << 40, ()), "warps": (32, 4, 0, warps), "lanes": (8, 4, 0, lanes), "alone": (1, 1, 0, ())}
+    for way, (team, many, few, long) in ways.items():
         monkeypatch.setattr(asides, "ASIDE", ((many, 1),))
         monkeypatch.setattr(asides, "ASIDE_FEW", few)
         monkeypatch.setattr(asides, "ASIDE_LONG", long)
-        (folder := tmp_path / team).mkdir()
+        (folder := tmp_path / way).mkdir()
         made = Emulated(text, folder, (x, v, lo, hi, w))
         taken = {e.rsplit(", ", 2)[1] for e in made.expressions if "Aside" in e}
-        assert taken == {str(8 if long == 1 else many)}, made.expressions
+        assert taken == {str(8 if long else many)}, made.expressions
         teams = {e.split("Walk<")[1].split(", ")[2] for e in made.expressions if "Aside" in e}
-        assert teams == {team.replace("alone", "1")}, made.expressions
+        assert teams == {str(team)}, made.expressions
         found.append(made(x, v, lo, hi, w))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in "yz")
     want = torch.stack([x[a:b].double().sum(0) for a, b in zip(lo, hi, strict=True)]) * w.double() + torch.arange(128)

@@ -1,19 +1,20 @@
 // times * erfc(scale * x) without branches or calls, scale and times literals: exp(-u^2) times a quotient of polynomials in u = |scale x|
 // (minimax, 2^-27.3 off), reflected where scale x < 0. The exponential is 2^k times a polynomial in what is left of -u^2, |r| <= log(2) / 2,
-// k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64 as well, so that denormals are rounded once. Beyond u = 10.1 it is 0. NaN goes
+// k rounded by adding 1.5 * 2^23; it and the divisor have 2^64 as well, so that denormals are rounded once. Beyond u = 10.1 it is 0. NaN goes
 // through. The compiler works out what is double.
 [[maybe_unused]] inline float error_complement(float x, float scale = 1.0f, float times = 1.0f) {
-    const double c = std::fabs(scale), s = -c * c, step = 0.69314718055994531 / s, d = 0x1p64 / times;
-    const float high = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, float(step)) & 0xffffff00), low = float(step - high);
-    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most);
-    const float shifted = std::fma(a * a, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
-    const float r = std::fma(k, -low, std::fma(a, a, k * -high));  // s times this is what is left; k times high is exact
-    float e = std::fma(r, float(1.38145941e-3 * s * s * s * s * s * s), float(8.36871937e-3 * s * s * s * s * s));
-    e = std::fma(r, e, float(4.16683890e-2 * s * s * s * s));
-    e = std::fma(r, e, float(0.166665211 * s * s * s));
-    e = std::fma(r, e, float(0.49999994 * s * s));
-    e = std::fma(r, e, float(s));
-    e = std::fma(r, e, 1.0f);
+    const double c = std::fabs(scale), step = -0.69314718055994531 / (c * c), d = 0x1p64 / times;
+    const float high = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, float(step)) & 0xffffff00);  // k times it is exact
+    const double part = step / high, s = -c * c * part;
+    const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most), square = a * a;
+    const float shifted = std::fma(square, float(1 / step), 12582912.0f), multiple = std::fma(shifted, -high, 12582912.0f * high);
+    const float r = std::fma(square, float(1 / part - 1), std::fma(a, a, multiple));  // s times this is what is left
+    float e = std::fma(r, float(0x1p64 * 1.38145941e-3 * s * s * s * s * s * s), float(0x1p64 * 8.36871937e-3 * s * s * s * s * s));
+    e = std::fma(r, e, float(0x1p64 * 4.16683890e-2 * s * s * s * s));
+    e = std::fma(r, e, float(0x1p64 * 0.166665211 * s * s * s));
+    e = std::fma(r, e, float(0x1p64 * 0.49999994 * s * s));
+    e = std::fma(r, e, float(0x1p64 * s));
+    e = std::fma(r, e, 0x1p64f);
     e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
     float p = std::fma(a, float(0.0328849816 * c * c * c * c), float(0.229639859 * c * c * c));
     p = std::fma(a, p, float(0.732487026 * c * c));

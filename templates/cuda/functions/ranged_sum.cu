@@ -62,11 +62,51 @@ template <typename F, typename X> __device__ inline F lane_sum(i64 j, i64 hi, co
     }
     return sum;
 }
+// Shared memory for N values, the same for all sums of a kernel.
+template <typename E, int N> __device__ inline E* shared_room() {
+    alignas(32) __shared__ E room[N];
+    return room;
+}
+// The same sums, in the same order, of F::COLUMNS rows a thread, by eight threads that lie TEAMS apart, of a block whose threads all have the
+// same range: each adds up a lane of each block of terms, and then the lanes of one row.
+template <typename F, int TEAMS, typename X> __device__ inline F lanes_sum(i64 lo, i64 hi, const X& x) {
+    if (hi - lo <= 2) return ranged_sum<F>(lo, hi, x);
+    using E = typename F::Element;
+    using V = Vector<E, F::COLUMNS>;
+    constexpr int ROWS = F::COLUMNS * TEAMS, LOT = 8 * ROWS;
+    E* const room = shared_room<E, 2 * LOT>();  // two lots of lanes, so that one barrier is enough
+    E* lanes = room;
+    const int lane = threadIdx.x / TEAMS, first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x;
+    const bool has = row < ROWS;
+    BlockSums<E> sums;
+    for (i64 j = lo, blocks = 1; j < hi; j += 128, blocks++) {
+        const F sum = lane_sum<F>(j + lane, hi - j < 128 ? hi : j + 128, x);
+        V of_lane;
+        #pragma unroll
+        for (int k = 0; k < F::COLUMNS; k++) of_lane.at[k] = sum.at[k];
+        *reinterpret_cast<V*>(lanes + lane * ROWS + first) = of_lane;
+        __syncthreads();
+        const E* l = lanes + (has ? row : 0);
+        sums.add(((l[0] + l[ROWS]) + (l[2 * ROWS] + l[3 * ROWS])) + ((l[4 * ROWS] + l[5 * ROWS]) + (l[6 * ROWS] + l[7 * ROWS])), blocks);
+        lanes = lanes == room ? room + LOT : room;
+    }
+    if (has) lanes[row] = sums.all();  // the lot that nobody reads
+    __syncthreads();
+    const V all = *reinterpret_cast<const V*>(lanes + first);
+    __syncthreads();  // another sum may follow
+    F found;
+    #pragma unroll
+    for (int k = 0; k < F::COLUMNS; k++) found.at[k] = all.at[k];
+    return found;
+}
 // The same sum, in the same order, by TEAM threads that lie TEAMS apart, of a block whose threads all have the same range. Where eight of a
-// warp have a row, they take a block of terms, a lane of it each, and the first of them have the sum; else each takes a block of terms.
+// warp have a row, they take a block of terms, a lane of it each, and the first of them have the sum; where eight of a block have it, they
+// take a lane each too; else each takes a block of terms.
 template <typename F, int TEAM, int TEAMS, typename X> __device__ inline F shared_sum(i64 lo, i64 hi, const X& x) {
     if constexpr (TEAM == 1) {
         return ranged_sum<F>(lo, hi, x);
+    } else if constexpr (TEAM == 8 && TEAMS == 16) {
+        return lanes_sum<F, TEAMS>(lo, hi, x);
     } else {
         if (hi - lo <= 2) return ranged_sum<F>(lo, hi, x);
         constexpr bool LANES = TEAMS == 4 && TEAM % 8 == 0;

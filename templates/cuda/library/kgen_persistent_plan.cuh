@@ -14,27 +14,35 @@ struct Following {
     u64 moving;
 
     constexpr u64 shared() const { return rows.wide & rows.read & ~moving; }
-    // The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive.
-    constexpr int declared(int threads) const { return rows.declared(threads, threads, false, true) + rows.declared(threads, 1, false, true); }
+    // The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive; operands that
+    // do not run along a row may have one value of 8 bytes for each warp and each of four rows on their way.
+    constexpr int declared(int threads) const {
+        int own = rows.declared(threads, threads, false, true) + rows.declared(threads, 1, false, true);
+        for (int k = 0; k < rows.operands; k++) own += rows.bytes[k] > 0 ? 0 : threads;
+        return own;
+    }
     // What moves in vectors of rows that begin within one.
     constexpr u64 rowed() const { return rows.wide & ~shared(); }
-    // The shared memory of one row on its way: beside whole vectors those in which a row's first and last elements lie, one for each.
-    constexpr i64 row(int threads, int vectors, int vec, bool edges) const {
-        return i64(threads * vectors + (edges ? 2 * vec : 0)) * rows.size(moving, vec);
+    // The shared memory of rows on their way: beside whole vectors those in which a row's first and last elements lie, one for each; of one
+    // stage there is room for two rows of one operand.
+    constexpr i64 all(int stages, int threads, int vectors, int vec, bool edges) const {
+        int widest = 0;
+        for (int k = 0; k < rows.operands; k++) widest = Facts::has(moving, k) ? wider(widest, rows.bytes[k]) : widest;
+        return i64(threads * vectors + (edges ? 2 * vec : 0)) * (stages * rows.size(moving, vec) + (stages == 1 ? vec * widest : 0));
     }
     // The clusters of a rule on a device, of any rows: blocks on a multiprocessor and rows on their way; none where it has no room for two.
     constexpr Taken of(const Round& r, int vec, int arch, bool edges) const {
         const int vectors = wider(1, r.elements / vec), own = declared(r.threads);
         const Limits device = limits(arch);
         if (r.where == NONE || rows.size(shared(), vec) * vectors > 4 * PARAMETERS || own > MAX_STATIC || device.cluster < 2) return {};
-        const i64 one = row(r.threads, vectors, vec, edges), most = device.shared / (r.stages * one + own);
+        const i64 one = all(2, r.threads, vectors, vec, edges) / 2, every = all(r.stages, r.threads, vectors, vec, edges), most = device.shared / (every + own);
         const i64 blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks, stages = (device.shared / blocks - own) / one;
-        if (stages < 2) return {};
+        if (stages < (r.stages > 1 ? 2 : 1) || (r.stages == 1 && every + own > device.shared)) return {};
         return {{r.threads, r.threads, vectors, 3 + r.once + 2 * r.every}, int(blocks), stages < r.stages ? int(stages) : r.stages};
     }
     constexpr RoundRules rules(int vec, bool edges) const {
         const int same = rows.count(shared());
-        if (edges && same == 0) return {nullptr, 0};
+        if (same == 0) return edges ? RoundRules{nullptr, 0} : persistent_alone(vec > 4, rows.count(moving) > 2);
         return edges ? persistent_edges(vec > 4, same > 1) : persistent(vec > 4, same > 1);
     }
     // The vectors of a row of `chunks` that a block of a cluster takes: of a cluster of at least so many blocks, and of up to a quarter more where
@@ -129,7 +137,7 @@ template <int K> struct FollowingPlan : RowDims<K> {
         only.blocks = groups * segments;
         only.threads = t.threads;
         only.cluster = int(segments);
-        only.shared = int(found.stages * s.row(t.threads, t.vectors, vec, edges));
+        only.shared = int(s.all(found.stages, t.threads, t.vectors, vec, edges));
     }
     Launch launch(int) const { return only; }
     // The same on a device that has room for no more than so many clusters at once, by its own account: of others the last would wait for all

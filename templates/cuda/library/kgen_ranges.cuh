@@ -5,7 +5,8 @@
 // A walk of which each thread takes COLUMNS rows side by side, one after the other; a bit of MOVES for each operand that moves by one element
 // from one to the next.
 template <typename Under, int COLUMNS_, u64 MOVES> struct Aside : Under {
-    static constexpr int COLUMNS = COLUMNS_, TEAM = Under::THREADS / Under::TEAMS, BLOCKS = COLUMNS == 1 ? Under::BLOCKS : TEAM > 1 ? 512 / Under::THREADS : 5;
+    static constexpr int COLUMNS = COLUMNS_, TEAM = Under::THREADS / Under::TEAMS, SHARING = Under::TEAMS == 16 ? 768 : 512;
+    static constexpr int BLOCKS = COLUMNS == 1 ? Under::BLOCKS : TEAM > 1 ? SHARING / Under::THREADS : 5;
     static constexpr u64 MOVING = MOVES;
     int column = 0;
 
@@ -21,7 +22,9 @@ template <typename Under, int COLUMNS_, u64 MOVES> struct Aside : Under {
 };
 
 // A value of each of COLUMNS rows.
-template <typename F, int COLUMNS> struct Side {
+template <typename F, int COLUMNS_> struct Side {
+    using Element = F;
+    static constexpr int COLUMNS = COLUMNS_;
     F at[COLUMNS] = {};
 
     __device__ Side& operator+=(const Side& other) {

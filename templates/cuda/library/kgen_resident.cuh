@@ -11,7 +11,7 @@ namespace host {
 // Who takes a row, with so many blocks on a multiprocessor and rows on their way (no blocks: nobody).
 struct Taken { Team team = {}; int blocks = 0, stages = 0; };
 // The blocks (or clusters of so many) that a device has at once, where `blocks` stand on a multiprocessor.
-inline i64 resident(int arch, int blocks, i64 cluster) {
+constexpr i64 resident(int arch, int blocks, i64 cluster) {
     if (cluster == 1) return i64(processors(arch)) * blocks;
     const i64 parts = processors(arch) / PART, there = parts * (PART / cluster) - (cluster > 2);
     const i64 found = (there > 1 ? there : 1) * blocks - (cluster == 4 && blocks % 2 != 0);

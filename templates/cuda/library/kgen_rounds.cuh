@@ -21,8 +21,9 @@ template <typename V> __device__ inline V read_shared(unsigned at) {
     return words;
 }
 
-// A walk in rounds: team t of all takes rows t, t + every, and so on, STAGES of which are on their way to shared memory or there. With
-// STAGES 0 it takes one row, as the walk beneath does; -1 stands for the launch that adds up what `groups` blocks (or clusters) left,
+// A walk in rounds: team t of all takes rows t, t + every, and so on, STAGES of which are on their way to shared memory or there; of one
+// stage, which has room for two rows of operand MAIN, the last reading of a row sends for the next one's vectors as it leaves the others'.
+// With STAGES 0 it takes one row, as the walk beneath does; -1 stands for the launch that adds up what `groups` blocks (or clusters) left,
 // for each element of a row, from the word `columns` of `work` on.
 template <typename W, int STAGES> struct Rounds;
 template <typename Rows> struct RoundsLayout { Rows rows; u64 columns, every, groups, few, room; };
@@ -35,11 +36,14 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     using Chunk = typename Under::Chunk;
     using Layout = RoundsLayout<typename Under::Layout>;
     static constexpr bool MOVES = STAGES > 0, FINISHES = STAGES < 0;
+    static constexpr int AHEAD = STAGES == 1 ? 2 : STAGES;  // rows of MAIN on their way or there
+    static_assert(!(STAGES == 1 && EDGES), "what a row's edges need is sent for with whole rows");
 
     const Layout& all_rows;
     Index to = 0, first = 0;  // the row of this round, also beyond the last; that of a block's first team
     Index whole;              // the vectors of a row: all rows of a team begin alike
     unsigned now = 0, stage = 0, bytes = 0;  // of the rows in shared memory the one of this round, where it lies; the bytes of each
+    bool leaves = false;                     // whether this reading of a row is the last
 
     __device__ explicit Rounds(const Layout& layout) : Under(layout.rows), all_rows(layout) {
         first = this->group * Under::teams();
@@ -51,9 +55,9 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     template <typename... In> __device__ void begin(In&... in) {
         (in.open(*this), ...);
         if constexpr (MOVES) {
-            bytes = this->kept;
+            if constexpr (STAGES > 1) bytes = this->kept;
             #pragma unroll
-            for (int s = 0; s < STAGES - 1; s++) send(to + s * Index(all_rows.every), s, in...);
+            for (int s = 0; s < AHEAD - 1; s++) send(to + s * Index(all_rows.every), s, in...);
             arrive(in...);
         }
     }
@@ -64,8 +68,9 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             first += Index(all_rows.every);
             to += Index(all_rows.every);
             this->go(to);
-            now = now == STAGES - 1 ? 0 : now + 1;
+            now = now == AHEAD - 1 ? 0 : now + 1;
             stage = now * bytes;
+            if constexpr (STAGES == 1) asm volatile("cp.async.commit_group;" ::: "memory");  // what the last reading sent for
             arrive(in...);
         }
     }
@@ -79,8 +84,8 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     template <typename... In> __device__ void arrive(In&... in) {
-        send(to + (STAGES - 1) * Index(all_rows.every), now == 0 ? STAGES - 1 : now - 1, in...);
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES > 0 ? STAGES - 1 : 0) : "memory");
+        send(to + (AHEAD - 1) * Index(all_rows.every), now == 0 ? AHEAD - 1 : now - 1, in...);
+        asm volatile("cp.async.wait_group %0;" :: "n"(AHEAD > 0 ? AHEAD - 1 : 0) : "memory");
         (in.arrive(*this), ...);
     }
 
@@ -113,6 +118,13 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         }, [](Part&, int) {});
     }
 
+    // The last reading: `f`, which stores.
+    template <typename F, typename... In> __device__ void each(F f, In&... in) {
+        leaves = true;
+        Under::each(f, in...);
+        leaves = false;
+    }
+
     // The threads of a block that shared memory is laid out for.
     __device__ static unsigned slots() { return WIDE == GIVEN ? Under::threads() : THREADS; }
 
@@ -124,17 +136,23 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         // One of two operands that lie in turns sends for one half of what both have there, and takes its own from where both are.
         static constexpr bool FIRST = Under::turns(O), SECOND = Under::turns(O - 1);
         static constexpr int TWO = FIRST || SECOND ? 2 : 1, HALF = SECOND ? VEC - 1 : 0;
+        static constexpr bool ALONE = STAGES == 1 && O != MAIN;  // whether the next row's vectors take the places of this one's
         const T* p;
         const T* from;  // this thread's first vector of the row to send for
         i64 step;       // from there to the next such row's
         unsigned own, mine;
         Index places[SENT && !FLAT ? VECTORS : 1];  // of its vectors, in each row
         Vector<T, VEC> now[VECTORS];
+        int taken_from[ALONE ? VECTORS : 1];
         unsigned edge = 0;  // where a thread has the vector in which its element outside of whole ones lies: of a row that begins anywhere
 
         __device__ void open(Rounds& walk) {
             own = walk.kept + threadIdx.x * BYTES + (SENT ? walk.memory() : 0);
             walk.kept += slots() * VECTORS * BYTES;
+            if constexpr (STAGES == 1 && O == MAIN) {
+                walk.bytes = slots() * VECTORS * BYTES;
+                walk.kept += walk.bytes;
+            }
             if constexpr (SENT && !FLAT && MOVES) {
                 #pragma unroll
                 for (int v = 0; v < VECTORS; v++) {
@@ -152,54 +170,61 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                     walk.kept += 2 * VEC * BYTES;
                 }
             }
+            if constexpr (ALONE) send_all(walk, walk.to, walk.to < walk.rows.rows, 0);
         }
         // Where within its aligned vector an element lies, in bytes.
         __device__ static unsigned within(const T* at) { return unsigned(reinterpret_cast<u64>(at)) % BYTES; }
         __device__ const T* loose(const Under& walk, Index origin) const { return p + origin + walk.loose(0); }
+        // Send for the v-th vector of a row that begins at `begin`.
+        __device__ void send_one(const Rounds& walk, const T* begin, int v, unsigned to) {
+            if constexpr (SENT) {
+                const T* source = FLAT ? from + TWO * v * walk.size * VEC : begin + TWO * places[FLAT ? 0 : v];
+                if (unsigned(v) >= mine) return;
+                if constexpr (BYTES == 16) {
+                    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(source) : "memory");
+                } else {
+                    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(source), "n"(BYTES) : "memory");
+                }
+            } else {
+                const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
+                if (c.some) *slot(to) = walk.template load<O>(begin, c);
+            }
+        }
+        __device__ const T* start(const Rounds& walk, Index row) const { return FLAT ? nullptr : p + (SENT ? HALF : 0) + (SENT ? TWO : 1) * walk.origin(O, row); }
         // Send for a row, if it is there, into one of the stages; the rows are those of this team, one after the other.
         __device__ void send(const Rounds& walk, Index row, bool there, unsigned which) {
-            const unsigned stage = which * walk.bytes;
-            if (there) {
-                const T* begin = nullptr;
-                if constexpr (SENT && !FLAT) begin = p + HALF + TWO * walk.origin(O, row);
-                #pragma unroll
-                for (int v = 0; v < VECTORS; v++) {
-                    const unsigned to = own + stage + v * slots() * BYTES;
-                    if constexpr (SENT) {
-                        const T* source = FLAT ? from + TWO * v * walk.size * VEC : begin + TWO * places[FLAT ? 0 : v];
-                        if (unsigned(v) >= mine) continue;
-                        if constexpr (BYTES == 16) {
-                            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(source) : "memory");
-                        } else {
-                            asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(source), "n"(BYTES) : "memory");
-                        }
-                    } else {
-                        const Chunk c = walk.chunk(walk.base(), walk.end(), v, false);
-                        if (c.some) *slot(to) = walk.template load<O>(p + walk.origin(O, row), c);
-                    }
-                }
-                if constexpr (EDGES && FLAT) {
-                    if (walk.has_loose(0)) {  // with what stands before it in the vector, and nothing behind
-                        const T* source = loose(walk, walk.origin(O, row));
-                        const unsigned before = within(source);
-                        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                                     :: "r"(edge + stage), "l"(source - before / sizeof(T)), "n"(BYTES), "r"(before + unsigned(sizeof(T))) : "memory");
-                    }
+            if constexpr (ALONE) return;
+            send_all(walk, row, there, which * walk.bytes);
+            if constexpr (FLAT) from += step;
+        }
+        __device__ void send_all(const Rounds& walk, Index row, bool there, unsigned stage) {
+            if (!there) return;
+            const T* begin = start(walk, row);
+            #pragma unroll
+            for (int v = 0; v < VECTORS; v++) send_one(walk, begin, v, own + stage + v * slots() * BYTES);
+            if constexpr (EDGES && FLAT) {
+                if (walk.has_loose(0)) {  // with what stands before it in the vector, and nothing behind
+                    const T* source = loose(walk, walk.origin(O, row));
+                    const unsigned before = within(source);
+                    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                                 :: "r"(edge + stage), "l"(source - before / sizeof(T)), "n"(BYTES), "r"(before + unsigned(sizeof(T))) : "memory");
                 }
             }
-            if constexpr (FLAT) from += step;
         }
         __device__ static Vector<T, VEC>* slot(unsigned at) {
             extern __shared__ __align__(128) unsigned char row_memory[];
             return reinterpret_cast<Vector<T, VEC>*>(row_memory + at);
         }
-        __device__ void arrive(const Rounds&) {}
+        __device__ void arrive(const Rounds& walk) {
+            if constexpr (ALONE && FLAT) from += step;
+        }
         __device__ void fetch(const Under& walk, const Chunk& c, int v) {
             if constexpr (!MOVES) now[v] = walk.template load<O>(p + walk.at_row[O], c);
         }
         __device__ void take(const Under& walk, int v, int k) {
+            if constexpr (ALONE) taken_from[k] = v;
             if constexpr (MOVES) {
-                const unsigned at = own + static_cast<const Rounds&>(walk).stage + v * slots() * BYTES;
+                const unsigned at = own + (ALONE ? 0 : static_cast<const Rounds&>(walk).stage) + v * slots() * BYTES;
                 const unsigned other = slots() * VECTORS * BYTES;  // between the two, which are sent for one after the other
                 if constexpr (SENT && FIRST) now[k] = every_other(read_shared<Vector<T, VEC>>(at), read_shared<Vector<T, VEC>>(at + other), 0);
                 else if constexpr (SENT && SECOND) now[k] = every_other(read_shared<Vector<T, VEC>>(at - other), read_shared<Vector<T, VEC>>(at), 1);
@@ -218,7 +243,13 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 return p[walk.at_row[O] + walk.offset(O, walk.loose(j))];
             }
         }
-        __device__ void put(const Under&, const Chunk&, int) {}
+        __device__ void put(const Under& under, const Chunk&, int k) {
+            if constexpr (ALONE) {
+                const Rounds& walk = static_cast<const Rounds&>(under);
+                const Index next = walk.to + Index(walk.all_rows.every);
+                if (walk.leaves && next < walk.rows.rows) send_one(walk, start(walk, next), taken_from[k], own + taken_from[k] * slots() * BYTES);
+            }
+        }
         __device__ void put_loose(const Under&, int) {}
     };
     // What is read of an operand that is the same for all rows: as it is computed with, where a thread has 80 registers.
@@ -276,7 +307,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             if constexpr (!SENT) now = then = p[walk.at_row[O]];
         }
         __device__ static unsigned slot(unsigned which) {
-            __shared__ T slots[SENT ? STAGES : 1][SENT ? THREADS / 32 : 1];
+            __shared__ T slots[SENT ? AHEAD : 1][SENT ? THREADS / 32 : 1];
             return unsigned(__cvta_generic_to_shared(&slots[which][threadIdx.x / 32]));
         }
         __device__ void send(const Rounds& walk, Index row, bool there, unsigned which) {
@@ -299,7 +330,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             }
         }
     };
-    template <int O, typename T> __device__ Moving<O, T> moving(const T* p) const { return {p, p, 0, 0, 0, {}, {}, 0}; }
+    template <int O, typename T> __device__ Moving<O, T> moving(const T* p) const { return {p, p, 0, 0, 0, {}, {}, {}, 0}; }
     template <int O, typename T> __device__ Same<O, T> same(const T* p) const { return {p, {}, {}, {}, {}, {}}; }
     template <int O, typename T> __device__ Moving<O, T> keep(const T* p) const { return moving<O>(p); }
     template <int O, typename T> __device__ Moving<O, T> input(const T* p) const { return moving<O>(p); }
@@ -310,7 +341,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
     // registers, where there are enough for as many again, in shared memory, if there is `room` behind the rows, or in memory.
     template <typename Part> struct Columns {
         static constexpr int COUNT = Words<Part>::COUNT, SUMS = VECTORS * VEC * COUNT;
-        static constexpr bool TWICE = MOVES && 2 * SUMS + 48 <= (THREADS * BLOCKS <= 256 ? 255 : 65536 / (THREADS * BLOCKS));
+        static constexpr bool TWICE = STAGES > 1 && 2 * SUMS + 48 <= (THREADS * BLOCKS <= 256 ? 255 : 65536 / (THREADS * BLOCKS));
         struct alignas(VEC * COUNT % 4 == 0 ? 16 : 4) Together { unsigned at[VEC][COUNT]; };
         Part at[VECTORS][VEC], total[TWICE ? VECTORS : 1][VEC];
         int from[VECTORS];
@@ -345,7 +376,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ Together& waiting(const Rounds& walk, Together& place, int v) const {
             if (walk.all_rows.room < SUMS * 4 * slots()) return place;
             extern __shared__ __align__(128) unsigned char row_memory[];
-            return reinterpret_cast<Together*>(row_memory + STAGES * walk.bytes)[v * slots() + threadIdx.x];
+            return reinterpret_cast<Together*>(row_memory + STAGES * walk.kept)[v * slots() + threadIdx.x];
         }
         __device__ void write(const Rounds& walk, bool last) {
             unsigned* partial = walk.partial(walk.own(), COUNT);

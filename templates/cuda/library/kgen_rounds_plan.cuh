@@ -33,8 +33,14 @@ struct SumsOf {
         const bool fits = !t.across && found.blocks * (shared + room + declared(t)) <= limits(arch).shared;
         return fits && 2 * sums + 48 > registers ? room : 0;
     }
+    // The shared memory for a vector of the rows on their way: of one stage there is room for two rows of one operand.
+    constexpr int each(int stages, int vec) const {
+        int widest = 0;
+        for (int k = 0; k < rows.operands; k++) widest = Facts::has(moving, k) ? wider(widest, rows.bytes[k]) : widest;
+        return stages * rows.size(moving, vec) + (stages == 1 ? vec * widest : 0);
+    }
     // The team of a rule for a row of `chunks` vectors, each thread having up to `vectors`, if it takes such a row.
-    constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster) const {
+    constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster, int arch) const {
         const i64 some = chunks > 1 ? chunks : 1;
         if (chunks > r.longest || (r.maps && rows.readings > 0)) return {};
         if (r.where == ACROSS) return {{r.threads, r.team, vectors, 3, chunks <= r.team * vectors ? 0 : r.team * vectors, true}, r.blocks};
@@ -50,8 +56,14 @@ struct SumsOf {
             return {{needed, 0, vectors, 3, 0, false, 0, most}, wider(1, r.blocks * r.threads / most)};
         }
         if (r.where == CLUSTER) {
-            const i64 least = up(chunks, r.threads * vectors), count = least < 2 ? 2 : least, span = up(chunks, 32 * count) * 32;
-            if (count > cluster) return {};
+            const i64 least = up(chunks, r.threads * vectors), two = least < 2 ? 2 : least;
+            if (two > cluster) return {};
+            i64 count = two;  // or more, where that leaves fewer multiprocessors idle by a tenth
+            for (i64 more = two; more <= cluster; more++) {
+                if (more * resident(arch, r.blocks, more) > count * resident(arch, r.blocks, count)) count = more;
+            }
+            if (10 * count * resident(arch, r.blocks, count) < 11 * two * resident(arch, r.blocks, two)) count = two;
+            const i64 span = up(chunks, 32 * count) * 32;
             return {{r.threads, r.threads, vectors, 3, span, false, int(up(chunks, span))}, r.blocks};
         }
         return {{r.threads, r.team, vectors, 3, r.team * vectors}, r.blocks};
@@ -66,11 +78,16 @@ struct SumsOf {
         for (int i = 0; i < all.count; i++) {
             const Round& r = all.at[i];
             const int vectors = wider(1, r.elements / vec);
-            Taken found = of(r, chunks, vectors < most ? vectors : most, cluster);
+            Taken found = of(r, chunks, vectors < most ? vectors : most, cluster, arch);
             if (found.blocks == 0 || r.least * vec > moved) continue;
             const Team& t = found.team;
-            const i64 row = i64(wider(t.most, t.threads)) * t.vectors * moved, bytes = row > 1 ? row : 1;
+            const i64 taken = i64(wider(t.most, t.threads)) * t.vectors, row = taken * moved, bytes = row > 1 ? row : 1;
             const i64 room = (MAX_SHARED < device.shared ? MAX_SHARED : device.shared) - declared(t);
+            if (r.stages == 1) {
+                if (taken * each(1, vec) + declared(t) > device.shared || declared(t) > MAX_STATIC) continue;
+                found.blocks = found.stages = 1;
+                return found;
+            }
             if (2 * bytes > room || declared(t) > MAX_STATIC) continue;
             const i64 blocks = room / (r.stages * bytes);
             if (blocks < found.blocks) found.blocks = wider(1, int(blocks));
@@ -206,7 +223,7 @@ template <int K> struct RoundsPlan : RowDims<K> {
         main = {find(b), groups * segments, threads, cluster ? int(segments) : 1};
         served = main.kernel >= 0;
         if (!served) return;
-        main.shared = kernels[main.kernel].stages * (across ? threads : b.threads) * t.vectors * f.size(s.moving, vec);
+        main.shared = (across ? threads : b.threads) * t.vectors * s.each(kernels[main.kernel].stages, vec);
         b.keep = b.stages = 0;
         walk = b;
         readings = split ? s.steps() : 0;

@@ -272,6 +272,8 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Input<O, T, false> input(const T* p) { return {*this, p}; }
     // What all rows share, and the loop over the rows that a team takes: here one (kgen_rounds.cuh has more).
     template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
+    template <typename T> struct Ahead { T now; };
+    template <int O, typename T> __device__ Ahead<T> ahead(const T* p) const { return {p[at_row[O]]}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
     template <int O, typename T> __device__ Output<O, T> output(T* p) const {

@@ -455,7 +455,7 @@ void layernorm_run(
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; asks && l < GROUP; l += 16) {
                                 if (n > NEAR) __builtin_prefetch(x_next + j + l);
-                                __builtin_prefetch(y_next + j + l, 1);
+                                if (n <= NEAR) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {

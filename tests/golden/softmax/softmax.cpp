@@ -401,6 +401,9 @@ void softmax_run(
         const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool y_dense = !ACROSS && inner.neighbours(0);
+        // A long row keeps e where its result will be, if no operand lies there.
+        [[maybe_unused]] const bool e_there = KEEP && std::is_same_v<F, T> && y_dense && n > SHORT && n % GROUP == 0 &&
+            static_cast<const void*>(x) != y;
         const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
@@ -452,12 +455,12 @@ void softmax_run(
                 });
                 [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
                 [[maybe_unused]] F e_short[KEEP ? SHORT + GROUP : 1];
-                const std::unique_ptr<F[]> e_long(KEEP && n > SHORT ? new F[size_t(n + GROUP)] : nullptr);
+                const std::unique_ptr<F[]> e_long(KEEP && n > SHORT && !e_there ? new F[size_t(n + GROUP)] : nullptr);
                 Parts<F, WIDTH> sum_N_parts(segments, width);
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
-                    [[maybe_unused]] F* const e_line = n > SHORT ? e_long.get() : e_short;
+                    [[maybe_unused]] F* const e_line = e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, F(0));
@@ -510,7 +513,7 @@ void softmax_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
-                    [[maybe_unused]] F* const e_line = n > SHORT ? e_long.get() : e_short;
+                    [[maybe_unused]] F* const e_line = e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
@@ -533,7 +536,7 @@ void softmax_run(
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; asks && l < GROUP; l += 16) {
                                 if (n > NEAR) __builtin_prefetch(x_next + j + l);
-                                __builtin_prefetch(y_next + j + l, 1);
+                                if (n <= NEAR) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {

@@ -485,7 +485,7 @@ void steps_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; asks && l < GROUP; l += 16) {
-                            __builtin_prefetch(p_next + j + l, 1);
+                            if (n <= NEAR) __builtin_prefetch(p_next + j + l, 1);
                             if (n > NEAR) __builtin_prefetch(g_next + j + l);
                         }
 #pragma omp simd
