@@ -346,11 +346,13 @@ BESIDE = (
 
 
 def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
-    """Rows whose elements lie apart: neighbouring threads take neighbouring rows, `blocks` of them on a multiprocessor in a loop."""
+    """Rows whose elements lie apart: neighbouring threads take neighbouring rows, `blocks` of them on a multiprocessor in a loop.  Of long
+    rows of one operand with up to 4 bytes an element, more elements are on their way."""
     found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
     for side in (32, 16, 8, 4):
         found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
         found += BESIDE if side == 32 and one == "registers" else ()
+        found += [Rule(ANY, 256, 8, 16, 4, "segments", registers=(1, 1), above=8192)] if side == 32 else []
         found.append(Rule(ANY, side * 8, 8, 8, blocks, "segments"))
     return (*found, Rule(ANY, 128, 1, 8, 4, "segments"))
 

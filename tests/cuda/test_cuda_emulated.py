@@ -254,6 +254,19 @@ y = (x - m) * w + b + d
 CENTRED = "centred(x: T[M, N]) -> y: T[M, N]\n\nc = x - mean[M](x)\ny = c * rsqrt(mean[M](c^2) + 1e-5)\n"
 
 
+def test_blocks_share_long_rows_that_lie_side_by_side(tmp_path) -> None:
+    """A column's mean and squares, of 16 elements a thread at a time, and of fewer behind the last of these; as alone."""
+    torch.manual_seed(4)
+    x = (torch.randn(8209, 34) * 2 + 5).bfloat16()
+    x[70, 3] = math.nan
+    emulated = Emulated(CENTRED, tmp_path, (x,), (x[:, :1],))
+    assert all("true, 16, 1, false" in expression for expression in emulated.expressions)
+    y, c = emulated(x)["y"], x.double() - x.double().mean(0)
+    want, there = c * (c.square().mean(0) + 1e-5).rsqrt(), torch.arange(34) != 3
+    assert ((y.double() - want).abs() <= 2.0**-8 * want.abs() + 2.0**-16)[:, there].all() and y[:, 3].isnan().all()
+    assert torch.equal(emulated(x[:, :1])["y"], y[:, :1])
+
+
 def test_a_cluster_shares_rows_that_lie_side_by_side(tmp_path, monkeypatch) -> None:
     """Columns that blocks hold in shared memory, of which each tells its part of every one: what is in one column stays there."""
     plan = rows.plan
