@@ -326,11 +326,8 @@ class RowNames:
             self.probe(search)
         coded = self.coded(phase)
         given = self.remade.value if self.remade is not None and phase.element and self.remade.value in phase.lets else None
-        within = tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded)
         ends = [coded[name].name if name in coded else name for name in ends_of(phase)]
-        near = {let.name: self.near[let.name] for let in within if let.name in self.near}
-        if any(b.asks for b in near.values()):
-            within = needed(within, ends, near)
+        within, near = self.within(tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded), ends)
         read = [o.name for let in within for o in taken(let.expr) if let.name not in near] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read and let.name not in self.rows]
         text = dict(self.fixed)
@@ -379,6 +376,11 @@ class RowNames:
             tuple(dict.fromkeys(near.values())),
             tuple(body.divides),
         )
+
+    def within(self, lets: tuple[Let, ...], ends: list[str]) -> tuple[tuple[Let, ...], dict[str, Beside]]:
+        """Of a phase's lets those that its `ends` need, where neighbours stand for themselves; and these neighbours by their names."""
+        near = {let.name: self.near[let.name] for let in lets if let.name in self.near}
+        return needed(lets, ends, near) if any(b.asks for b in near.values()) else lets, near
 
     def gives(self, phase: Phase, text: dict[str, Text]) -> tuple[Given, ...]:
         """What a phase gives to those that follow, each under the name that it has in all of them."""
