@@ -327,7 +327,8 @@ class RowNames:
         coded = self.coded(phase)
         given = self.remade.value if self.remade is not None and phase.element and self.remade.value in phase.lets else None
         ends = [coded[name].name if name in coded else name for name in ends_of(phase)]
-        within, near = self.within(tuple(let for let in (phase.lets if given is None else without(phase, given)) if let.name not in coded), ends)
+        lets = phase.lets if given is None else without(phase, given)
+        within, near = self.within(tuple(let for let in lets if let.name not in coded), ends)
         read = [o.name for let in within for o in taken(let.expr) if let.name not in near] + ends
         loads = [let for let in phase.lets if let.expr.name in ("load", "index") and let.name in read and let.name not in self.rows]
         text = dict(self.fixed)
