@@ -279,7 +279,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("stages", [1, pytest.param(3, marks=pytest.mark.slow)])  # what runs has one
 def test_rows_that_share_nothing_follow_one_another(tmp_path, monkeypatch, stages: int) -> None:
     """Two operands stay on the chip, and a row has a value of its own, which is sent for as its elements are; with one stage the next row's
     elements take the places of those that the last reading has left."""

@@ -171,7 +171,7 @@ def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-@pytest.mark.parametrize("stages", [3, 1])
+@pytest.mark.parametrize("stages", [pytest.param(3, marks=pytest.mark.slow), 1])
 def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, stages: int) -> None:
     """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more; with one stage the next row's
     vectors take the places of what the last reading has left."""
