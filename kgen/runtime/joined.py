@@ -131,6 +131,7 @@ def _divide(kernel: checker.Kernel, p: Parameter, axis: Dims, size: int, sizes: 
     sizes[dim] = size // rest if rest else 0
     owner[dim] = p.name
 
+
 def view(kernel: checker.Kernel, declared: Parameter | ResultDecl, t: Any, sizes: dict[str, int], name: str) -> Any:
     """A tensor with an axis for each dim; one that is not split, and what is no tensor, as it is.  Raises `KgenError` where its sizes
     are others."""
