@@ -44,8 +44,8 @@ namespace host {
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
 // so many rows on their way (1: one that takes the place of the row before as that is stored); `maps`: of passes that do not reduce
 // rows; `once`: by the readings of rows that do not stay on the chip; `every`: threads compute also from vectors that are not there;
-// `least`: of passes with so many bytes of an element that move.
-struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; int least; };
+// `least`: of passes with so many bytes of an element that move; `parameters`: registers of a thread at most for what all rows share.
+struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; int least, parameters; };
 struct RoundRules { const Round* at; int count; };
 """
 TAIL = """
@@ -86,7 +86,7 @@ def _by_kind(prefix: str, lists: Mapping[tuple[bool, bool], tuple[Round, ...]]) 
 def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
-    names = ("PARTIALS", "PARAMETERS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES")
+    names = ("PARTIALS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES")
     lines += [f"[[maybe_unused]] constexpr int {n} = {getattr(launches, n)};" for n in names]
     lines += [f"[[maybe_unused]] constexpr int PART = {devices.PART};", ROUND]
     head = "[[maybe_unused]] constexpr RoundRules rounds(bool across, bool narrow, bool several)"

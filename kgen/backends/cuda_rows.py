@@ -440,7 +440,8 @@ class RowPrinter:
         if unit.near:
             lines = [o.role == "index" and o.name in {b.dim for b in unit.near} for o in operands]
             return f"NearPass<{mask(lines)}, Pass{known}{', true' * unit.on_the_way}>"
-        return f"PersistentPass<{mask(moving)}, Pass{known}>" if self.persists else f"Pass{known}"
+        places = any(w.record.element and not w.has_memory for w in self.operands)
+        return f"PersistentPass<{mask(moving)}, Pass{known}{', true' * places}>" if self.persists else f"Pass{known}"
 
     def tensor(self, w: Walked) -> str:
         """The name of an operand's tensor in the host function; "" of an index."""

@@ -424,7 +424,8 @@ class Round(NamedTuple):
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
     blocks wait for one another after each.  `every`: threads compute also from vectors that are not there, where many lack one.  `least`:
-    the bytes of an element that move along with rows, of passes that it takes.
+    the bytes of an element that move along with rows, of passes that it takes.  `parameters`: registers of a thread at most that hold
+    what all rows share.
     """
 
     threads: int
@@ -438,6 +439,7 @@ class Round(NamedTuple):
     once: bool = False
     every: bool = False
     least: int = 0
+    parameters: int = 64
 
 
 #: Partials of columns that a thread has at most, in registers.
@@ -537,15 +539,25 @@ PERSISTENT = {
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
 }
-#: The same of rows that begin within a vector, beside which parameters are put together once: teams take rows that begin alike.
+#: The same of rows that begin within a vector, beside which parameters are put together once: teams take rows that begin alike.  A "block"
+#: has a row by itself, of passes of which one operand moves and that count no places: more takes more threads than such blocks have.
 #: From searches on an H200; of (1,280, 2,048] vectors from what is on both sides.
 PERSISTENT_EDGES = {
     (True, False): (Round(0, 0, 0, 0, 0, "none"),),
     (True, True): (
+        Round(0, 0, 0, 0, 0, "none", 96),
+        Round(32, 32, 32, 16, 3, "block", 128, every=True),
+        Round(32, 32, 64, 12, 3, "block", 256),
+        Round(64, 64, 48, 8, 3, "block", 384),
+        Round(64, 64, 80, 6, 3, "block", 640, parameters=80),
+        Round(128, 128, 80, 3, 3, "block", 960, parameters=80),
+        Round(256, 256, 40, 2, 3, "block", 1280),
         Round(0, 0, 0, 0, 0, "none", 768),
         Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
         Round(128, 128, 64, 3, 2, "cluster", 2048, once=True),
         Round(256, 256, 64, 2, 2, "cluster", 4096, once=True),
+        Round(512, 512, 64, 1, 2, "cluster", 6144),
+        Round(512, 512, 56, 1, 2, "cluster", 7168, once=True, every=True),
         Round(512, 512, 64, 1, 2, "cluster", 8192),
     ),
     (False, False): (
@@ -553,6 +565,10 @@ PERSISTENT_EDGES = {
         Round(256, 256, 32, 2, 3, "cluster", 16384, every=True),
     ),
     (False, True): (
+        Round(0, 0, 0, 0, 0, "none", 384),
+        Round(128, 128, 16, 6, 3, "block", 512),
+        Round(0, 0, 0, 0, 0, "none", 1024),
+        Round(256, 256, 20, 3, 3, "block", 1280),
         Round(0, 0, 0, 0, 0, "none", 4096),
         Round(256, 256, 32, 2, 2, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
@@ -569,5 +585,3 @@ PERSISTENT_ALONE = {
     ),
     (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
-#: Registers of a thread that hold such parameters at most.
-PARAMETERS = 64

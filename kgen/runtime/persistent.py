@@ -1,9 +1,9 @@
-"""How a pass over long rows is launched on a CUDA device where all rows share parameters of columns, or several operands stay on the chip.
+"""How a pass over rows is launched on a CUDA device where all rows share parameters of columns, or several operands stay on the chip.
 
 In and out: as `rows.py`.  Clusters of blocks stay, and take rows one after the other: what they hold of the parameters is read once, not
 once a row, and rows are on their way while others are computed, however few blocks a multiprocessor has room for.  Who takes a row
-follows from its length and layout alone.  Rows that begin within a vector are taken by clusters each of which takes rows that begin
-alike, so what is beside them is put together once too.
+follows from its length and layout alone.  Rows that begin within a vector are taken by clusters, or by blocks for themselves where they
+are short, each of which takes rows that begin alike, so what is beside them is put together once too.
 """
 
 from __future__ import annotations
@@ -44,26 +44,28 @@ def plan(
     moving = [operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims]
     same = [operands[k].itemsize for k in memory if operands[k].read and not operands[k].row_dims]
     ahead = sum(not o.element for o in operands)
-    taken = _taken(n // vec, vec, edges, moving, same, words, reductions, ahead, arch)
+    alone = len(moving) == 1 and all(o.itemsize for o in operands if o.element)  # and no place of an element
+    taken = _taken(n // vec, vec, edges, moving, same, words, reductions, ahead, alone, arch)
     if taken is None:
         return None
     team, stages = taken
-    room = devices.resident(arch, team.blocks, team.cluster)
+    segments = max(1, team.cluster)
+    room = devices.resident(arch, team.blocks, segments)
     if edges and 8 * (room % vec) > room:  # for each takes rows that begin alike, and who is left over takes none
         return None
     room -= room % vec if edges else 0
     groups = min(rows_, room)
-    index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * team.cluster > FAR
+    index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * segments > FAR
     walk = Walk(
-        team.threads, team.blocks, team.team, False, team.vectors, vec, edges, wide, main, False, team.keep, True, -1, len(outer_sizes),
-        1, len(operands), max(1, gathers), index64, stages,
+        team.threads, team.blocks, team.team, False, team.vectors, vec, edges, wide, main, False, team.keep, team.cluster > 0, -1,
+        len(outer_sizes), 1, len(operands), max(1, gathers), index64, stages,
     )  # fmt: skip
     misaligned = operands[main].address // operands[main].itemsize % vec
     under = RowPlan(
-        ((walk, groups),), rows_, n, team.cluster, team.span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads
+        ((walk, groups),), rows_, n, segments, team.span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads
     )  # fmt: skip
     shared = _rows(team, vec, edges, stages, moving)
-    found = RoundsPlan(under, ((walk, groups * team.cluster, team.threads, shared, team.cluster),), 0, groups, groups, 1, 0)
+    found = RoundsPlan(under, ((walk, groups * segments, team.threads, shared, segments),), 0, groups, groups, 1, 0)
     verify_rounds(found, operands, _static(team, words, reductions, ahead), limits, 0, 0, 0)
     return found
 
@@ -85,32 +87,37 @@ def _rows(team: Team, vec: int, edges: bool, stages: int, moving: Sequence[int])
 
 
 def _taken(
-    chunks: int, vec: int, edges: bool, moving: Sequence[int], same: Sequence[int], words: int, readings: int, ahead: int, arch: str
+    chunks: int, vec: int, edges: bool, moving: Sequence[int], same: Sequence[int], words: int, readings: int, ahead: int, alone: bool,
+    arch: str,
 ) -> tuple[Team, int] | None:  # fmt: skip
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of each that
-    moves along with rows, and of each that all rows share, which stays in registers; `ahead` operands may have one value a row.  None
-    where no rule has room for that."""
+    moves along with rows, and of each that all rows share, which stays in registers; `ahead` operands may have one value a row; `alone`:
+    whether a block may have a row by itself.  None where no rule has room for that."""
     if edges and not same:
         return None
     limits = devices.limits(arch)
     table = launches.PERSISTENT_EDGES if edges else launches.PERSISTENT
     for rule in table[vec > 4, len(same) > 1] if same else launches.PERSISTENT_ALONE[vec > 4, len(moving) > 2]:
-        if chunks > rule.longest:
+        block, vectors = rule.where == "block", max(1, rule.elements // vec)
+        if chunks > rule.longest or block and (not alone or chunks > rule.threads * vectors):
             continue
-        vectors = max(1, rule.elements // vec)
-        if rule.where == "none" or vectors * vec * sum(same) > 4 * launches.PARAMETERS:
+        if rule.where == "none" or limits.cluster < 2:
             return None
         team = Team(rule.threads, rule.blocks, rule.threads, vectors, 3 + rule.once + 2 * rule.every, cluster=2)  # or more
         static, row = _static(team, words, readings, ahead), _rows(team, vec, edges, 2, moving) // 2
-        if static > MAX_STATIC:
+        fits = vectors * vec * sum(same) <= 4 * rule.parameters and static <= MAX_STATIC
+        every = _rows(team, vec, edges, rule.stages, moving)
+        blocks = max(1, min(rule.blocks, limits.shared // (every + static))) if fits else 1
+        stages = min(rule.stages, (limits.shared // blocks - static) // row) if fits else 0
+        if stages < min(rule.stages, 2) or not fits or rule.stages == 1 and every + static > limits.shared:
+            if block:
+                continue
             return None
-        blocks = max(1, min(rule.blocks, limits.shared // (_rows(team, vec, edges, rule.stages, moving) + static)))
-        stages = min(rule.stages, (limits.shared // blocks - static) // row)
-        if rule.stages == 1 and _rows(team, vec, edges, 1, moving) + static > limits.shared:
-            return None
+        if block:
+            return replace(team, blocks=blocks, span=rule.threads * vectors, cluster=0), stages
         span = _span(chunks, max(2, -(-chunks // (rule.threads * vectors))), blocks, arch)
         team = replace(team, blocks=blocks, span=span, cluster=-(-chunks // span))
-        return (team, stages) if stages >= min(rule.stages, 2) and 2 <= team.cluster <= limits.cluster else None
+        return (team, stages) if 2 <= team.cluster <= limits.cluster else None
     return None
 
 

@@ -8,10 +8,12 @@
 namespace {
 namespace host {
 
-// What is known of such a pass: its rows, and the operands that move along with these, as bits; all else that is read all rows share.
+// What is known of such a pass: its rows, and the operands that move along with these, as bits; all else that is read all rows share; whether
+// it asks where an element lies.
 struct Following {
     Facts rows;
     u64 moving;
+    bool places;
 
     constexpr u64 shared() const { return rows.wide & rows.read & ~moving; }
     // The bytes of a kernel's own shared memory at most: a cluster's results of one row are read while those of the next arrive; operands that
@@ -34,12 +36,15 @@ struct Following {
     constexpr Taken of(const Round& r, int vec, int arch, bool edges) const {
         const int vectors = wider(1, r.elements / vec), own = declared(r.threads);
         const Limits device = limits(arch);
-        if (r.where == NONE || rows.size(shared(), vec) * vectors > 4 * PARAMETERS || own > MAX_STATIC || device.cluster < 2) return {};
+        if (r.where == NONE || rows.size(shared(), vec) * vectors > 4 * r.parameters || own > MAX_STATIC || device.cluster < 2) return {};
         const i64 one = all(2, r.threads, vectors, vec, edges) / 2, every = all(r.stages, r.threads, vectors, vec, edges), most = device.shared / (every + own);
         const i64 blocks = most < 1 ? 1 : most < r.blocks ? most : r.blocks, stages = (device.shared / blocks - own) / one;
         if (stages < (r.stages > 1 ? 2 : 1) || (r.stages == 1 && every + own > device.shared)) return {};
-        return {{r.threads, r.threads, vectors, 3 + r.once + 2 * r.every}, int(blocks), stages < r.stages ? int(stages) : r.stages};
+        const int keep = 3 + r.once + 2 * r.every, cluster = r.where == CLUSTER ? 2 : 0;  // or more blocks
+        return {{r.threads, r.threads, vectors, keep, 0, false, cluster}, int(blocks), stages < r.stages ? int(stages) : r.stages};
     }
+    // Whether a block may have a row by itself.
+    constexpr bool alone() const { return rows.count(moving) == 1 && !places; }
     constexpr RoundRules rules(int vec, bool edges) const {
         const int same = rows.count(shared());
         if (same == 0) return edges ? RoundRules{nullptr, 0} : persistent_alone(vec > 4, rows.count(moving) > 2);
@@ -59,8 +64,12 @@ struct Following {
     Taken take(i64 chunks, int vec, int arch, bool edges) const {
         const RoundRules all = rules(vec, edges);
         for (int i = 0; i < all.count; i++) {
-            if (chunks > all.at[i].longest) continue;
+            if (chunks > all.at[i].longest || (all.at[i].where == BLOCK && !alone())) continue;
             Taken found = of(all.at[i], vec, arch, edges);
+            if (all.at[i].where == BLOCK) {
+                if (found.blocks > 0 && chunks <= found.team.threads * found.team.vectors) return found;
+                continue;
+            }
             if (found.blocks == 0) return {};
             const i64 least = up(chunks, found.team.threads * found.team.vectors);
             found.team.span = span(chunks, least < 2 ? 2 : least, found.blocks, arch);
@@ -73,7 +82,7 @@ struct Following {
 
 // The kernels of such a pass for the architectures of the file.
 struct FollowingKernels {
-    Built at[32] = {};
+    Built at[64] = {};
     int count = 0;
 
     constexpr explicit FollowingKernels(const Following& s) {
@@ -85,10 +94,11 @@ struct FollowingKernels {
     constexpr void add(const Following& s, int vec, int arch, bool edges) {
         const RoundRules all = s.rules(vec, edges);
         for (int i = 0; i < all.count && s.rows.wide != 0 && vec > 1; i++) {
+            if (all.at[i].where == BLOCK && !s.alone()) continue;
             const Taken found = s.of(all.at[i], vec, arch / 10, edges);
             const Team& t = found.team;
             for (int general = 0; general < 2 && found.blocks > 0; general++) {
-                const Built b = {t.threads, found.blocks, t.team, t.vectors, t.keep, false, false, true, general == 1, vec, -1, found.stages, edges};
+                const Built b = {t.threads, found.blocks, t.team, t.vectors, t.keep, false, false, t.cluster > 0, general == 1, vec, -1, found.stages, edges};
                 if (find(b) < 0) at[count++] = b;
             }
         }
@@ -96,7 +106,7 @@ struct FollowingKernels {
     constexpr int find(const Built& b) const {
         for (int k = 0; k < count; k++) {
             const Built& a = at[k];
-            const bool alike = a.general == b.general && a.edges == b.edges && a.keep == b.keep;
+            const bool alike = a.general == b.general && a.edges == b.edges && a.keep == b.keep && a.cluster == b.cluster;
             if (alike && a.threads == b.threads && a.blocks == b.blocks && a.vectors == b.vectors && a.stages == b.stages) return k;
         }
         return -1;
@@ -125,14 +135,14 @@ template <int K> struct FollowingPlan : RowDims<K> {
         const Taken found = s.take(inner.count / vec, vec, arch, edges);
         const Team& t = found.team;
         if (found.blocks == 0) return;
-        segments = t.cluster, span = t.span;
+        segments = t.cluster > 0 ? t.cluster : 1, span = t.cluster > 0 ? t.span : t.threads * t.vectors;
         i64 there = resident(arch, found.blocks, segments);
         if (edges && 8 * (there % vec) > there) return;  // each takes rows that begin alike, and who is left over takes none
         there -= edges ? there % vec : 0;
         groups = row.count < there ? row.count : there;
         const u64 moves = edges ? s.rowed() : f.wide;
         general = (wide & moves) != moves || !this->flat(row.count + 8 * groups, segments);
-        only.kernel = P::KERNELS.find({t.threads, found.blocks, t.team, t.vectors, t.keep, false, false, true, general, vec, -1, found.stages, edges});
+        only.kernel = P::KERNELS.find({t.threads, found.blocks, t.team, t.vectors, t.keep, false, false, t.cluster > 0, general, vec, -1, found.stages, edges});
         served = only.kernel >= 0;
         only.blocks = groups * segments;
         only.threads = t.threads;
@@ -156,12 +166,13 @@ template <int K> struct FollowingPlan : RowDims<K> {
     }
 };
 
-// A pass whose rows may follow one another, by what moves along with rows, and the same pass of rows that do not.
-template <u64 MOVING, typename Rows> struct PersistentPass {
+// A pass whose rows may follow one another, by what moves along with rows, and the same pass of rows that do not; whether it asks where an
+// element lies.
+template <u64 MOVING, typename Rows, bool PLACES = false> struct PersistentPass {
     static constexpr int OPERANDS = Rows::OPERANDS, GATHERS = Rows::GATHERS;
     static constexpr u64 WIDE = Rows::WIDE;
     static constexpr Facts FACTS = Rows::FACTS;
-    static constexpr Following FOLLOWING = {FACTS, MOVING};
+    static constexpr Following FOLLOWING = {FACTS, MOVING, PLACES};
     static constexpr u64 ROWED = FOLLOWING.rowed();
     static constexpr FollowingKernels KERNELS = FollowingKernels(FOLLOWING);
     static constexpr bool EDGES = false;
@@ -180,16 +191,17 @@ template <typename P, bool GENERAL, typename Kernel> i64 room(const Launch& l, K
     if (found > 0) return found;
     using F = decltype(kernel(Way<typename Walked<P, first_kernel<P, GENERAL>()>::Type>()));
     const F one = find_kernel<P, GENERAL, F>(l.kernel, kernel, std::make_integer_sequence<int, P::KERNELS.count>());
-    const Start asked(one, l.cluster, l.threads, l.cluster, l.shared, nullptr);
+    Start asked(one, l.cluster, l.threads, l.cluster, l.shared, nullptr);
+    asked.config.attrs = &asked.attribute, asked.config.numAttrs = 1;  // also where a block is a cluster of one
     if (asked.error != cudaSuccess || cudaOccupancyMaxActiveClusters(&found, one, &asked.config) != cudaSuccess) return 0;
     if (keeps) known[device][l.kernel][l.cluster].store(found, std::memory_order_relaxed);
     return found;
 }
 // Launch such a pass: rows one after the other where they are long enough for it and whole vectors side by side.
-template <u64 MOVING, typename Rows, typename Kernel, typename... A>
-cudaError_t run_rows(PersistentPass<MOVING, Rows>, int rank, int outer, const i64* size, const RowOperand (&operands)[Rows::OPERANDS],
+template <u64 MOVING, typename Rows, bool PLACES, typename Kernel, typename... A>
+cudaError_t run_rows(PersistentPass<MOVING, Rows, PLACES>, int rank, int outer, const i64* size, const RowOperand (&operands)[Rows::OPERANDS],
                      cudaStream_t stream, Kernel kernel, A... arguments) {
-    using P = PersistentPass<MOVING, Rows>;
+    using P = PersistentPass<MOVING, Rows, PLACES>;
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
     if constexpr (P::KERNELS.count > 0) {
         int arch = 0;
