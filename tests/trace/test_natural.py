@@ -27,7 +27,8 @@ def tensors(shapes: list[Any], dtype: torch.dtype = torch.float64) -> list[torch
 
     def made(shape: Any) -> torch.Tensor:
         if isinstance(shape[1:2], tuple) and shape[1:] and isinstance(shape[1], tuple):
-            return torch.randint(0, shape[0], shape[1], generator=g)
+            made = torch.randint(0, shape[0], shape[1], generator=g)
+            return made if len(shape[1]) < 4 else (made > 0).byte()  # a mask as models keep it
         return torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
 
     return [made(s) for s in shapes]
