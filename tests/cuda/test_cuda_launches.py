@@ -443,6 +443,13 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 
+def test_a_file_has_few_kernels_of_a_pass_that_reads_neighbours(file: File) -> None:
+    """Each takes nvcc as long as it has neighbours: of 144 it took 90 seconds."""
+    listed = subprocess.run(["nm", "-C", file.library._name], capture_output=True, text=True, check=True).stdout
+    names = set(re.findall(r" (?:void )?nears_kernel<.*", listed))
+    assert 10 < len(names) <= 48, sorted(names)
+
+
 def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Long rows with one and with two parameters of columns, and two operands without any, of any lengths, few and many, also beyond 32
     bits and of two dims."""
