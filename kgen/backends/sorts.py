@@ -56,3 +56,6 @@ def sort_unit(render: Render, p: Sort, name: str) -> SortUnit:
     written = {defs[s.ref].expr.attrs[0]: t for s, t in zip(p.stores, outputs, strict=True)}
     ordered = {part: written[part] for part in PARTS if part in written}
     return SortUnit(name=name, dims=p.dims, keys=keys, written=ordered, inputs=(keys,), outputs=outputs)
+
+
+__all__ = ["PARTS", "SortUnit", "sort_unit"]

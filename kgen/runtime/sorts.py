@@ -28,3 +28,6 @@ def sort(keys: Any, written: dict[str, Any]) -> None:
     for part, found in (("order", order), ("begin", edges[:-1]), ("end", edges[1:])):
         if part in written:
             written[part].copy_(found)
+
+
+__all__ = ["sort"]
