@@ -61,6 +61,3 @@ def _keyed(p: Reduce, let: Let) -> bool:
             return True
         todo += [e for e in operands if e.name in ("cast", "where", "and")]
     return False
-
-
-__all__ = ["products"]

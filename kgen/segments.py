@@ -476,6 +476,3 @@ def few(dim: str) -> bool:
 
 def _ref(let: Let):
     return ref(let.name)
-
-
-__all__ = ["NOTHING", "few", "is_nothing", "segmented", "stored_with"]

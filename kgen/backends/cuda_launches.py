@@ -140,6 +140,3 @@ def table() -> str:
     lines += ["// Bytes of shared memory that a block may have, and blocks of a cluster."]
     lines += _choice("constexpr Limits limits(int arch)", known, f"{{{other[0] * 1024}, {other[1]}}}")
     return "\n".join(lines) + TAIL
-
-
-__all__ = ["rounds", "table"]

@@ -562,6 +562,3 @@ def rounds(reductions: int) -> str:
     """The same of a kernel whose rows follow one another."""
     times = "once" if not reductions else "twice, from memory once" if reductions == 1 else f"{reductions + 1} times, from memory once"
     return f"Rows one after the other, each gone through {times} where it stays on the chip; what is added up over them is in `Columns`."
-
-
-__all__ = ["CudaRows", "RowPrinter", "Walked", "counts", "row_operands"]

@@ -270,6 +270,3 @@ def deep(chain: int, fold: int, count: int | None) -> bool:
 def rounds(a: Accumulator) -> bool:
     """Whether a reduction rounds: a sum or product of floats."""
     return a.dtype.is_float and MONOIDS[a.kind].join in ("add", "mul")
-
-
-__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "static_call", "summed"]

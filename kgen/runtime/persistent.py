@@ -136,5 +136,3 @@ def _static(team: Team, words: int, readings: int, ahead: int) -> int:
 
 
 cached = lru_cache(4096)(plan)
-
-__all__ = ["cached", "fitted", "plan"]

@@ -39,6 +39,3 @@ def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
             place = let.expr.name, let.span
             made[place] = max(made.get(place, own), made.get((place[0], None), own), own, key=LOOSER.index)
     return made
-
-
-__all__ = ["forms_of"]

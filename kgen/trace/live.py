@@ -98,6 +98,3 @@ class Lives:
     def values(self, owner: Any) -> dict[str, Any]:
         """The arguments that an object's attributes are, by name."""
         return {live.name: self.at(owner, path) for path, live in self.params.items()}
-
-
-__all__ = ["Live", "Lives", "Owner", "is_tensor"]

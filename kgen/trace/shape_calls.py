@@ -474,6 +474,3 @@ class ShapeCalls(Tracer):
         if not 0 <= at < rank:
             raise self.refuse(f"there is no dim {dim} in {show_shape(shape)}", node)
         return at
-
-
-__all__ = ["NO_NAME", "ShapeCalls"]

@@ -246,6 +246,3 @@ def replaced(node: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
 def replace_context(name: ast.Name) -> ast.Name:
     """The name as it is read."""
     return ast.copy_location(ast.Name(name.id, ast.Load()), name)
-
-
-__all__ = ["Statements"]
