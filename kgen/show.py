@@ -109,7 +109,7 @@ def _times(n: int) -> str:
 
 def syntax_tree(kernel: Kernel) -> str:
     """The syntax tree, one node a line, indented by depth."""
-    lines: list[str] = []
+    lines = []
     for s in kernel.file.statements:
         if isinstance(s, Header):
             lines.append(f"header {typeset.format_header(s)}")
@@ -140,14 +140,15 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
         if isinstance(p, Reduce):
             lines.append(f"pass {k}: rows over [{', '.join(p.rows)}], each of [{', '.join(p.inner)}]")
         elif isinstance(p, Sort):
-            lines.append(f"pass {k}: the positions along {p.dims[0]} in the order of their keys, of which there are {p.dims[1]}")
+            among = f" of each row of [{', '.join(p.rows)}]" if p.rows else ""
+            lines.append(f"pass {k}: the positions along {p.dims[-2]}{among} in the order of their keys, of which there are {p.dims[-1]}")
         else:
             lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
         lines += [f"  read   {kept.get(t.name, t.name)}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
         lines += [f"  tap    {let.expr}" for let in p.lets if is_tap(let)]
         lines += [f"  index  {d}" for d in p.indices]
         lines += [f"  number {s.let.name}: {s.let.dtype} = {s.number.expr}" for s in p.scalars]
-        lines += [f"  {let.expr}" for let in p.lets if let.expr.name == "ranged"]
+        lines += [f"  {let.expr}" for let in p.lets if let.expr.name in ("ranged", "keyed")]
         if isinstance(p, Reduce):
             for n, phase in enumerate(f for f in p.phases if f.element):
                 lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]

@@ -153,6 +153,9 @@ class Body:
         if let.expr.name == "ranged":
             ends = (self.text[o.name] for o in taken(let.expr))
             return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
+        if let.expr.name == "keyed":
+            own, n = (self.text[o.name] for o in taken(let.expr))
+            return self.backend.keyed(self.gathers[let.name], self.render.type_of(let), own, n)
         if let.name in self.neighbours:
             given_with = joined([*(self.text[o.name] for o in let.expr.operands), *map(source, self.neighbours[let.name])])
             return source("philox({0})", given_with)

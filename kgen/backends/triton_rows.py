@@ -145,7 +145,7 @@ class RowPrinter:
                     marks = ", ".join(f"{{{k}}}" for k in range(len(order)))
                     ends = (f"({marks})" if len(x) > 1 else marks for x in (order, steps))
                     at = (source(pattern, *x) for pattern, x in zip(ends, (order, steps), strict=True))
-                    call = f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
+                    call = f"{'keyed' if g.keyed else 'ranged'}_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
                     text = text.converted(g.name, source(call, base, g.stride, *at, g.tensor.compute))
                     continue
                 text = text.converted(g.name, source("gather({0}, {1}, {2}, present, {3}, ", base, *extents, g.tensor.compute))

@@ -513,7 +513,7 @@ class Launcher:
         call.launched = launches
         for unit, made, own in zip(self.units, launches, places, strict=True):
             if isinstance(unit, SortLayout):
-                sort(tensors[unit.keys], {part: tensors[name] for part, name in unit.written.items()})
+                sort(tensors[unit.keys], {part: tensors[name] for part, name in unit.written.items()}, unit.axis, call.size(unit.dims[-1]))
             elif made is not None:
                 made.start(own, index, stream, lambda size: torch.empty(size, dtype=torch.uint8, device=call.device))
 
