@@ -235,6 +235,7 @@ class Given:
     name: str
     type: str
     text: Text = NOTHING
+    by: str = "divisor"  # the function that makes of it what elements are divided by
 
 
 #: What a gather is `ranged` by that is the order of a range.
