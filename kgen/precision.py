@@ -27,7 +27,8 @@ A difference 1 - tanh(x)^2, of a tanh that nothing else uses, is a `slope` where
 NEAR of its value, in which no digit cancels.
 
 Where an element of a pass has several quotients by values of its row, and results have more bits than 16, these go by parts of the
-divisor's inverse on CUDA (`split_quotients`): a division takes ten instructions, one for special functions and a branch among them.
+divisor's inverse on CUDA (`split_quotients`), where blocks of a cluster share a row, which wait for one another: a division takes ten
+instructions, one for special functions and a branch among them.
 
 What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
 and is not fused.  Such forms go by where values end, which differs between a forward and a backward: the one's greatest would be none
@@ -47,7 +48,7 @@ from kgen.expand import is_reduction
 from kgen.ir import FEW_DIGITS, Form, Let, Program, literal_of, live, rounded_to
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import BY_CHANCE, OPS, REDUCTIONS, ROWS, Op, Reduction
-from kgen.passes import Pass, Plan, Reduce, elements, of_lets, verified
+from kgen.passes import Pass, Plan, Reduce, Scan, elements, of_lets, verified
 from kgen.quotients import shared_quotients
 from kgen.searches import SEARCHES
 from kgen.types import DTYPES, DType, f64, is_wide
@@ -234,7 +235,7 @@ def split_quotients(p: Pass, program: Program) -> frozenset[str]:
     """The quotients of a pass by a value of their row that need no division of their own (on targets that do so): what follows from the
     divisor alone makes them, within SPLIT, where a result has more bits than 16 and is no f64.  They are those that no result and no order
     is, of passes in which an element has several: where one division is all, it takes no longer than the element's bytes."""
-    if not isinstance(p, Reduce) or p.pieces or any(let.expr.name in SEARCHES for let in p.lets):
+    if not isinstance(p, Reduce) or isinstance(p, Scan) or p.pieces or any(let.expr.name in SEARCHES for let in p.lets):
         return frozenset()
     ordered, defs, stored = _ordered(program.lets), program.by_name | {let.name: let for let in p.lets}, {s.ref for s in p.stores}
     found = [

@@ -181,7 +181,7 @@ class Body:
                  "V": self.render.type_of(let)}  # fmt: skip
         given = [self.text[o.name] for o in operands]
         if let.name in self.split:
-            given[1] = self.divisor(let, operands[1], types["B"] or types["F"], "split_divisor")
+            given[1] = self.divisor(let, operands[1], types["B"] or types["F"], split=True)
         if row.rule == "compare" and kind == "float":
             given = [self.backend.compared(x) for x in given]
         if kind == "int" and "{U}" in spell.text(kind) and let.name in self.render.within:
@@ -225,7 +225,7 @@ class Body:
         types = {"B": self.render.storage(decides)} if form else {}
         return fill(self.backend.spell(row, form), "float", [joined([(x.typed or x) for x in given])], types)
 
-    def divisor(self, let: Let, y: Let, digits: str, by: str = "divisor") -> Text:
+    def divisor(self, let: Let, y: Let, digits: str, split: bool = False) -> Text:
         """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""
         return self.text[y.name]
 
@@ -292,7 +292,7 @@ class RowNames:
         self.costly = {let.name for let in every if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
         self.kept: set[str] = set()
         self.split = split_quotients(p, render.program) if render.splits and render.backend.shares and p in render.passes else frozenset()
-        self.divisors: dict[tuple[Text, str], Given] = {}  # by the row's value, and what makes it of that
+        self.divisors: dict[tuple[Text, str, bool], Given] = {}  # by the row's value, and what its dividends have the digits of
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
@@ -588,13 +588,13 @@ class _RowBody(Body):
             condition = fill(self.backend.spell(OPS["not"]), "bool", [condition], {})
         return condition, self.defs[value.expr.operands[k].name]
 
-    def divisor(self, let: Let, y: Let, digits: str, by: str = "divisor") -> Text:
+    def divisor(self, let: Let, y: Let, digits: str, split: bool = False) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""
         if y.name not in self.owner.rows or not {*let.dims} & {*self.owner.p.inner}:
             return self.text[y.name]
-        key = self.text[y.name], f"{by}<{digits}>"
+        key = self.text[y.name], digits, split
         if key not in self.owner.divisors:
-            given = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0], by)
+            given = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0], split)
             self.owner.divisors[key] = given
             self.divides.append(given)
         return named(self.owner.divisors[key].name)

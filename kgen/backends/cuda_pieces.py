@@ -53,7 +53,7 @@ def lines(rows: RowPrinter, piece: Piece, reading: int) -> list[str]:
     once.append(f"return {kind}{{{', '.join(g.name for g in values)}}};")
     each = [f"const {g.type} {g.name} = own.{g.name};" for g in values]
     if last is not None:
-        each += [f"const auto {g.name} = {g.by}<{g.type}>({g.text});" for g in last.divisors] + rows.storing(last, "piece")
+        each += [f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in last.divisors] + rows.storing(last, "piece")
     way = f"{piece.size}, {piece.step}"
     param = f"const Piece<Rowed, {way}>& piece"
     return [

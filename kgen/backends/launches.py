@@ -565,7 +565,7 @@ PERSISTENT_ALONE = {
     (True, True): (Round(0, 0, 0, 0, 0, "none"),),
     (False, False): (
         Round(0, 0, 0, 0, 0, "none", 49152),
-        Round(1024, 1024, 16, 1, 1, "cluster", 65536),
+        Round(512, 512, 32, 1, 1, "cluster", 65536),
     ),
     (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }

@@ -235,7 +235,7 @@ class Given:
     name: str
     type: str
     text: Text = NOTHING
-    by: str = "divisor"  # the function that makes of it what elements are divided by
+    split: bool = False  # where elements are divided by it: whether by parts of its inverse (`split_quotients` in `kgen.precision`)
 
 
 #: What a gather is `ranged` by that is the order of a range.

@@ -18,9 +18,10 @@ __device__ inline float operator/(float x, const SplitDivisor& y) {
     return __fmaf_rn(scaled, y.high, scaled * y.low);
 }
 template <typename T> __device__ inline float brief_div(float x, const SplitDivisor& y) { return x / y; }
-// What quotients of which results T are made are divided by: of 16 bits, and in f64, a number.
-template <typename T> __device__ inline auto split_divisor(float y) {
-    if constexpr (is_brief<T>) return y;
+// What quotients of which results T are made are divided by: where blocks that wait for one another share a row. Else, of 16 bits, and in
+// f64, a number: the parts take registers, and few threads hide what divisions take where all have a row in theirs.
+template <typename T, bool WAIT> __device__ inline auto split_divisor(float y) {
+    if constexpr (is_brief<T> || !WAIT) return y;
     else return SplitDivisor(y);
 }
-template <typename T> __device__ inline double split_divisor(double y) { return y; }
+template <typename T, bool WAIT> __device__ inline double split_divisor(double y) { return y; }
