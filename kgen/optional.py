@@ -15,7 +15,7 @@ from kgen.errors import Span
 from kgen.expressions import MAX_FLOAT, Expressions
 from kgen.ops import CONSTANTS
 from kgen.syntax import Apply, Equation, Expr, File, Header, Name, Num, Param, Statement
-from kgen.types import DTYPES, ELLIPSIS, Dims, is_variable, show_type, variable_of
+from kgen.types import DTYPES, ELLIPSIS, Dims, is_literal, is_variable, show_type, variable_of
 from kgen.values import Parameter, Value, describe, exact, storable, stored_type
 
 NONE = "None"
@@ -161,7 +161,7 @@ class Defaults(Expressions):
         given = sized.follows(self.clauses, given | {p.name.name for p in header.params if p.type.dims is None})
         for p in header.params:
             for d in p.type.dims or () if p.default is not None else ():
-                if d.name not in given:
+                if d.name not in given and not is_literal(d.name):
                     shown = "the leading dims" if d.name == ELLIPSIS else f"the size of {d.name}"
                     self.error(f"a call may leave `{p.name.name}` out, and no other tensor gives {shown}", d.span,
                                help=f"a tensor without a default must have {d.name}, or `{p.name.name}` none")  # fmt: skip

@@ -125,12 +125,13 @@ class RowsView(RowUnit):
 
     @property
     def room(self) -> tuple[Given, Tensor, list[Tensor]] | None:
-        """A value that a row keeps, and the result of the last reading in whose row it may lie until then: where nothing of the other
-        tensors is that result itself."""
+        """A value that a row keeps, and the result of the last reading in whose row it may lie until then: one that is no parameter's
+        state, which the reading may ask for, where nothing of the other tensors is that result itself."""
         last = next((c for c in reversed(self.phases) if c.element), None)
-        if not self.keeps or last is None or not last.outputs:
+        result = next((o for o in last.outputs if not o.state), None) if last else None
+        if not self.keeps or result is None:
             return None
-        name = self.pointer[last.outputs[0].name]
+        name = self.pointer[result.name]
         return self.keeps[0], next(t for t in self.tensors if t.name == name), [t for t in self.tensors if t.name != name]
 
     @property

@@ -20,15 +20,15 @@ from kgen.runtime.samples import ROW, arguments
 from kgen.scanned import over
 from kgen.types import ELLIPSIS
 
-HEADS = ("kernel", "dtype", "elements", "row", "what", "ms", "MB", "GB/s", "of copy", "misrounded", "first call s")
+HEADS = ("kernel", "dtype", "elements", "row", "what", "ms", "MB", "GB/s", "of copy", "misrounded", "build s")
 
 
 @dataclass
 class Timing:
     """One row: `what` ran on `elements` of `dtype`, `length` of them along the dims that are reduced (0 where none is), in `ms`
-    (median; `low` and `high` are the 20th and 80th percentile), moving `bytes` (each operand once); `first` is the time
-    of its first call in seconds (building included); `copy` is the time of a copy that moves as much, in the same run; `misrounded` is
-    the share of 16-bit results that are not the exact ones rounded once.
+    (median; `low` and `high` are the 20th and 80th percentile), moving `bytes` (each operand once); `first` is the time of its first call
+    in seconds, which builds it (of a spec that was read; `first.py` times a process from its start); `copy` is the time of a copy
+    that moves as much, in the same run; `misrounded` is the share of 16-bit results that are not the exact ones rounded once.
     """
 
     kernel: str

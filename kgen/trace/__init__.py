@@ -35,7 +35,7 @@ from kgen.trace.source import Code, code_of
 from kgen.trace.statements import Statements
 from kgen.trace.tracer import Refused, in_python, renamed
 from kgen.trace.values import Const, Several, Traced, dtype_name, named
-from kgen.types import DTYPES, Number, axes, union
+from kgen.types import DTYPES, Number, axes, is_literal, literal_size, union
 
 #: Parameters of a function that may be None: it is read once for each choice of them.
 MAX_NONE = 4
@@ -132,11 +132,26 @@ class _Function(Statements):
         assert isinstance(node, ast.FunctionDef)  # a coroutine is refused when its source is read
         results = self.results(found, declared, node)
         self.raise_any()
+        kinds = [*(p.type for p in (*params, *self.live_params)), *(r.type for r in results)]
+        self.name_literals({d.name for t in kinds for d in t.dims or ()}, name.span)
         params += [*self.read_params(), *self.drawn_params]
         clauses = tuple(self.clauses.values())
         header = Header(name, tuple(params), tuple(results), Span(name.span.start, self.header_end()), clauses)
         doc = printed(inspect.cleandoc(ast.get_docstring(node, clean=False) or "").strip())
         return TracedFile(source, (header, *self.helpers.values(), *self.equations), docstring=doc)
+
+    def name_literals(self, declared: set[str], span: Span) -> None:
+        """Give names to the literal dims that equations have and no parameter and no result (`topk(x, 3)` that is summed)."""
+        held = {d.name for e in self.equations for n in syntax.postorder(e.body) if isinstance(n, Apply) for d in n.dims or ()}
+        made = {d: self.new_dim("K", d, span) for d in sorted(held - declared) if d.isdigit()}
+
+        def renamed_dims(n: Any) -> Any:
+            if isinstance(n, Apply) and n.dims and any(d.name in made for d in n.dims):
+                return replace(n, dims=tuple(replace(d, name=made.get(d.name, d.name)) for d in n.dims))
+            return n
+
+        if made:
+            self.equations = [replace(e, body=syntax.rebuilt(e.body, renamed_dims)) for e in self.equations]
 
     def read_params(self) -> list[Param]:
         """The parameters made of attributes, but for numbers that nothing reads (a dropout's probability in evaluation)."""
@@ -206,7 +221,7 @@ class _Function(Statements):
         except Refused:
             self.frame.env[arg.arg] = self.poison(name_span)
             return None
-        kind = self.split_type(kind)
+        kind = self.with_ones(arg.arg, self.split_type(kind))
         where = self.code.span(default) if default is not None else span
         made = None if text is None else syntax.literal(text, where)
         return Param(Name(arg.arg, name_span), kind, made, Span(span.start, where.end))
@@ -269,6 +284,15 @@ class _Function(Statements):
         factors = tuple(map(len, found)) if any(len(axis) > 1 for axis in found) else ()
         return replace(kind, dims=tuple(d for axis in found for d in axis), factors=factors)
 
+    def with_ones(self, name: str, kind: Type) -> Type:
+        """A parameter's type in which each axis of size one behind the first (`T[1, C, 1, 1]`) has a dim with a name of its own."""
+        ones = [k for k, d in enumerate(kind.dims or ()) if d.name == "1"][1:]
+        if not ones or kind.dims is None:
+            return kind
+        taken = {*self.scout.dims, *self.clauses, *(a.arg for a in ast.walk(self.code.node.args) if isinstance(a, ast.arg))}
+        made = [Name(self.splits.one(name, k, taken), d.span) if k in ones else d for k, d in enumerate(kind.dims)]
+        return replace(kind, dims=tuple(made))
+
     def parsed_type(self, text: str, at: int, span: Span) -> Type:
         head = "k(x: "
         header = self.parsed(head, text, ") -> y: f32[]", at, span)
@@ -309,7 +333,10 @@ class _Function(Statements):
         value = inspect.signature(self.code.function).parameters[name].default
         if value is None and "[" in ast.unparse(arg.annotation or node):
             return NONE
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, (bool, str)):
+            kind, help = type(value).__name__, "a choice made once is a constant outside the function"
+            raise self.refuse(f"`{name}` cannot be a {kind}: a kernel's parameters are tensors and numbers", node, help)
+        if not isinstance(value, (int, float)):
             raise self.refuse(f"the default of `{name}` is not a number", node, "a default is a number; a tensor's may be None")
         if math.isfinite(value):
             return repr(value)
@@ -317,8 +344,11 @@ class _Function(Statements):
 
     def declare(self, params: list[Param]) -> None:
         """Take the parameters into the scout and the names of the function."""
+        wrong = set[str]()
         for p in params:
+            told = len(self.scout.errors.found)
             self.scout.declare_param(p)
+            wrong |= {p.name.name} if len(self.scout.errors.found) > told else set()
             for d in p.type.dims or ():
                 if d.name != "...":
                     self.scout.dims.setdefault(d.name, d.span)
@@ -326,7 +356,12 @@ class _Function(Statements):
             name = p.name.name
             shape = tuple(map(Axis, axes(syntax.dim_names(p.type.dims), p.type.factors)))
             owner = name if p.type.dims is not None else ""
-            self.frame.env[name] = Traced(Name(name, p.name.span), self.scout.names.get(name), shape, owner=owner)
+            made = Traced(Name(name, p.name.span), self.scout.names.get(name), shape, owner=owner)
+            if ones := [a.dims[0] for a in shape if len(a.dims) == 1 and is_literal(a.dims[0]) and literal_size(a.dims[0]) == 1]:
+                self.torch = True  # such an axis is as long as what it meets, as torch has it
+                made = self.placed(made, {d: self.number(0, p.name.span) for d in ones}, p.name.span)
+                made = replace(made, shape=tuple(ONE if a.dims[:1] and a.dims[0] in ones else a for a in shape), free=False)
+            self.frame.env[name] = self.poison(p.name.span) if name in wrong else made
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -410,11 +445,9 @@ class _Function(Statements):
         if any(a.flat for a in value.shape):
             message = f"`{name}` has the leading dims `...` joined to one axis: {show_shape(value.shape)}"
             raise self.refuse(message, place, "give it its axes again, as in `y.view(x.shape)`")
-        if value.shape.count(ONE) == 1 and self.torch and not value.free:  # `keepdim=True`: a dim of one element
-            value = replace(value, shape=tuple(Axis(("1",)) if a == ONE else a for a in value.shape))
-        if ONE in value.shape and self.torch and not value.free:
-            message = f"`{name}` keeps dims of size one in torch: {show_shape(value.shape)}"
-            raise self.refuse(message, place, "one of them is a dim of the result; drop the others, as in `.squeeze(-1)`")
+        if ONE in value.shape and self.torch and not value.free:  # `keepdim=True`: a dim of one element
+            ones = self.ones_of(value.shape.count(ONE), place)
+            value = replace(value, shape=tuple(Axis((ones.pop(0),)) if a == ONE else a for a in value.shape))
         placed = self.torch and not value.free  # its dims stand in torch's order
         kind = self.split_type(kind) if kind is not None else None
         ours = each(union(self.dims_of(value))) if value.free else tuple(a for a in value.shape if a != ONE)
@@ -437,6 +470,13 @@ class _Function(Statements):
             raise self.refuse(f"the dtype of `{name}` is {t}", place, help)
         factors = tuple(len(a.dims) for a in ours) if any(len(a.dims) > 1 for a in ours) else ()
         return Type(Name(dtype, span), tuple(Name(d, span) for d in named(ours)), span, factors)
+
+    def ones_of(self, count: int, place: Any) -> list[str]:
+        """So many literal dims of one element, the first of which needs no name of its own."""
+        found = ["1", *(d for d in self.scout.dims if d.startswith("1_"))]
+        while len(found) < count:
+            found.append(self.new_dim("P", "1", place))
+        return found[:count]
 
     def final_names(self, values: list[Traced], declared: list[str], where: list[Any]) -> list[str]:
         """Names for the results, and through them and the equations for all: the last value of a name keeps it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kgen.types import ELLIPSIS, Dims, is_literal, shown_dim
 
@@ -18,14 +19,19 @@ class Restart(Exception):
     """A split was noted: the function is to be read again."""
 
 
+Axes: TypeAlias = "tuple[Axis, ...]"
+
+
 @dataclass(frozen=True)
 class Axis:
     """An axis of a tensor: the dims that it is split into, of which one of size one has none.  The last `short` elements along the dim are
-    not there; where that is negative, so many more are, which padding has put there.  `flat` are the leading dims `...` as one axis."""
+    not there; where that is negative, so many more are, which padding has put there.  `flat` are the leading dims `...` as one axis,
+    `joined` axes as one of which some are short: their dims together, and how many are missing along each."""
 
     dims: Dims = ()
     short: int = 0
     flat: bool = False
+    joined: Axes = ()
 
     @property
     def leading(self) -> bool:
@@ -33,11 +39,12 @@ class Axis:
         return self.dims == (ELLIPSIS,)
 
     def __str__(self) -> str:
+        if self.joined:
+            return "*".join(f"({a})" if a.short else str(a) for a in self.joined)
         behind = f" {'-' if self.short > 0 else '+'} {abs(self.short)}" if self.short else ""
         return ("(...)" if self.flat else "*".join(map(shown_dim, self.dims)) or "1") + behind
 
 
-Axes = tuple[Axis, ...]
 ONE = Axis()
 
 
@@ -58,6 +65,7 @@ class Splits:
     open: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     named: dict[str, int] = field(default_factory=dict)  # literal dims that have names
+    ones: dict[tuple[str, int], str] = field(default_factory=dict)  # those of axes of size one: of a parameter, at its place
     attributes: dict[str, Dims] = field(default_factory=dict)  # the dims made for a tensor of the method's object, by its path
 
     def axes_of(self, path: str, rank: int) -> Dims:
@@ -93,6 +101,12 @@ class Splits:
         self.taken.add(name)
         self.named[name] = size
         return f"{size}_{name}"
+
+    def one(self, param: str, at: int, taken: Container[str]) -> str:
+        """A literal dim of one element with a name of its own, for an axis of a parameter; the same one whenever it is asked for."""
+        if (param, at) not in self.ones:
+            self.ones[param, at] = self.literal(1, taken)
+        return self.ones[param, at]
 
     def fresh(self, dim: str) -> str:
         stem = f"N{dim}" if is_literal(dim) else dim

@@ -8,6 +8,7 @@ import inspect
 import math
 import sys
 from dataclasses import replace
+from functools import reduce
 from types import FunctionType
 from typing import Any
 
@@ -42,6 +43,9 @@ class Calls(Decomposed):
         name = shown.rpartition(".")[2]
         if isinstance(function, Method):
             args = [function.of, *self.arguments(node)]
+            if plain := names.out_of_place(function.name):
+                made = self.call_row(f".{plain}", METHODS[plain], args, self.keywords(node), node)
+                return self.stored(function.of, made, node)
             if function.name not in METHODS:
                 return self.decomposed(getattr(sys.modules["torch"].Tensor, function.name), shown, args, self.keywords(node), node)
             return self.call_row(f".{function.name}", METHODS[function.name], args, self.keywords(node), node)
@@ -72,6 +76,14 @@ class Calls(Decomposed):
             if value is not None:
                 return value
         raise self.unknown_function(shown, name, node.func)
+
+    def stored(self, into: Traced, value: Any, node: Any) -> Any:
+        """A value that torch writes over another.  Refuses one that has not the dtype and the dims of that."""
+        if isinstance(value, Traced) and value.id is not None and self.is_tensor(into):
+            if self.type_of(value) != self.type_of(into) or value.shape != into.shape and not value.free:
+                message = "torch cannot store this in place: its dtype or its dims are others"
+                raise self.refuse(message, node, "give it a name: `y = ...`")
+        return value
 
     def info(self, thing: Any, node: ast.Call) -> Several | None:
         """What `torch.finfo` says of a dtype that the function names; None where the call decides the dtype."""
@@ -104,8 +116,14 @@ class Calls(Decomposed):
         return {k.arg: self.eval(k.value) for k in node.keywords if k.arg is not None}
 
     def call_spec(self, function: Spec, node: ast.Call) -> Traced:
+        """What a function of the language gives, over the dims that its name says; Python's `sum` of a list is one of its elements."""
         if node.keywords:
             raise self.refuse(f"`{function.name}` takes its arguments by position", node.keywords[0])
+        if function.name == "sum" and function.dims is None and len(node.args) == 1:
+            if isinstance(terms := self.eval(node.args[0]), Several) and terms.items:  # Python's own, of a list
+                values = [self.lift(t, node) for t in terms.items]
+                made = reduce(lambda a, b: self.apply("add", [a, b], node, node.func, "infix"), values)
+                return replace(made, expr=replace(made.expr, parens=True)) if isinstance(made.expr, Apply) else made
         args = [self.value(a) for a in node.args]
         if function.dims is not None:
             self.refuse_short(function.name, args, node)
@@ -237,7 +255,7 @@ class Calls(Decomposed):
                 self.helpers[name] = self.scout.helpers[name] = made
             if same is None or typeset.format_statement(same) == typeset.format_statement(made):
                 call = Apply(name, tuple(v.expr for v in values.values()), span, self.span(node.func))
-                return replace(value, expr=call, owner="")
+                return replace(value, expr=call)
         del self.equations[mark:], self.doubts[doubts:]
         for left in [h for h in self.helpers if h not in helpers]:
             del self.helpers[left], self.scout.helpers[left]

@@ -16,8 +16,8 @@ from typing import Any
 from kgen.errors import KgenError
 from kgen.trace import names
 from kgen.trace.axes import ONE, Axis, Restart
+from kgen.trace.letters import Letters
 from kgen.trace.names import Row
-from kgen.trace.pools import Pools
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Several, Traced, dtype_name
 from kgen.types import DTYPES, is_literal, literal_size
@@ -51,7 +51,7 @@ class Run:
     made: int = 0
 
 
-class Decomposed(Pools):
+class Decomposed(Letters):
     def decomposed(self, function: Callable[..., Any], shown: str, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
         """What a function of torch's gives for values; None where torch has no decomposition that can be read."""
         if not any(isinstance(a, Traced) and self.is_tensor(a) for a in (*args, *kwargs.values())):

@@ -32,10 +32,10 @@ BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.F
           ast.BitAnd: "bitand", ast.BitOr: "bitor", ast.LShift: "shl", ast.RShift: "shr"}  # fmt: skip
 COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "bitnot", ast.Not: "not"}
+#: The most steps of a loop, which are read one after the other.
+MOST_STEPS = 64
 _REFUSED = {
     ast.Lambda: ("a lambda cannot be traced", "write a function with `def` and call it"),
-    ast.ListComp: ("a comprehension cannot be traced", "write out what it makes, or reduce over a dim"),
-    ast.GeneratorExp: ("a generator cannot be traced", 'a sum over a dim is `sum["N"](x)`'),
     ast.SetComp: ("a comprehension cannot be traced", ""),
     ast.DictComp: ("a comprehension cannot be traced", ""),
     ast.Dict: ("a kernel has no dicts", "return several results as a tuple"),
@@ -151,19 +151,21 @@ class Expressions(Calls):
             return of.items[of.fields.index(name)]
         if isinstance(of, Traced):
             self.torch = True
+            if of.id is None:
+                raise Refused
             if name == "dtype":
                 return self.dtype_of(of, node)
             if name == "shape":
                 return Shape(of.shape, of)
             if name == "ndim":
                 return self.rank(of, node)
-            if name in ("T", "mT") and of.id is not None:
+            if name in ("T", "mT"):
                 if name == "T":
                     return self.call_t(shown, METHODS["t"], {"input": of}, node)
                 return replace(of, shape=(*of.shape[:-2], *of.shape[:-3:-1]))
             if name == "device":
                 return Const("device")
-            if name in METHODS or self.is_torchs(name):
+            if name in METHODS or self.is_torchs(name) or names.out_of_place(name) and not of.owner:
                 return Method(name, of)
             raise self.unknown_method(name, of, node)
         if isinstance(of, Owner):
@@ -332,6 +334,33 @@ class Expressions(Calls):
         return Several(tuple(v for e in node.elts for v in self.spread(e)))
 
     eval_List = eval_Tuple
+
+    def eval_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> Several:
+        """A comprehension over constants, or over values that are there one by one: its elements, as if they were written out."""
+        if len(node.generators) != 1 or node.generators[0].is_async:
+            raise self.refuse("this comprehension cannot be traced", node, "write out what it makes, or reduce over a dim")
+        (over,), found, before = node.generators, list[Any](), dict(self.frame.env)
+        for item in self.steps(over.iter):
+            self.bind(over.target, item, node)
+            if all(self.decided(test, "if") for test in over.ifs):
+                found.append(self.eval(node.elt))
+        self.frame.env = before
+        return Several(tuple(found))
+
+    eval_GeneratorExp = eval_ListComp
+
+    def steps(self, node: ast.expr) -> tuple[Any, ...]:
+        """What a loop goes over: constants, or values that are there one by one.  Refuses others, and more than `MOST_STEPS`."""
+        over = self.eval(node)
+        if isinstance(over, Traced) and over.id is None:
+            raise Refused
+        items = over.items if isinstance(over, Several) else over.value if isinstance(over, Const) else None
+        if not isinstance(items, (range, tuple, list)):
+            raise self.refuse("a kernel has no loops but those over constants", node, names.LOOPS)
+        if len(items) > MOST_STEPS:
+            help = f"a loop has at most {MOST_STEPS} steps; reduce over a dim, as in `sum[\"N\"](x)`"
+            raise self.refuse(f"this loop has {len(items)} steps", node, help)
+        return tuple(items) if isinstance(over, Several) else tuple(self.from_outside(i, "a step", node) for i in items)
 
     def eval_Subscript(self, node: ast.Subscript) -> Any:
         """What stands in brackets: a reduction's dims, an element of a tuple, list or dict, a traced value's new shape."""

@@ -26,14 +26,6 @@ class Joining(Views):
             raise self.refuse(f"`{shown}` joins 1 to {FEW} tensors", node, "write them out, as in `torch.cat((a, b), dim=-1)`")
         return [self.lift(i, node, f"a tensor of `{shown}`") for i in items]
 
-    def literal(self, size: int, tensors: list[Traced], node: Any) -> str:
-        """The dim of a few elements along which tensors are joined."""
-        name = str(size)
-        if any(name in self.dims_of(t) for t in tensors):
-            return self.new_dim("P", name, node)
-        self.scout.dims.setdefault(name, self.span(node))
-        return name
-
     def chosen(self, dim: str, parts: list[Traced], node: Any) -> Traced:
         """Tensors one behind the other along a literal dim."""
         made = parts[-1]
@@ -218,6 +210,10 @@ class Joining(Views):
 
     def ends(self, x: Traced, axis: Axis, neutral: float | bool, node: Any) -> Traced:
         """A value whose elements beyond the end of a short axis are neutral."""
+        for part in axis.joined:
+            x = self.ends(x, part, neutral, node) if part.short else x
+        if axis.joined:
+            return x
         if axis.short < 0 or is_literal(axis.dims[0]) and axis.short >= literal_size(axis.dims[0]) or axis == ONE:
             raise self.refuse(f"{axis} has no elements to run over", node)
         end = self.number_of(self.length(axis), node)

@@ -206,7 +206,8 @@ ROWS: tuple[Row, ...] = (
         {False: "(nan if isnan(target) else 0.0 if target == 0 else target * log(target)) - target * input",
          True: "exp(target) * (target - input)"}, by="log_target", floats=True),
     row("F.binary_cross_entropy_with_logits", f"input, target, weight=None, {_OLD}, reduction='mean', pos_weight=None",
-        "(1 - target) * input + softplus(-input)", floats=True),
+        "(1 - target) * input + (1 + (pos_weight - 1) * target) * softplus(-input)", "(1 - target) * input + softplus(-input)",
+        floats=True),
     row("F.cross_entropy", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', "
         "label_smoothing=0.0",
         "0.0 if target == ignore_index else logsumexp[D](input) - pick[D](input, target)",
@@ -231,6 +232,7 @@ ROWS: tuple[Row, ...] = (
     row(".expand broadcast_to", "input, size", rest=True),
     row(".view .reshape torch.reshape", "input, shape", rest=True),
     row("view_as reshape_as", "input, other"),
+    row("repeat_interleave", "input, repeats, dim=None"),
     row("unflatten", "input, dim, sizes"),
     row("flatten", "input, start_dim=0, end_dim=-1"),
     row("chunk tensor_split", "input, chunks, dim=0"),
@@ -240,6 +242,7 @@ ROWS: tuple[Row, ...] = (
     row("narrow", "input, dim, start, length"),
     row("cat concat concatenate", "tensors, dim=0"),
     row("stack", "tensors, dim=0"),
+    row("torch.einsum", "equation, operands", rest=True, floats=True),
     row("F.pad", "input, pad, mode='constant', value=None"),
     row("roll", "input, shifts, dims=None"),
     row("flip", "input, dims", rest=True),
@@ -284,6 +287,14 @@ ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 
 
+def out_of_place(name: str) -> str:
+    """The method that computes what one of torch's writes in place, as `clamp` of `clamp_`; "" of other names."""
+    plain = name[:-1]
+    known = name.endswith("_") and plain in METHODS and name not in METHODS and plain != "bernoulli"  # its `bernoulli_(p)` draws by p
+    torch = sys.modules.get("torch")
+    return plain if known and hasattr(getattr(torch, "Tensor", None), name) else ""
+
+
 def places(row: Row) -> list[str]:
     """The row's names, each with its place: "torch.exp", "Tensor.exp", "nn.functional.silu"."""
     found = []
@@ -314,8 +325,8 @@ ADVICE = {
     "item tolist numpy": "its value is not known while the function is traced: keep it a tensor, or make it a parameter, `s: float`",
     "cpu cuda": "a kernel runs where its tensors are",
     "backward requires_grad_ retain_grad": "a kernel's gradient is derived from it",
-    "repeat repeat_interleave tile": "change shapes outside the kernel; dims meet by name",
-    "matmul mm bmm addmm linear einsum dot conv1d conv2d": "products of matrices stay outside; a sum over a dim is `sum[\"K\"](a * b)`",
+    "repeat tile": "change shapes outside the kernel; dims meet by name",
+    "matmul mm bmm addmm linear dot conv1d conv2d": "products of matrices stay outside; a sum over a dim is `sum[\"K\"](a * b)`",
     "scatter": "sums by number are read: `torch.zeros(V, D).index_add(0, ids, x)`",
     "sort argsort median": "sorting is not read; `topk` and `kthvalue` are",
     "dropout rand_like randn_like bernoulli": "make the random numbers outside and pass them as a parameter",

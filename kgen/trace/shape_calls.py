@@ -39,6 +39,10 @@ class ShapeCalls(Tracer):
     def length(self, axis: Axis) -> Form:
         """The size of an axis."""
         made: Form = {(): Fraction(1)}
+        for part in axis.joined:
+            made = _product(made, self.length(part))
+        if axis.joined:
+            return made
         for d in axis.dims:
             made = _product(made, _sized(d))
         return _sum(made, {(): Fraction(axis.short)} if axis.short else {}, -1)
@@ -332,6 +336,9 @@ class ShapeCalls(Tracer):
                 made = self.placed(x, {axis.dims[0]: self.number(first, node)}, node)
                 return replace(made, shape=self.without(x.shape, at, part), free=x.free)
         short, begin = self.integer(_sum(self.length(Axis(axis.dims)), size, -1)), self.integer(low)
+        if short is None and (same := self.as_long(size, axis, x)) is not None:
+            begin_at = start if isinstance(start, Traced) and low == self.form(start, node) else self.number_of(low, node) if low else None
+            return self.as_many(x, at, begin_at, same, node)
         if short is None or begin is None or len(axis.dims) != 1 or short + axis.short < 0 and pad is None:
             raise self.refuse(f"this part of {axis} has a size without a name", node, NO_NAME)
         begin -= pad.start if pad is not None else 0
@@ -339,6 +346,23 @@ class ShapeCalls(Tracer):
             pads = tuple(replace(p, start=-begin) if p is pad else p for p in x.pads)
             return replace(x, shape=self.without(x.shape, at, Axis(axis.dims, short)), pads=pads)
         return self.window(x, at, begin, short, pad, node)
+
+    def as_long(self, size: Form, axis: Axis, x: Traced) -> Axis | None:
+        """The dim of another tensor that a part of an axis is as long as (`pe[: x.shape[1]]`); None where there is none."""
+        if len(axis.dims) != 1 or axis.short or x.pads or axis.leading:
+            return None
+        others = (Axis((d,)) for d in self.scout.dims if not is_literal(d) and d not in self.dims_of(x))
+        return next((a for a in others if self.length(a) == size), None)
+
+    def as_many(self, x: Traced, at: int, begin: Traced | None, by: Axis, node: Any) -> Traced:
+        """The elements of an axis from `begin` on, as many as another dim has: NaN, of integers 0, where the axis has fewer."""
+        (dim,), here = x.shape[at].dims, self.index_of(by.dims, node)
+        if begin is not None:
+            here = self.apply("add", [here, begin], node, node, "infix")
+        inside = here.id is not None and Places(self.scout.values, self.scout.clauses).inside(here.id, dim)
+        t = self.type_of(x)
+        fill = self.nothing(x, node) if t is not None and (is_bool(t) or is_int(t)) else self.number(float("nan"), node)
+        return replace(self.placed(x, {dim: here}, node, None if inside else fill), shape=self.without(x.shape, at, by), free=x.free)
 
     def element(self, x: Traced, at: int, value: Any, node: Any) -> Traced:
         """`x[..., 0]`: one place along an axis, which it loses."""
@@ -355,7 +379,7 @@ class ShapeCalls(Tracer):
     def one_of(self, x: Traced, at: int, form: Form, node: Any, *left: Axis) -> Traced:
         """One place along an axis, which leaves nothing, or an axis of size one."""
         axis = x.shape[at]
-        if any(p.dim in axis.dims for p in x.pads) or ELLIPSIS in axis.dims:
+        if any(p.dim in axis.dims for p in x.pads) or ELLIPSIS in axis.dims or axis.joined:
             raise self.refuse(f"an element of {axis} is taken here", node, NO_NAME)
         places: dict[str, Traced] = {}
         known = self.integer(form)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import copy
 import sys
 from typing import Any
 
 from kgen.errors import Span
 from kgen.trace.expressions import BINARY, Expressions
-from kgen.trace.names import LOOPS, METHODS
+from kgen.trace.names import METHODS, out_of_place
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Several, Shape, Traced
 
@@ -27,10 +28,6 @@ _REFUSED = {
     ast.AsyncFunctionDef: ("a function inside a kernel cannot be traced", "define it outside and call it"),
     ast.ClassDef: ("a class cannot be traced", ""),
 }
-
-
-#: The most steps of a loop, which are read one after the other.
-MOST_STEPS = 64
 
 
 class Statements(Expressions):
@@ -57,18 +54,18 @@ class Statements(Expressions):
             if isinstance(node, kind):
                 raise self.refuse(message, self.first_line(node), help)
         if isinstance(node, ast.Return):
-            return Const(None) if node.value is None else self.eval(node.value)
+            return Const(None) if node.value is None else self.eval(self.written_first(node.value, node))
         if isinstance(node, ast.Assign):
             if isinstance(node.targets[0], (ast.Tuple, ast.List)):
                 self.unpacked[id(node.value)] = len(node.targets[0].elts)
-            value = self.eval(node.value)
+            value = self.eval(self.written_first(node.value, node))
             for target in node.targets:
                 self.bind(target, value, node)
                 if isinstance(target, ast.Name):
                     value = self.frame.env[target.id]
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
-                self.bind(node.target, self.eval(node.value), node)
+                self.bind(node.target, self.eval(self.written_first(node.value, node)), node)
         elif isinstance(node, ast.AugAssign):
             self.augment(node)
         elif isinstance(node, ast.If):
@@ -82,11 +79,9 @@ class Statements(Expressions):
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imported(node)
         elif isinstance(node, ast.Expr):
-            if (changed := self.written_in_place(node.value)) is not None:
-                target, call = changed
-                self.bind(target, self.eval(call), node)
-            elif not isinstance(node.value, ast.Constant):
-                self.eval(node.value)
+            left = self.written_first(node.value, node)
+            if left is node.value and not isinstance(left, ast.Constant) or not isinstance(left, (ast.Name, ast.Constant)):
+                self.eval(left)
                 raise self.refuse("this value goes nowhere", node, "give it a name, or remove it")
         elif not isinstance(node, ast.Pass):
             raise self.refuse(f"`{type(node).__name__.lower()}` cannot be traced", self.first_line(node))
@@ -97,40 +92,39 @@ class Statements(Expressions):
         Gives what a step returns."""
         if over := next((n for n in ast.walk(node) if isinstance(n, (ast.Break, ast.Continue))), None):
             raise self.refuse(f"`{type(over).__name__.lower()}` cannot be traced", over, "choose the steps by the loop's constants")
-        steps = self.eval(node.iter)
-        if isinstance(steps, Shape) or not isinstance(steps, (Const, Several)):
-            raise self.refuse(*self.no_loop(node.iter))
-        if isinstance(steps, Const) and not isinstance(steps.value, (range, tuple, list)):
-            raise self.refuse(*self.no_loop(node.iter))
-        items = steps.items if isinstance(steps, Several) else steps.value
-        if len(items) > MOST_STEPS:
-            help = f"a loop has at most {MOST_STEPS} steps; reduce over a dim, as in `sum[\"N\"](x)`"
-            raise self.refuse(f"this loop has {len(items)} steps", node.iter, help)
-        for item in items:
+        for item in self.steps(node.iter):
             errors = len(self.scout.errors.found)
-            self.bind(node.target, item if isinstance(steps, Several) else self.from_outside(item, "a step", node.iter), node)
+            self.bind(node.target, item, node)
             found = self.run(node.body)
             if found is not None or len(self.scout.errors.found) > errors:
                 return found
         return self.run(node.orelse)
 
-    def no_loop(self, node: Any) -> tuple[str, Any, str]:
-        """What is told of a loop that cannot be written out."""
-        return "a kernel has no loops but those over constants", node, LOOPS
+    def written_first(self, node: ast.expr, at: ast.stmt) -> ast.expr:
+        """`y.mul_(2).add_(1)` at the beginning of a statement, where `y` is the function's own: `y` has the new value, and stands for what
+        was written.  Other expressions as they are."""
+        calls: list[ast.Call] = []
+        inner = node
+        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            calls.append(inner)
+            inner = inner.func.value
+        written: ast.expr | None = None
+        for call in calls[::-1]:
+            method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            plain = method[:-1] if method.endswith("_") and method in METHODS else out_of_place(method)
+            if not isinstance(inner, ast.Name) or not plain or not self.is_own(inner.id):
+                break
+            current = self.frame.env[inner.id]
+            made = ast.copy_location(ast.Attribute(inner, plain, ast.Load()), call.func)
+            value = self.eval(ast.copy_location(ast.Call(made, call.args, call.keywords), call))
+            self.bind(inner, self.stored(current, value, call) if method not in METHODS else value, at)
+            written = call
+        return node if written is None else replaced(node, written, inner)
 
-    def written_in_place(self, node: ast.expr) -> tuple[ast.Name, ast.Call] | None:
-        """`y.index_add_(...)` on a line of its own, as `y` and the call without the mark, where `y` is the function's own; None of other
-        calls."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Name):
-            return None
-        name, method = node.func.value.id, node.func.attr
+    def is_own(self, name: str) -> bool:
+        """Whether a name stands for a tensor that the function has made, and nothing else does."""
         current = self.frame.env.get(name)
-        if not isinstance(current, Traced) or not method.endswith("_") or method not in METHODS:
-            return None
-        if current.owner in self.scout.params or self.seen_elsewhere(name, current):
-            return None
-        made = ast.copy_location(ast.Attribute(node.func.value, method[:-1], ast.Load()), node.func)
-        return node.func.value, ast.copy_location(ast.Call(made, node.args, node.keywords), node)
+        return isinstance(current, Traced) and current.owner not in self.scout.params and not self.seen_elsewhere(name, current)
 
     def seen_elsewhere(self, name: str, current: Traced) -> bool:
         """Whether torch would keep a value under another name too."""
@@ -166,7 +160,7 @@ class Statements(Expressions):
             for v in self.scout.reach([value.id])
         )
 
-    def bind(self, target: ast.expr, value: Any, node: ast.stmt) -> None:
+    def bind(self, target: ast.expr, value: Any, node: ast.AST) -> None:
         """Give names to a value, several to several; refuses what is no name."""
         if isinstance(target, ast.Name):
             self.frame.env[target.id] = self.assign(target.id, value, target, self.span(target))
@@ -215,11 +209,7 @@ class Statements(Expressions):
         if type(node.op) not in BINARY:
             raise self.refuse("this operator cannot be traced", node.target, "a power is written `x**2`")
         value = self.operate(type(node.op), current, self.eval(node.value), node)
-        if isinstance(value, Traced) and isinstance(current, Traced) and self.is_tensor(current) and value.id is not None:
-            if self.type_of(value) != self.type_of(current) or value.shape != current.shape and not value.free:
-                message = "torch cannot store this in place: its dtype or its dims are others"
-                raise self.refuse(message, node.target, f"write `{name} = ...`")
-        self.bind(node.target, value, node)
+        self.bind(node.target, self.stored(current, value, node.target) if isinstance(current, Traced) else value, node)
 
     def imported(self, node: ast.Import | ast.ImportFrom) -> None:
         """An import of what is loaded already."""
@@ -233,6 +223,18 @@ class Statements(Expressions):
             else:
                 top = path if alias.asname else path.partition(".")[0]
                 self.frame.env[alias.asname or top] = Const(sys.modules[top])
+
+
+def replaced(node: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
+    """A chain of calls and attributes with another expression at its beginning."""
+    if node is old:
+        return new
+    made = copy.copy(node)
+    if isinstance(made, ast.Call):
+        made.func = replaced(made.func, old, new)
+    elif isinstance(made, ast.Attribute):
+        made.value = replaced(made.value, old, new)
+    return made
 
 
 def replace_context(name: ast.Name) -> ast.Name:

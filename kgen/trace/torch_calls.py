@@ -46,6 +46,9 @@ class TorchCalls(Joining):
     def call_row(self, shown: str, row: Row, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """The value of a call; `shown` is the function as the writer named it."""
         self.torch = True
+        parts = (v for a in (*args, *kwargs.values()) for v in (a.items if isinstance(a, Several) else (a,)))
+        if any(isinstance(v, Traced) and v.id is None for v in parts):
+            return self.poison(self.span(node))
         name = names.places(row)[0].rpartition(".")[2]
         if name in ("max", "min") and (found := self.greatest(shown, row, name, args, kwargs, node)):
             return found
@@ -130,7 +133,7 @@ class TorchCalls(Joining):
                 "torch refuses this: cast the operand",
             )  # fmt: skip
         first = values.get(params[0])
-        return replace(result, owner=first.owner) if row.shares and first is not None else result
+        return replace(result, owner=first.owner if row.shares and first is not None else "")
 
     def text_of(self, shown: str, row: Row, given: dict[str, Any], params: tuple[str, ...], node: ast.Call) -> str:
         if isinstance(row.texts, dict):
@@ -317,7 +320,9 @@ class TorchCalls(Joining):
     def call_to(self, shown: str, row: Row, given: dict[str, Any], node: ast.Call) -> Traced:
         x = self.lift(given["input"], node)
         target = given["dtype"]
-        if isinstance(target, Const) and (target.value == "device" or isinstance(target.value, str)):
+        if isinstance(target, Const) and target.value == "device":  # `x.device`, the one that there is
+            return x
+        if isinstance(target, Const) and isinstance(target.value, str):
             raise self.refuse("a kernel runs where its tensors are", node, "move tensors outside the kernel")
         return replace(self.cast(self.dtype(target, node), x, node), shape=x.shape, free=x.free, owner=x.owner)
 
@@ -375,8 +380,8 @@ class TorchCalls(Joining):
             help = "name all dims in the parameter's type, as in `x: T[B, V]`"
             raise self.refuse(f"`{shown}` has its classes along dim 1, which is not known in {show_shape(x.shape)}", node, help)
         self.check_operands(shown, row, [x], node)
-        self.refuse_short(shown, [x, target], node)
         at = min(1, len(x.shape) - 1)
+        self.refuse_short(shown, [replace(x, shape=x.shape[at : at + 1])], node)
         rows = (*x.shape[:at], *x.shape[at + 1 :])
         if target.shape != rows or is_float(self.scout.values[target.id].type):
             raise self.refuse(f"`{shown}` takes a class for each row: an integer tensor {show_shape(rows)}", node)
@@ -440,11 +445,12 @@ class TorchCalls(Joining):
         start, end = (Const(0), given["start"]) if self.is_none(given["end"]) else (given["start"], given["end"])
         first, last = (self.form(e, node) if isinstance(e, Traced) or self.is_whole(e) else None for e in (start, end))
         size = _sum(last, first, -1) if first is not None and last is not None else {}
-        if not size or self.integer(size) is not None:
+        number = self.integer(size)
+        if not size or number is not None and number < 1:
             raise self.refuse(f"`{shown}` counts along a dim", node, "give it the dim's size, as in `torch.arange(x.shape[-1])`")
         if self.constant(given["step"], node, "`step`") != 1:
             raise self.refuse(f"`{shown}` counts by ones", node, "multiply it: `2 * torch.arange(n)` counts by twos")
-        axis = self.axis_of(size, node)
+        axis = self.axis_of(size, node) if number is None else Axis((self.literal(number, [], node),))
         made = self.index_of(axis.dims, node)
         if first:
             made = self.apply("add", [made, self.number_of(first, node)], node, node, "infix")
@@ -541,6 +547,9 @@ class TorchCalls(Joining):
 
     def unknown_method(self, name: str, x: Traced, node: Any) -> Refused:
         if name.endswith("_") and not name.startswith("_") and name[:-1]:
+            if names.out_of_place(name) and x.owner and x.owner not in self.scout.params:
+                help = f"write `.{name[:-1]}`, or begin a line with it, where no other name has that tensor"
+                return self.refuse(f"`.{name}` writes in place", node, help)
             owner = x.owner if x.owner in self.scout.params else "p"
             return self.refuse(
                 f"`.{name}` writes in place", node,

@@ -10,6 +10,7 @@ import ast
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from kgen import check as checker
@@ -71,6 +72,14 @@ class Tracer:
 
     def run(self, body: list[ast.stmt]) -> Any:
         """The value that statements return (`statements.py`)."""
+        raise NotImplementedError
+
+    def bind(self, target: ast.expr, value: Any, node: ast.AST) -> None:
+        """Give names to a value (`statements.py`)."""
+        raise NotImplementedError
+
+    def decided(self, test: ast.expr, word: str) -> bool:
+        """A condition that is known while tracing (`statements.py`)."""
         raise NotImplementedError
 
     def named_by_clauses(self, x: Traced, node: Any) -> Traced:
@@ -167,11 +176,14 @@ class Tracer:
         if ELLIPSIS in axis.dims:
             raise self.refuse("this is the size of one of the leading dims `...`", node, "name the dim in the parameter's type")
         span = self.span(node)
+        if axis.joined:
+            sizes = [self.lift(self.size(a, node), node) for a in axis.joined]
+            return reduce(lambda one, other: self.apply("mul", [one, other], node, node, "infix", parens=True), sizes)
         if all(is_literal(d) for d in axis.dims):
             return Const(math.prod(map(literal_size, axis.dims)) - axis.short)
-        sizes = [Num(str(literal_size(d)), span) if is_literal(d) else Name(d, span) for d in axis.dims]
-        expr: Expr = sizes[0]
-        for size in sizes[1:]:
+        factors = [Num(str(literal_size(d)), span) if is_literal(d) else Name(d, span) for d in axis.dims]
+        expr: Expr = factors[0]
+        for size in factors[1:]:
             expr = Apply("mul", (expr, size), span, span, "infix")
         if axis.short:
             expr = Apply("sub" if axis.short > 0 else "add", (expr, Num(str(abs(axis.short)), span)), span, span, "infix")

@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from kgen.places import Form, _product, _sized
-from kgen.trace.axes import ONE, Axis, show_shape
+from kgen.trace.axes import ONE, Axes, Axis, show_shape
 from kgen.trace.names import Row
 from kgen.trace.shape_calls import NO_NAME, ShapeCalls
-from kgen.trace.values import Const, Several, Shape, Traced
+from kgen.trace.values import Const, Several, Shape, Traced, named
 from kgen.types import ELLIPSIS, FEW, is_literal, literal_size
 
 
@@ -42,6 +42,8 @@ class Views(ShapeCalls):
     def reshaped(self, x: Traced, sizes: list[Axis | Form], node: Any) -> Traced:
         """A tensor with its elements in axes of other sizes.  Refuses what splits and joins dims otherwise than in whole."""
         if x.pads or any(a.short for a in x.shape):
+            if (shape := self.joined_parts(x, sizes)) is not None:
+                return replace(x, shape=shape)
             raise self.refuse(f"{show_shape(x.shape)} has a size without a name", node, NO_NAME)
         dims = [d for a in x.shape for d in a.dims]
         front, wanted = self.matched(list(sizes), dims)
@@ -58,6 +60,26 @@ class Views(ShapeCalls):
             help = "name all dims in the parameter's type" if ELLIPSIS in left else "dims are split and joined in whole"
             raise self.refuse(f"{show_shape(x.shape)} cannot be read as so many elements an axis", node, help)
         return replace(x, shape=(*front, *middle, *back))
+
+    def joined_parts(self, x: Traced, sizes: list[Axis | Form]) -> Axes | None:
+        """The shape of a tensor with parts of dims where -1 joins some of its axes to one and the others stay; None where it is none."""
+        lengths = [self.length(s) if isinstance(s, Axis) else s for s in sizes]
+        minus: Form = {(): Fraction(-1)}
+        if x.pads or lengths.count(minus) > 1:
+            return None
+        at = lengths.index(minus) if minus in lengths else len(lengths)
+        end = len(x.shape) - (len(lengths) - at - 1) if minus in lengths else len(x.shape)
+        kept = [*x.shape[:at], *x.shape[end:]]
+        if at > end or lengths[:at] + lengths[at + 1 :] != [self.length(a) for a in kept]:
+            return None
+        return (*x.shape[:at], *self.as_one(x.shape[at:end]), *x.shape[end:])
+
+    def as_one(self, axes: Axes) -> Axes:
+        """Axes joined to one, some of which may be parts of their dims; none of none."""
+        if len(axes) < 2:
+            return axes
+        short = sum(a.short for a in axes)
+        return (Axis(tuple(d for a in axes for d in a.dims), short, joined=axes if short else ()),)
 
     def matched(self, sizes: list[Axis | Form], dims: Sequence[str], backwards: bool = False) -> tuple[list[Axis], list[Axis | Form]]:
         """The axes of the first sizes, which are those of the first dims (from the end where `backwards`), and the sizes left."""
@@ -126,11 +148,10 @@ class Views(ShapeCalls):
     def call_flatten(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         """Axes joined to one; a tensor of one axis stays as it is."""
         x = self.lift(given["input"], node)
-        if x.pads or any(a.short for a in x.shape):
+        if x.pads or any(a.joined for a in x.shape):
             raise self.refuse(f"{show_shape(x.shape)} has a size without a name", node, NO_NAME)
         first, last = (self.place(self.constant(given[k], node, f"`{k}`"), x.shape, node) for k in ("start_dim", "end_dim"))
-        joined = Axis(tuple(d for a in x.shape[first : last + 1] for d in a.dims))
-        return replace(x, shape=(*x.shape[:first], joined, *x.shape[last + 1 :]))
+        return replace(x, shape=(*x.shape[:first], *self.as_one(x.shape[first : last + 1]), *x.shape[last + 1 :]))
 
     def call_view_as(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         return self.reshaped(self.lift(given["input"], node), list(self.lift(given["other"], node).shape), node)
@@ -149,15 +170,40 @@ class Views(ShapeCalls):
         shape = []
         for size, axis in zip(sizes, (*(ONE,) * (len(sizes) - len(x.shape)), *x.shape), strict=True):
             same = size == axis or not isinstance(size, Axis) and (size == {(): Fraction(-1)} or size == self.length(axis))
-            shape.append(axis if same else size if isinstance(size, Axis) else self.axis_of(size, node))
+            number = None if isinstance(size, Axis) else self.integer(size)
+            if axis == ONE and not same and number is not None and number > 0:
+                shape.append(Axis((self.literal(number, [x], node),)))  # so many times the same: `x[:, None].expand(b, 4, n)`
+            else:
+                shape.append(axis if same else size if isinstance(size, Axis) else self.axis_of(size, node))
         return replace(x, shape=tuple(shape))
+
+    def literal(self, size: int, tensors: list[Traced], node: Any) -> str:
+        """The dim of a few elements along which tensors are joined, or one is repeated."""
+        name = str(size)
+        if any(name in (*self.dims_of(t), *named(t.shape)) for t in tensors):
+            return self.new_dim("P", name, node)
+        self.scout.dims.setdefault(name, self.span(node))
+        return name
+
+    def call_repeat_interleave(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
+        """Each element of an axis so many times, side by side."""
+        x, count = self.lift(given["input"], node), self.constant(given["repeats"], node, "`repeats`")
+        dim = self.constant(given["dim"], node, "`dim`")
+        if not isinstance(count, int) or count < 1 or dim is None:
+            help = "a constant along a dim, as in `x.repeat_interleave(4, dim=1)`"
+            raise self.refuse(f"`{shown}` repeats by {count!r} along {dim!r}", node, help)
+        at = self.place(dim, x.shape, node)
+        if x.shape[at].short or x.pads:
+            raise self.refuse(f"{x.shape[at]} is repeated here", node, NO_NAME)
+        joined = Axis((*x.shape[at].dims, self.literal(count, [x], node)))
+        return x if count == 1 else replace(x, shape=self.without(x.shape, at, joined), owner="")
 
     def axis_of(self, size: Form, node: Any) -> Axis:
         """An axis of the parameters that has a size."""
         if self.integer(size) == 1:
             return ONE
         known = [Axis((d,)) for d in self.scout.dims if self.length(Axis((d,))) == size]
-        known += [a for v in self.frame.env.values() if isinstance(v, Traced) for a in v.shape if self.length(a) == size]
+        known += [a for v in self.frame.env.values() if isinstance(v, Traced) for a in v.shape if self.length(a) == size and not a.joined]
         if not known:
             raise self.refuse("this size has no name", node, NO_NAME)
         return known[0]

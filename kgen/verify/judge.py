@@ -248,6 +248,8 @@ def advice(kernel: checker.Kernel, want: Expected, found: Finding, said: list[di
             ways = " and ".join(f"{op}(x) as {CANCELLING[op]}" for op in used)
             return f"it is right but for digits that are lost where {ways} is computed: a spec that is written so takes it"
     dtype = want.results[k].dtype
+    if dtype == "f64" and abs(float(got[k][found.at]) - found.expected) < float(ulp(torch_tensor(found.expected), "f32")) * 16:
+        return "it has the digits of an f32: what computes f64 in f32 does not take f64 (--dtype says what it claims to take)"
     if dtype in ("f16", "bf16"):
         unit = float(ulp(torch_tensor(found.expected), dtype))
         off = float(got[k][found.at]) - found.expected

@@ -365,26 +365,40 @@ class Call:
         self.arch = rng.choice(ARCHES)
 
 
+def in_lines(call: Call, plan: Planned) -> bool:
+    """Whether a pass that reads neighbours does so in vectors: of rows without gaps, all of whose operands move so."""
+    assert isinstance(call.unit, RowLayout) and isinstance(plan, rows.RowPlan)
+    walk = plan.steps[0][0]
+    whole = all(walk.wide >> k & 1 for k, o in enumerate(call.unit.operands) if o.element and o.role != "index")
+    flat = walk.rank == walk.row_rank == 1 and not walk.index64
+    return walk.vec > 1 and whole and flat and all(plan.strides[k][-1] == 1 for k in call.unit.near)
+
+
 def rows_alike(call: Call, file: File) -> str:
     """Hold a call of a pass over rows to the runtime's plan; which of them it is."""
     assert isinstance(call.unit, RowLayout)
     noted = file.call(call.entry, call.arch, len(call.outer), call.sizes, call.pointers).splitlines()
     asked: list[Any] = []
+    asks: list[Any] = []
     launcher = nvrtc.CudaLauncher("", backend("cuda").layout(call.kernel))
     launcher.arch = call.arch
     split = len(call.outer)
     operands = [(address, tuple(s[:split]), tuple(s[split:]), size) for address, s, size in call.given]
     real = nvrtc.row_plan
-    noting = mock.patch.object(nvrtc, "row_plan", lambda *a: asked.append(real(*a)) or asked[0])
+    noting = mock.patch.object(nvrtc, "row_plan", lambda *a: asks.append(a) or asked.append(real(*a)) or asked[0])
     with mock.patch.object(launcher, "function", lambda *_: None), noting, mock.patch.object(nvrtc, "room", room):
         made = launcher.rows(call.number, call.binding, tuple(call.outer), tuple(call.inner), operands, [], [], 0)
     planned = fitted(asked[0], call.unit)
     assert made is not None and len(asked) == 1
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
+    if call.unit.near and not in_lines(call, planned):  # a file has few kernels of such a pass: all others find neighbours one by one
+        rows.cached.cache_clear()
+        with mock.patch.object(rows, "_vectors", lambda *_: (1, False, 0)):
+            planned = real(*asks[0])
+        rows.cached.cache_clear()
     is_same(noted, planned)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
-    lines = call.unit.walk("", planned) if call.unit.near else ""
-    assert all(("Nearby<" in line) == bool(lines) for line in noted if "Walk = " in line), (noted, lines)
+    assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
     return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}"
@@ -427,6 +441,13 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
+
+
+def test_a_file_has_few_kernels_of_a_pass_that_reads_neighbours(file: File) -> None:
+    """Each takes nvcc as long as it has neighbours: of 144 it took 90 seconds."""
+    listed = subprocess.run(["nm", "-C", file.library._name], capture_output=True, text=True, check=True).stdout
+    names = set(re.findall(r" (?:void )?nears_kernel<.*", listed))
+    assert 10 < len(names) <= 48, sorted(names)
 
 
 def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

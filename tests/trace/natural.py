@@ -143,6 +143,63 @@ def three_heads(x: "T[B, S, N]"):
     return F.normalize(q, dim=-1) * v, left * right
 
 
+def next_token_loss(logits: "T[B, S, V]", labels: "i64[B, S]"):
+    shift_logits = logits[..., :-1, :].contiguous()
+    shift_labels = labels[..., 1:].contiguous()
+    return F.cross_entropy(shift_logits.view(-1, shift_logits.size(-1)), shift_labels.view(-1))
+
+
+def squeeze_excite(x: "T[B, C, H, W]", gate: "T[B, C, 1, 1]", alpha: "T[1, C, 1, 1]"):
+    y = x * torch.sigmoid(gate) + alpha
+    return y, y.mean((2, 3), keepdim=True)
+
+
+def masked_scores(s: "T[B, H, Q, K]", mask: "T[B, 1, Q, K]", past: "u8[1, 1, P, R]"):
+    q, k = s.shape[-2:]
+    s = s * 0.125 + mask
+    s.masked_fill_(past[:, :, :q, :k] == 0, float("-inf"))
+    return F.softmax(s, dim=-1)
+
+
+def with_positions(x: "T[B, S, D]", pe: "T[1, P, D]", cos: "T[Q, D]"):
+    return (x + pe[:, : x.size(1), :]) * cos[2 : 2 + x.size(1)]
+
+
+def repeat_kv(x: "T[B, H, S, D]", w: "T[D]"):
+    b, h, s, d = x.shape
+    x = (x * w)[:, :, None, :, :].expand(b, h, 4, s, d)
+    return x.reshape(b, h * 4, s, d)
+
+
+def upsample(x: "T[B, C, H, W]"):
+    return F.silu(x).repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
+
+
+def unpatchify(x: "T[B, C, H, W]", w: "T[C]"):
+    b, c, h, w_ = x.shape
+    x = torch.einsum("bchpwq,c->bhwpqc", x.reshape(b, c, h // 4, 4, w_ // 4, 4), w)
+    return x.reshape(b, (h // 4) * (w_ // 4), 4 * 4 * c)
+
+
+def causal_conv(x: "T[B, C, L]", w: "T[C, 4]", b: "T[C]"):
+    y = F.pad(x, (3, 0))
+    return F.silu(sum(y[..., i : i + x.shape[-1]] * w[:, i, None] for i in range(4)) + b[:, None])
+
+
+def timestep_embedding(t: "T[B]"):
+    freqs = torch.exp(-9.21 * torch.arange(start=0, end=8) / 8).to(t.device)
+    args = t[:, None] * freqs[None]
+    return torch.cat([torch.cos(args), torch.sin(args)], dim=-1)
+
+
+def ternary(w: "T[M, N]"):
+    scale = 1.0 / w.abs().mean().clamp_(min=1e-5)
+    u = w * scale
+    u.round_().clamp_(-1, 1)
+    u.div_(scale)
+    return w + (u - w).detach(), torch.topk(w, 3, dim=1).values.mean()
+
+
 #: Each function with the shapes of its tensors (a number: integers below it).
 CASES = [
     (apply_rotary_pos_emb, [(2, 3, 5, 16), (2, 3, 5, 16), (5, 16), (5, 16)]),
@@ -169,5 +226,15 @@ CASES = [
     (quarters, [(3, 20)]),
     (three_heads, [(2, 5, 18)]),
     (causal_scores, [(2, 3, 5, 5)]),
+    (next_token_loss, [(2, 5, 7), (7, (2, 5))]),
+    (squeeze_excite, [(2, 3, 4, 5), (2, 3, 1, 1), (1, 3, 1, 1)]),
+    (masked_scores, [(2, 3, 4, 5), (2, 1, 4, 5), (9, (1, 1, 6, 7))]),
+    (with_positions, [(2, 5, 4), (1, 9, 4), (7, 4)]),
+    (repeat_kv, [(2, 3, 5, 4), (4,)]),
+    (upsample, [(2, 3, 4, 5)]),
+    (unpatchify, [(2, 3, 8, 12), (3,)]),
+    (causal_conv, [(2, 3, 7), (3, 4), (3,)]),
+    (timestep_embedding, [(5,)]),
+    (ternary, [(4, 6)]),
     (in_order, [(4, 6), (6, (4, 6)), (4, (4,))]),
 ]

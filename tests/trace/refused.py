@@ -104,7 +104,8 @@ def writes_an_element(x: "T[...]"):
 @case
 def in_place_method(p: "T[...]", g: "T[...]"):
     p.add_(g, alpha=-0.1)
-    return p
+    h = g * 2
+    return h + h.mul_(3) + p
 
 
 @case
@@ -149,7 +150,7 @@ def a_lambda(x: "T[...]"):
 
 @case
 def comprehension(x: "T[...]"):
-    return sum([x * k for k in range(3)])
+    return sum([v * 2 for v in x]) + sum(k * j for k in range(2) for j in range(3))
 
 
 @case
@@ -193,11 +194,6 @@ def lost_dim(x: "T[..., N]"):
 @case
 def aligned_otherwise(x: "T[B, C, S]", w: "T[C]"):
     return F.silu(x) * w
-
-
-@case
-def keeps_two_dims(x: "T[..., M, N]"):
-    return x.mean((-2, -1), keepdim=True)
 
 
 @case

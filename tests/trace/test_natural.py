@@ -27,7 +27,8 @@ def tensors(shapes: list[Any], dtype: torch.dtype = torch.float64) -> list[torch
 
     def made(shape: Any) -> torch.Tensor:
         if isinstance(shape[1:2], tuple) and shape[1:] and isinstance(shape[1], tuple):
-            return torch.randint(0, shape[0], shape[1], generator=g)
+            made = torch.randint(0, shape[0], shape[1], generator=g)
+            return made if len(shape[1]) < 4 else (made > 0).byte()  # a mask as models keep it
         return torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
 
     return [made(s) for s in shapes]
@@ -281,3 +282,23 @@ def test_checkers_see_the_functions_own_signature(tmp_path: Path) -> None:
     assert 'note: Revealed type is "def (x: torch._tensor.Tensor) -> torch._tensor.Tensor"' in told
     assert 'note: Revealed type is "str"' in told
     assert any('incompatible type "str"; expected "Tensor"' in line for line in told)
+
+
+def test_a_mask_with_an_axis_of_size_one_may_be_left_out(tmp_path: Path) -> None:
+    made = module(tmp_path, """
+def scores(s: "T[B, H, Q, K]", mask: "T[B, 1, Q, K] | None" = None):
+    if mask is not None:
+        s = s + mask
+    return s.softmax(-1)
+""")  # fmt: skip
+    s, mask = tensors([(2, 3, 4, 5), (2, 1, 4, 5)])
+    kernel = kgen.kernel(made.scores)
+    for given in ((s,), (s, mask)):
+        torch.testing.assert_close(kernel(*given, target="torch"), made.scores(*given))
+
+
+def test_what_a_part_as_long_as_another_dim_lacks_is_nan() -> None:
+    """Where torch raises: a table that has fewer rows than are asked for."""
+    kernel = kgen.kernel(dict(zip(IDS, (f for f, _ in CASES), strict=True))["with_positions"])
+    y = kernel(torch.ones(1, 4, 2), torch.ones(1, 3, 2), torch.ones(6, 2), target="torch")
+    assert y[0].isnan().any(-1).tolist() == [False, False, False, True]

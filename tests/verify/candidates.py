@@ -293,6 +293,10 @@ def rounds_on_the_way(x: torch.Tensor) -> torch.Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
+def computes_in_f32(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x.float(), -1).to(x.dtype)
+
+
 def counts_to_65536(x: torch.Tensor) -> torch.Tensor:
     """Places that wrap, as those of an int32 do, but sooner."""
     y = torch.softmax(x, -1).flatten()

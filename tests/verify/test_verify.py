@@ -146,6 +146,8 @@ def test_a_failure_that_a_call_does_not_show_is_examined_again() -> None:
 
 def test_what_can_be_done_is_said() -> None:
     assert "--contiguous" in report("refuses_strides", examples=14).findings[0].help
+    in_f32 = report("computes_in_f32", dtypes=("f64",), special=False).findings[0]
+    assert in_f32.kind is Kind.VALUE and "the digits of an f32" in in_f32.help
     assert "rounded to f16 once" in report("rounds_on_the_way", dtypes=("f16",), special=False).findings[0].help
     digits = examine(torch.nn.functional.gelu, "gelu", special=False, device="cpu", shrink=0, dtypes=("f32",)).findings[0]
     assert "erfc(x) as 1 - erf(x)" in digits.help

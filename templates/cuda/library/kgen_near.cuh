@@ -100,26 +100,24 @@ template <int O, int I, int BY, typename Walk> __device__ inline There<O, I, BY,
 namespace {
 namespace host {
 
-// A pass that reads neighbours along the dims of which the operands of INDICES are the indices.
-template <u64 INDICES, typename P, bool SINGLE = false> struct NearPass : P {};
+// A pass that reads neighbours along the dims of which the operands of INDICES are the indices: in vectors along the lines that these lie in,
+// or element by element, so that a file has few of its kernels, of which each takes nvcc long.
+[[maybe_unused]] constexpr Facts near_facts(Facts f, u64 indices) {
+    f.near = indices;
+    return f;
+}
+template <u64 INDICES, typename P, bool SINGLE = false> struct NearPass : P {
+    static constexpr Facts FACTS = near_facts(P::FACTS, INDICES);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
+};
 template <typename W, bool SINGLE> struct NearbyWay { using Walk = Nearby<typename W::Walk, SINGLE>; };
 
-// Launch it: along the lines that neighbours lie in, if its vectors do.
+// Launch it.
 template <u64 INDICES, typename P, bool SINGLE, typename Kernel, typename... A>
-cudaError_t run_rows(NearPass<INDICES, P, SINGLE>, int rank, int outer, const i64* size, const RowOperand (&operands)[P::OPERANDS],
+cudaError_t run_rows(NearPass<INDICES, P, SINGLE> pass, int rank, int outer, const i64* size, const RowOperand (&operands)[P::OPERANDS],
                      cudaStream_t stream, Kernel kernel, A... arguments) {
-    if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
-    int arch = 0;
-    const cudaError_t error = device_arch(arch);
-    if (error != cudaSuccess) return error;
-    const typename P::Plan plan(P(), rank, outer, size, operands, arch);
-    bool lines = true;
-    for (int k = 0; k < P::OPERANDS; k++) lines = lines && (!(INDICES >> k & 1) || plan.inner.stride[k][plan.inner.rank - 1] == 1);
-    if (!lines || plan.inner.rank > 8) return run_rows(P(), rank, outer, size, operands, stream, kernel, arguments...);
-    if (plan.row.rank > 8 || !plan.served) return cudaErrorInvalidValue;
     const auto along = [&](auto way) { return kernel(NearbyWay<decltype(way), SINGLE>()); };
-    if (plan.general) return launch_rows<P, true>(plan, stream, along, arguments...);
-    return launch_rows<P, false>(plan, stream, along, arguments...);
+    return run_rows<NearPass<INDICES, P, SINGLE>>(pass, rank, outer, size, operands, stream, along, arguments...);
 }
 
 }  // namespace host

@@ -82,6 +82,7 @@ struct Facts {
     const int* bytes;
     int operands;
     bool pieces = false;  // whether it goes by pieces of a row, whose dims keep their order
+    u64 near = 0;         // the indices along whose dims it reads neighbours, which kernels for any dims find one by one
 
     // Whether other blocks store what follows from a row than those that share it.
     template <typename Team> constexpr bool stores_apart(const Team& t) const { return stores && !pieces && !t.across && t.team == t.threads; }
@@ -188,7 +189,7 @@ template <int STEPS> struct Kernels {
         for (int arch : ARCHS) {
             if (f.wide != 0) add_rules(arch / 10, f.vec(), false, false);
             for (int vec = f.most_vec(); vec > 0; vec /= 2) {
-                if (takes(f, vec)) add_rules(arch / 10, vec, false, true);
+                if (f.near ? vec == 1 : takes(f, vec)) add_rules(arch / 10, vec, false, true);
             }
             if (!lone(f)) add_rules(arch / 10, 1, true, true);
         }
@@ -376,6 +377,16 @@ template <int K> struct RowDims {
         for (int k = 0; k < K; k++) last = u64(row.last(k) + inner.last(k)) > last ? u64(row.last(k) + inner.last(k)) : last;
         return row.rank == 1 && inner.rank == 1 && last <= FAR && u64(row.count) * u64(segments) <= FAR;
     }
+    // Whether neighbours lie beside one another in every row; elements without vectors, for rows in which that does not help.
+    bool lines() const {
+        bool found = true;
+        for (int k = 0; k < K; k++) found = found && (!Facts::has(f.near, k) || step(k) == 1);
+        return found;
+    }
+    void one_by_one() {
+        vec = 1, misaligned = 0, wide = 0;
+        edges = false;
+    }
     bool full() const { return f.wide != 0 && vec == f.vec() && (wide & f.wide) == f.wide; }
     // A kernel's argument.
     template <int RR, int RI, int G, typename Index> void fill(Rows<RR, RI, K, G, Index>& rows, void* work) const {
@@ -412,7 +423,11 @@ template <int K> struct RowPlan : RowDims<K> {
     template <typename P> RowPlan(P, int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch)
         : Base(dims, outer, sizes, given, P::FACTS, false), kernels(P::KERNELS.at), count(P::KERNELS.count) {
         if (row.count == 0) return;
-        const Team team = choose_team(arch);
+        Team team = choose_team(arch);
+        if (f.near != 0 && vec > 1 && (first.kernel < 0 || !this->lines())) {
+            this->one_by_one();
+            team = choose_team(arch);
+        }
         served = first.kernel >= 0;
         if (served) finish(team);
     }

@@ -53,6 +53,8 @@ def walk(index, sizes, steps, RANK: tl.constexpr, DENSE: tl.constexpr, VECTOR: t
         if d > 0 or not DENSE:
             here *= steps[d].to(index.dtype) // VECTOR * VECTOR
         at = here if d == 0 else at + here
+    if DENSE and RANK > 1 and VECTOR == 1 and at.numel > 1:  # nearly all have a neighbour: a tile lies as without leading dims
+        at = tl.max_contiguous(at, at.shape)
     return at
 
 
@@ -529,11 +531,12 @@ def strides(name, x, dims, sizes):
 
 
 def merged(shape, steps):
-    """The dims as [size, stride, stride, ...], outermost first, neighbours merged wherever every operand allows it."""
+    """The dims as [size, stride, stride, ...], outermost first (those that the last operand stands still for, too), neighbours merged wherever
+    every operand allows it."""
     if 0 in shape:
         return [[0] * (1 + len(steps))]
     dims = []
-    for d in sorted(range(len(shape)), key=lambda d: -steps[-1][d]):
+    for d in sorted(range(len(shape)), key=lambda d: (steps[-1][d] != 0, -steps[-1][d])):
         size, own = shape[d], [s[d] for s in steps]
         if size == 1:
             continue

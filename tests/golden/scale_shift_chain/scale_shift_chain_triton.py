@@ -361,11 +361,12 @@ def strides(name, x, dims, sizes):
 
 
 def merged(shape, steps):
-    """The dims as [size, stride, stride, ...], outermost first, neighbours merged wherever every operand allows it."""
+    """The dims as [size, stride, stride, ...], outermost first (those that the last operand stands still for, too), neighbours merged wherever
+    every operand allows it."""
     if 0 in shape:
         return [[0] * (1 + len(steps))]
     dims = []
-    for d in sorted(range(len(shape)), key=lambda d: -steps[-1][d]):
+    for d in sorted(range(len(shape)), key=lambda d: (steps[-1][d] != 0, -steps[-1][d])):
         size, own = shape[d], [s[d] for s in steps]
         if size == 1:
             continue
