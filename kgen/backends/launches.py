@@ -569,5 +569,7 @@ PERSISTENT_ALONE = {
     ),
     (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
+#: The 32-bit words of the results of all readings of such a row at most: as many as the search had, several times.
+ALONE_WORDS = 7
 #: Registers of a thread that hold such parameters at most.
 PARAMETERS = 64
