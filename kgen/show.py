@@ -12,6 +12,7 @@ from kgen.errors import KgenError
 from kgen.monoids import Rides
 from kgen.parts import over_parts
 from kgen.passes import Plan, Reduce, Sort
+from kgen.precision import all_split
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.taps import is_tap
 from kgen.trace import to_spec
@@ -179,9 +180,12 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
 def precision(kernel: Kernel, bound: Binding, target: Backend) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
-    lines = []
-    for let in pipeline.scheduled(kernel, bound, target.rides, target.merges, target.taps).program.lets:
+    lines, plan = [], pipeline.scheduled(kernel, bound, target.rides, target.merges, target.taps)
+    split = all_split(plan) if target.shares else ()
+    for let in plan.program.lets:
         form, decides = target.form(let) or ("", "")
+        if let.name in split:
+            lines.append(f"by parts of its divisor's inverse where results have more than 16 bits: {let}")
         if not form:
             continue
         if form == "shared":

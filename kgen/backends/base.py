@@ -283,20 +283,20 @@ class Backend:
 class Render:
     """One kernel for one target."""
 
+    splits = True  # whether quotients by a value of their row go by parts of its inverse (`split_quotients` in `kgen.precision`)
+
     def __init__(self, backend: Backend, kernel: Kernel, only: Only | None = None):
         """`only` has dtypes of variables: entries are made for these alone."""
         self.backend, self.kernel = backend, kernel
         self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
         self.plan = self.planned()
-        self.program, self.passes = self.plan.program, self.plan.passes
-        self.within = within(self.program)
+        self.program, self.passes, self.within = self.plan.program, self.plan.passes, within(self.plan.program)
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= templates.row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))
         self.global_names = Names(taken, macros=backend.macros)
         self.variables = {v: self.global_names.plain(v) for v in kernel.variables}
-        self.kernel_name = self.global_names.plain(kernel.name)
-        self.generics = self._generics()
+        self.kernel_name, self.generics = self.global_names.plain(kernel.name), self._generics()
         # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
         self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
         names = ((w, w.name if w.view else f"{self.row_name(w.let)}_kept") for w in self.plan.workspaces)

@@ -509,11 +509,17 @@ class RowPrinter:
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
 
 
+def divisor(g: Given) -> str:
+    """The line of what elements are divided by."""
+    made = f"split_divisor<{g.type}, Walk::CLUSTERS>" if g.split else f"divisor<{g.type}>"
+    return f"const auto {g.name} = {made}({g.text});"
+
+
 def dividing(divisors: tuple[Given, ...], lines: list[str], last: bool) -> list[str]:
     """The lines of a reading within those that make its divisors; of one that is the `last`, and has one divisor of numbers of few digits,
     once more for the few rows whose divisors are very large or small."""
-    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double"):
-        return [*(f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in divisors), *lines]
+    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double") or divisors[0].split:
+        return [*map(divisor, divisors), *lines]
     own = divisors[0]
     head = f"dividing<{own.type}>({own.text}, [&](const decltype(divisor<{own.type}>({own.text}))& {own.name}) {{"
     return [head, *(f"    {line}" for line in lines), "});"]

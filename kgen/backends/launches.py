@@ -569,9 +569,11 @@ PERSISTENT_ALONE = {
     (True, True): (Round(0, 0, 0, 0, 0, "none"),),
     (False, False): (
         Round(0, 0, 0, 0, 0, "none", 49152),
-        Round(1024, 1024, 16, 1, 1, "cluster", 65536),
+        Round(512, 512, 32, 1, 1, "cluster", 65536),
     ),
     (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
+#: The 32-bit words of the results of all readings of such a row at most: as many as the search had, several times.
+ALONE_WORDS = 7
 #: Registers of a thread that hold such parameters at most.
 PARAMETERS = 64

@@ -108,6 +108,8 @@ def _follow(kernel: Kernel, sizes: Mapping[str, int]) -> Mapping[str, int]:
 class StaticRender(Render):
     """One kernel for one target, of known sizes and dtypes."""
 
+    splits = False
+
     def __init__(self, backend: Backend, kernel: Kernel, known: Known, references: bool = False):
         """`references` tells whether several results of a map are references that its function is given."""
         self.known, self.has_references = known, references

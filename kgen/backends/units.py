@@ -235,6 +235,7 @@ class Given:
     name: str
     type: str
     text: Text = NOTHING
+    split: bool = False  # where elements are divided by it: whether by parts of its inverse (`split_quotients` in `kgen.precision`)
 
 
 #: What a gather is `ranged` by that is the order of a range.
