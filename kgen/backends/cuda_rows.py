@@ -303,8 +303,9 @@ class RowPrinter:
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)
                 done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
-                reads = [*self.draws(c, drawn), *reads, *done]
-                made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
+                reads, words = [*reads, *done], self.draws(c, drawn)  # which later readings of a search have too
+                looped = searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads
+                made.append([*words, *looped, *behind])
                 behind = []
                 reading += bool(c.accumulators)
                 continue
