@@ -152,11 +152,9 @@ class Body:
                 return self.backend.of_whole(self.text[x.name], x.tensor_dtype, *target, least <= low and high <= most)
             return self.backend.cast(self.text[x.name], x.tensor_dtype, let.tensor_dtype, self.render.type_of(let))
         if let.expr.name == "ranged":
-            ends = (self.text[o.name] for o in taken(let.expr))
-            return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
+            return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *(self.text[o.name] for o in taken(let.expr)))
         if let.expr.name == "keyed":
-            own, n = (self.text[o.name] for o in taken(let.expr))
-            return self.backend.keyed(self.gathers[let.name], self.render.type_of(let), own, n)
+            return self.backend.keyed(self.gathers[let.name], self.render.type_of(let), *(self.text[o.name] for o in taken(let.expr)))
         if let.name in self.neighbours:
             given_with = joined([*(self.text[o.name] for o in let.expr.operands), *map(source, self.neighbours[let.name])])
             return source("philox({0})", given_with)
@@ -597,7 +595,6 @@ class _RowBody(Body):
             return self.text[y.name]
         key = self.text[y.name], digits, split
         if key not in self.owner.divisors:
-            given = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0], split)
-            self.owner.divisors[key] = given
-            self.divides.append(given)
+            self.owner.divisors[key] = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0], split)
+            self.divides.append(self.owner.divisors[key])
         return named(self.owner.divisors[key].name)
