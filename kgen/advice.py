@@ -96,6 +96,3 @@ def unknown_size(dim: str, params: Iterable[Parameter]) -> str:
     if number:
         return f"a number of the call gives a size by a clause behind the results: `{name}`, `where {name} = {number}`"
     return f"a result's sizes follow from the parameters, or a clause behind the results says them: `where {name} = 2 * N`"
-
-
-__all__ = ["ELSEWHERE", "WORDS", "compared_with_nan", "made_storable", "no_such_dim", "two_names", "unknown_function", "unknown_size"]

@@ -98,6 +98,3 @@ def lossless(e: Expressions, node: Apply, x: Value) -> bool:
     e.error(f"`{node.op}[stochastic]` rounds by chance to 16 bits alone, and {where} it would round {describe(x)}", node.args[0].span,
             help=f"write `{node.op}32(...)`" if is_variable(node.op) else "write `f32(...)`")  # fmt: skip
     return False
-
-
-__all__ = ["cast", "converted"]

@@ -73,6 +73,7 @@ class Kernel:
     clauses: tuple[Clause, ...] = ()  # what the header says of sizes
     turned: frozenset[str] = frozenset()  # those of `parts` whose neighbours lie in turns with another part's
     called: str = field(default="", compare=False)  # the signature that calls see, where this is the kernel of those that leave tensors out
+    compared: bool = field(default=False, compare=False)  # its passes compare each row's own keys one by one (`segments.py`)
 
     @property
     def variables(self) -> tuple[str, ...]:

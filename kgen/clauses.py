@@ -113,5 +113,3 @@ class Sizes(Defaults):
 
 #: A dim as a type may name it: a whole number, perhaps with a name behind it (`sized.named`).
 LITERAL = re.compile(r"[1-9][0-9]*(_[A-Za-z_0-9]+)?")
-
-__all__ = ["LITERAL", "Sizes"]

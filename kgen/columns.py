@@ -189,6 +189,3 @@ def _ordered(plan: Plan, given: dict[str, Tensor]) -> list[Tensor]:
     """Tensors in the order in which a pass has them: parameters first."""
     names: list[str] = [t.name for t in plan.program.tensors] + [w.name for w in plan.workspaces]
     return sorted(given.values(), key=lambda t: names.index(t.name))
-
-
-__all__ = ["MOST_SUMS", "merged"]

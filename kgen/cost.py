@@ -33,7 +33,7 @@ def cost(plan: Plan) -> Cost:
     a range leaves is written once for each of its own."""
     blocks = {b.dim for b in plan.program.blocks}  # passes over these move little but what their ranges read
     found = {d for p in plan.passes if ranges(p, True) for d in p.dims}  # each of these looks for its ranges, of which there are fewer
-    keys = {p.dims[1] for p in plan.passes if isinstance(p, Sort)} - found
+    keys = {p.dims[-1] for p in plan.passes if isinstance(p, Sort) and not p.rows} - found
     over = [(p, gone_through(p, blocks)) for p in plan.passes]
     most = max(len(dims) for _, dims in over)
     largest = [(p, dims) for p, dims in over if len(dims) == most]
@@ -45,7 +45,7 @@ def cost(plan: Plan) -> Cost:
 
     done = [work(let) for p in passes for let in elements(p) if let.expr.name in ROWS and let.dims]
     done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]
-    done += [(1, 0) for p in passes for let in p.lets if let.expr.name == "ranged"]
+    done += [(1, 0) for p in passes for let in p.lets if let.expr.name in ("ranged", "keyed")]
     once = {t.name: t for p in passes for t in in_ranges(p) if len(t.dims) == most}
     each = [t for p in passes if not blocks & set(p.dims) for t in walked(p)]
     read = [t for t in each if t.name not in once] + [t for t in once.values() if not blocks & set(t.dims)]
@@ -61,7 +61,7 @@ def gone_through(p: Pass, blocks: Set[str]) -> set[str]:
     """The dims whose elements a pass goes through, without those of blocks: its own, or those of what its ranges are of; a sort's are those
     of its keys."""
     if isinstance(p, Sort):
-        return {p.dims[0]}
+        return {*p.dims[:-1]}
     return max((set(t.dims) - blocks for t in in_ranges(p)), key=len, default=set(p.dims) - blocks)
 
 
@@ -78,6 +78,13 @@ def in_ranges(p: Pass) -> list[Tensor]:
     return [t for t in p.loads if t.name in names]
 
 
+def keyed(p: Pass) -> set[str]:
+    """What a pass reads by keys that each row has its own of, in their order: the terms, those keys, and their places."""
+    defs = {let.name: let for let in p.lets}
+    exprs = (let.expr for let in p.lets if let.expr.name == "keyed")
+    return {defs[o.name].expr.attrs[0] for e in exprs for o in e.operands[:3]}
+
+
 def walked(p: Pass) -> list[Tensor]:
     """What a pass reads for each of its elements: operands with all of its dims, and what it takes at places that have them; where there
     are none, those that a row is reduced from, which each row reads again (a product of operands with different dims).  What windows are
@@ -85,6 +92,7 @@ def walked(p: Pass) -> list[Tensor]:
     defs = {let.name: let for let in p.lets}
     gathers = [let.expr for let in p.lets if let.expr.name == "gather" and set(let.dims) == set(p.dims)]
     placed = {defs[e.operands[0].name].expr.attrs[0] for e in (*gathers, *ranges(p, True))}
+    placed |= {t.name for t in p.loads if len(t.dims) == len(p.dims) and t.name in keyed(p)}
     whole = [t for t in p.loads if set(t.dims) == set(p.dims) or t.name in placed]
     if isinstance(p, Sort):
         whole = list(p.loads)

@@ -63,6 +63,3 @@ def counted(values: tuple[Let, ...], defs: Mapping[str, Let]) -> tuple[Let, ...]
 def asked(values: tuple[Let, ...]) -> list[str]:
     """The positions that values ask for, each by the dims that it counts: "N", or "..., N"."""
     return [", ".join(let.expr.attrs) for let in values if let.expr.name == "index"]
-
-
-__all__ = ["asked", "counted", "counting"]

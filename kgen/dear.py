@@ -118,6 +118,3 @@ def _saves(let: Let, places: Fraction, defs: dict[str, Let], known: frozenset[st
             todo += new
     work = max(special / SPECIAL_PER_BYTE, instructions / OTHER_PER_BYTE)
     return float(places - 1) * work > 2 * let.tensor_dtype.bytes if shared else float(places) * work > read + 3 * let.tensor_dtype.bytes
-
-
-__all__ = ["dear"]

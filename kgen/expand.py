@@ -165,6 +165,3 @@ class Expander:
     def stored(self, let: Let) -> bool:
         """Whether a value is in memory where it is picked: loaded, or kept by a pass before."""
         return let.expr.name in ("load", *GATHERS) or is_reduction(let) or is_scan(let) or let.name in self.keeps
-
-
-__all__ = ["Expander", "count", "expand", "is_reduction"]

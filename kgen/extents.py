@@ -76,6 +76,3 @@ def _in_order(root: Expr) -> Iterator[Expr | str]:
             continue
         inner = node.parens and node is not root
         todo += [("end", True)] * inner + [(node.args[1], False), (node, True), (node.args[0], False)] + [("begin", True)] * inner
-
-
-__all__ = ["extent", "factors", "one_dim"]

@@ -88,6 +88,3 @@ class Flattened:
                 by = self.build.add(Op("cast", ref(n.name)), i64, (), like.span)
                 at = self.build.add(Op(op, ref(at.name), ref(by.name)), i64, (self.dim,), like.span)
         return at
-
-
-__all__ = ["Flattened"]

@@ -395,6 +395,3 @@ class _ForwardMode(_Derivative):
 def _listed(names: Iterable[str]) -> str:
     names = list(names)
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-__all__ = ["Backward", "Forward", "backward", "differentiable", "forward_mode"]

@@ -35,6 +35,3 @@ def _is_dear(p: Map) -> bool:
         return False
     own = [ROWS[let.expr.name] for let in p.lets if let.expr.name in ROWS and let.dims and p.dims[-1] not in let.dims]
     return sum(sum(row.cost_of("")) for row in own) >= DEAR
-
-
-__all__ = ["hoisted"]

@@ -115,6 +115,3 @@ class _Interleaved(Expander):
         if not b:
             return a
         return self.build.add(Op("add", ref(a.name), ref(b[0].name)), a.dtype, a.dims, a.span, "", a.generic)
-
-
-__all__ = ["WAYS", "interleaved"]

@@ -77,6 +77,3 @@ def _move(v: Value, given: list[Moved], dims: set[str]) -> Moved | None:
     if over and v.op in ("mean", "pick", "max", "min") or over and v.op == "sum" and how == "scale":
         return first
     return None
-
-
-__all__ = ["unmoved"]

@@ -59,7 +59,8 @@ class Op:
     Besides the rows of the table, the reductions and the scans (`cumsum[N, reversed] x`) there are leaves: `load x`, `arg eps` (a number
     parameter), `lit 0.5`, `const pi`, `size N`, `index N`; the riders of `online.py`; the `probe` of `selection.py`; and `cast` (to the
     dtype of its Let), `pick`, and `place[N] x e` and `gather[N] x e` (the element of x at e along N, 0 outside; what is gathered from
-    lies in memory), and what `segments.py` makes: `sorted[order, S, V] key` and `ranged[sum, S] x lo hi order`.
+    lies in memory), and what `segments.py` makes: `sorted[order, S, V] key`, `ranged[sum, S] x lo hi order` and
+    `keyed[sum, K] x keys order own n`.
     """
 
     __slots__ = ("name", "attrs", "operands", "_hash")
@@ -128,7 +129,7 @@ MAX_OPERATIONS = 4_000
 
 
 #: What reads memory at places of its own.
-GATHERS = ("gather", "ranged")
+GATHERS = ("gather", "ranged", "keyed")
 
 
 def asked(expr: Op) -> tuple[Ref, ...]:
@@ -145,6 +146,8 @@ def held(expr: Op) -> tuple[Ref, ...]:
     """The operands of an expression that lie in memory, of which it reads what it wants; it takes the others where it is computed."""
     if expr.name == "ranged":
         return (expr.operands[0], *terms(expr)[3:5], *asked(expr)[:1])
+    if expr.name == "keyed":
+        return expr.operands[:3]
     return expr.operands if expr.name == "sorted" else expr.operands[: expr.name in ("gather", "tap")]
 
 
@@ -406,8 +409,14 @@ def verify(program: Program) -> Program:
             hold(all(a.dtype is i64 for a in args[1 : len(args) - len(more)]), let, "a range's ends and its order are i64")
             asks = not more or more[0].dtype is more[1].dtype and let.expr.attrs[1] not in more[1].dims
             hold(asks, let, "terms are asked for one value a range")
+        elif name == "keyed":
+            dim = let.expr.attrs[1]
+            hold(all(dim in a.dims for a in args[:3]) and dim not in args[3].dims, let, "what keys select has their dim")
+            hold(args[1].dims == args[2].dims, let, "an order is of the keys of each row")
+            hold(set(let.dims) == {d for a in args for d in a.dims} - {dim}, let, "what a key selects has its operands' other dims")
+            hold(all(a.dtype is i64 for a in args[1:]), let, "keys and their order are i64")
         elif name == "sorted":
-            hold(args[0].dims == let.expr.attrs[1:2] and args[0].dtype is i64, let, "keys are an i64 along the dim that is sorted")
+            hold(let.expr.attrs[1] in args[0].dims and args[0].dtype is i64, let, "keys are an i64 along the dim that is sorted")
         elif name in RIDERS:
             peak = {"max": "max", "mean": "sum"}[MONOIDS[name].about]
             same = args[1].expr.name == peak and args[1].expr.attrs == let.expr.attrs and args[1].expr.operands[0] == let.expr.operands[0]

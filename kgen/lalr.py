@@ -119,6 +119,3 @@ def _arranged(children: list[Any], parts: list) -> list[Any]:
         else:
             made.append(None if part is None else children[part])
     return made
-
-
-__all__ = ["END", "BadCharacter", "Parser", "Token", "Unexpected", "token"]

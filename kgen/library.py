@@ -40,6 +40,3 @@ def entry(path: Path) -> Entry:
 def entries() -> dict[str, list[Entry]]:
     """The bundled specs by family, in the order in which they are listed."""
     return {family: [entry(path) for path in paths] for family, paths in families().items()}
-
-
-__all__ = ["Entry", "entries", "entry"]

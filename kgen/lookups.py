@@ -162,6 +162,3 @@ class _Lookups:
     def both(self, op: str, a: Let, b: Let) -> Let:
         """An operator that gives a bool."""
         return self.build.add(Op(op, ref(a.name), ref(b.name)), boolean, union(a.dims, b.dims), a.span)
-
-
-__all__ = ["looked_up"]

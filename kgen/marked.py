@@ -115,6 +115,3 @@ class Marks:
         assert self.bits is not None
         wide = "i64" if self.bits[0] == "i64" else "i32"
         return self.tape.build(f"({wide}(m) >> {wide}(b)) & 1 != 0", m=integer, b=self.bit(places))
-
-
-__all__ = ["Marks"]

@@ -252,6 +252,3 @@ def _fenced(x: Box, left: str, right: str) -> Box:
 
 def _bracketed(x: Set) -> Set:
     return Set(_fenced(x.box, "(", ")"), rf"\left({x.latex}\right)")
-
-
-__all__ = ["formula", "latex", "mathematics"]

@@ -215,6 +215,3 @@ def row(about: str, factors: tuple[str, ...], weighted: bool) -> Monoid | None:
     """The row of a sum about a peak of a product of factors."""
     fits = (m for m in MONOIDS.values() if m.about == about and sorted(m.factors) == sorted(factors) and (not weighted or m.weighted))
     return next(iter(sorted(fits, key=lambda m: m.weighted)), None)
-
-
-__all__ = ["FALL", "FLUSHED", "MONOIDS", "RIDERS", "Drift", "Field", "Monoid", "Move", "Rides", "elements", "fallen", "row"]

@@ -117,6 +117,3 @@ def _without(p: Pass, names: set[str]) -> Pass:
         return p
     phases = tuple(replace(f, stores=tuple(s for s in f.stores if s.result not in names)) for f in p.phases)
     return replace(p, stores=tuple(s for s in p.stores if s.result not in names), phases=phases)
-
-
-__all__ = ["beside", "on_the_way"]

@@ -178,6 +178,3 @@ class Defaults(Expressions):
                        label=show_type(describe(v), v.dims))  # fmt: skip
         elif (dtype in DTYPES or variable_of(dtype)) and not storable(v.type, stored_type(dtype)):
             self.error(f"`{p.name.name}` is {dtype} but its default is {describe(v)}", equation.body.span)
-
-
-__all__ = ["NONE", "RANDOM", "Defaults", "Fallback", "choices", "is_drawn", "is_none", "optional", "required", "spread", "without"]

@@ -226,6 +226,3 @@ class _Unpacking:
         low, high = (_call("place", codes, Num(n, span), dims=(pair,), written="place", span=span) for n in ("0", "1"))
         low = replace(_infix("bitand", low, Num("15", span)), parens=True)
         return Equation(replace(d.name, span=span), _infix("bitor", low, replace(_infix("shl", high, Num("4", span)), parens=True)), span)
-
-
-__all__ = ["unpacked"]

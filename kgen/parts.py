@@ -381,6 +381,3 @@ class _Parts(Tape):
         """Hold a part to dims that it is reduced over: raises `_Whole` where it is the same all along one."""
         if not set(dims) <= set(self.values[v].dims):
             raise _Whole
-
-
-__all__ = ["Part", "Parted", "over_parts", "parted", "taken_apart"]

@@ -110,6 +110,7 @@ class Reduce:
         sums = bool(ranged) and all(let.expr.attrs[0] == "sum" and len(let.expr.operands) < 5 for let in ranged)
         alone = not self.inner and len(self.phases) == 1 and not self.phases[0].reductions
         ends = {d for let in ranged for o in let.expr.operands[1:] for d in defs[o.name].dims}
+        sums &= all(let.expr.name != "keyed" for let in self.gathers)
         return sums and alone and self.rows[-1] != ELLIPSIS and self.rows[-1] not in ends
 
 
@@ -127,8 +128,9 @@ class Scan(Reduce):
 
 @dataclass(frozen=True)
 class Sort:
-    """A pass that brings the positions along a dim into the order of their keys: `dims` are the sorted dim and that of the keys, `loads`
-    the keys, `lets` what of it is written: the order, where each key begins in it, where it ends."""
+    """A pass that brings the positions along a dim into the order of their keys: `dims` are the sorted dim and that of the keys, behind
+    those of the rows where each has keys of its own, `loads` the keys, `lets` what of it is written: the order, where each key begins in
+    it, where it ends; of each row's own keys the order, and the keys in it."""
 
     dims: Dims
     loads: tuple[Tensor, ...]
@@ -136,6 +138,11 @@ class Sort:
     stores: tuple[Store, ...]
     indices: tuple[str, ...] = ()
     scalars: tuple[Scalar, ...] = ()
+
+    @property
+    def rows(self) -> Dims:
+        """The dims of rows that have keys of their own."""
+        return self.dims[:-2]
 
     @property
     def key(self) -> Let:

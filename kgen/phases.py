@@ -126,6 +126,3 @@ def phases_of(
         phases.append(Phase(False, made, gives, (), ends))
         later |= {name for x in (*own[k], *reduced[k]) for name in read(x)} | {s.ref for s in ends}
     return tuple(reversed(phases))
-
-
-__all__ = ["Phase", "phases_of"]

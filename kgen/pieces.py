@@ -157,6 +157,3 @@ def _without(p: Pass, unread: set[str]) -> Pass:
 
     stores = tuple(s for s in p.stores if s.result not in unread)
     return replace(p, stores=stores, phases=rest(p.phases), long=rest(p.long))
-
-
-__all__ = ["in_pieces"]

@@ -88,7 +88,7 @@ def program(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
 @_pass
 def expanded(kernel: Kernel, binding: Binding, rides: Rides) -> Program:
     """The program in the operations that passes over memory are made of."""
-    return schedule.expanded(program(kernel, binding), rides)
+    return schedule.expanded(program(kernel, binding), rides, compared=kernel.compared)
 
 
 @_pass
@@ -169,7 +169,7 @@ def _once(kernel: Kernel, binding: Binding, rides: Rides) -> Plan | None:
     found = program(kernel, binding)
     if rides < Rides.EVERY or not schedule.shares(found):
         return None
-    plan = _tapped(_columned(schedule.expanded(found, rides, True)), rides)
+    plan = _tapped(_columned(schedule.expanded(found, rides, True, kernel.compared)), rides)
     plan = beside(plan) if plan is not None else None
     return plan if plan is not None and len(plan.passes) == 1 and not plan.workspaces else None
 
@@ -195,6 +195,6 @@ def warnings(kernel: Kernel) -> list[str]:
 
 def sized_plan(kernel: Kernel, sizes: Mapping[str, int], rides: Rides, merges: bool) -> Plan:
     """The passes over memory where the sizes of dims are known, written out as numbers; `merges` as in `scheduled`."""
-    program = schedule.expanded(_rewritten(kernel, {}, sizes), rides)
+    program = schedule.expanded(_rewritten(kernel, {}, sizes), rides, compared=kernel.compared)
     plan = schedule.planned(lowering.sized(program, sizes))
     return precision.formed(columns.merged(plan) if merges else plan, kernel)

@@ -210,6 +210,3 @@ def _no_less(form: Form, empty: Collection[str] = ()) -> bool:
             if all(a in kept for a in atoms if a[1] in empty):
                 shifted[kept] = shifted.get(kept, Fraction(0)) + factor
     return all(f >= 0 for f in shifted.values())
-
-
-__all__ = ["Form", "Places"]

@@ -79,6 +79,3 @@ def makes(helper: Helper, known: Mapping[str, Helper]) -> bool:
                 seen.add(node.op)
                 todo.append(known[node.op])
     return asks
-
-
-__all__ = ["another", "aside", "beside", "index", "makes"]

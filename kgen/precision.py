@@ -26,6 +26,10 @@ bound of both roundings.
 A difference 1 - tanh(x)^2, of a tanh that nothing else uses, is a `slope` where its near form would do: it is made of exp(-2 |x|), within
 NEAR of its value, in which no digit cancels.
 
+Where an element of a pass has several quotients by values of its row, and results have more bits than 16, these go by parts of the
+divisor's inverse on CUDA (`split_quotients`), where blocks of a cluster share a row, which wait for one another: a division takes ten
+instructions, one for special functions and a branch among them.
+
 What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
 and is not fused.  Such forms go by where values end, which differs between a forward and a backward: the one's greatest would be none
 of the values that the other computes anew.
@@ -44,14 +48,19 @@ from kgen.expand import is_reduction
 from kgen.ir import FEW_DIGITS, Form, Let, Program, literal_of, live, rounded_to
 from kgen.monoids import MONOIDS, RIDERS
 from kgen.ops import BY_CHANCE, OPS, REDUCTIONS, ROWS, Op, Reduction
-from kgen.passes import Plan, elements, of_lets, verified
+from kgen.passes import Pass, Plan, Reduce, Scan, elements, of_lets, verified
 from kgen.quotients import shared_quotients
+from kgen.searches import SEARCHES
 from kgen.types import DTYPES, DType, f64, is_wide
 
 #: How far the brief and the rough form of an operator may lie from the exact value, relatively.
 BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
 #: How far the near form may lie from the exact value of an argument that is itself off by SHIFT, both relatively.
 NEAR, SHIFT = 2.0**-20, 2.0**-22
+
+#: How far a quotient may lie from the exact value, relatively, that is made of its divisor's parts: half a unit in the last place of an f32
+#: and what the parts lack. Of how many an element's divisions take longer than its bytes.
+SPLIT, FEW_QUOTIENTS = 2.0**-24 * (1 + 2.0**-16), 2
 
 #: What gives its first operand's value, or one of its elements.
 MOVES = frozenset(("cast", "gather", "pick", "place", "tap"))
@@ -220,6 +229,27 @@ def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
                 made[let.name] = Form("slope", ends[let.name][0])
     declared = {p.name: p.dtype for p in kernel.params}
     return made | {name: Form("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
+
+
+def split_quotients(p: Pass, program: Program) -> frozenset[str]:
+    """The quotients of a pass by a value of their row that need no division of their own (on targets that do so): what follows from the
+    divisor alone makes them, within SPLIT, where a result has more bits than 16 and is no f64.  They are those that no result and no order
+    is, of passes in which an element has several: where one division is all, it takes no longer than the element's bytes."""
+    if not isinstance(p, Reduce) or isinstance(p, Scan) or p.pieces or any(let.expr.name in SEARCHES for let in p.lets):
+        return frozenset()
+    ordered, defs, stored = _ordered(program.lets), program.by_name | {let.name: let for let in p.lets}, {s.ref for s in p.stores}
+    found = [
+        let.name for let in elements(p)
+        if let.expr.name == "div" and {*let.dims} & {*p.inner} and not {*defs[let.expr.operands[1].name].dims} & {*p.inner}
+        and let.is_float and let.dtype is not f64 and not defs[let.expr.operands[1].name].is_number
+        and not (let.form and let.form.decides in DTYPES) and let.name not in ordered | stored
+    ]  # fmt: skip
+    return frozenset(found) if len(found) >= FEW_QUOTIENTS else frozenset()
+
+
+def all_split(plan: Plan) -> frozenset[str]:
+    """The same of all passes of a plan."""
+    return frozenset(name for p in plan.passes for name in split_quotients(p, plan.program))
 
 
 def _may_be_f64(let: Let, decides: str) -> bool:

@@ -15,9 +15,9 @@ from kgen.types import Dims, is_literal
 HELP = "kgen has no tiled products yet: a library's matrix product (torch.matmul, torch.cdist) is faster by far where these dims are large"
 #: Of a search for each of several places, as `kth[N](x, index[K] + 1)` asks for.
 SEARCHED = "each place has a search of its own: a library's sort (torch.topk) is faster where they are many"
-#: Of what keys select that each row has its own of, as the gradient of `x[N = i]` for i: [M, K] does: keys are sorted along dims that all
-#: rows share.
-KEYED = "keys that differ from row to row are compared one by one: torch.scatter_add is faster where they are many"
+#: Of what keys select that are sorted neither along dims that all rows share nor along one dim of a row (`segments.py`), as sums over two
+#: dims of `i: i64[M, K, L]`.
+KEYED = "keys of several dims that differ from row to row are compared one by one: torch.scatter_add is faster where they are many"
 
 
 def products(plan: Plan) -> list[Diagnostic]:
@@ -61,6 +61,3 @@ def _keyed(p: Reduce, let: Let) -> bool:
             return True
         todo += [e for e in operands if e.name in ("cast", "where", "and")]
     return False
-
-
-__all__ = ["products"]

@@ -80,6 +80,3 @@ def whole_range(let: Let, defs: Mapping[str, Let]) -> tuple[float, float]:
         return min(low for low, _ in ends), max(high for _, high in ends)
     value = literal_of(let, dict(defs)) if let.expr.name in ("cast", "lit") else None
     return (float(value), float(value)) if value is not None else (-math.inf, math.inf)
-
-
-__all__ = ["is_whole", "shared_quotients", "whole_range"]

@@ -59,6 +59,3 @@ def _without(p: Pass, unread: set[str]) -> Pass:
         return p
     kept = tuple(replace(f, stores=tuple(s for s in f.stores if s in stores)) for f in p.phases)
     return replace(p, stores=stores, phases=kept, long=tuple(replace(f, stores=tuple(s for s in f.stores if s in stores)) for f in p.long))
-
-
-__all__ = ["reread"]

@@ -40,6 +40,3 @@ def bundled(name: str) -> Path | None:
     folder = resource("specs")
     places = (folder, *(folder / family for family in _named())) if "/" not in name else (folder,)
     return next((path for place in places if (path := place / f"{name}.k").is_file()), None)
-
-
-__all__ = ["OTHERS", "bundled", "families", "resource"]

@@ -161,6 +161,3 @@ def stored_name(value: Value) -> str:
     """The dtype in which a parameter lies in memory."""
     t = value.type
     return next(iter(t.of)) if isinstance(t, Float) else t.name if isinstance(t, DType) else ""
-
-
-__all__ = ["choose", "kept_dtype", "stored_bytes"]

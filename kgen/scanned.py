@@ -74,6 +74,3 @@ def is_scan(let: object) -> bool:
 def over(op: str, attr: object) -> Dims:
     """The dim that a scan goes along; none of anything else."""
     return tuple(attr[:1]) if op in SCANS and isinstance(attr, tuple) else ()
-
-
-__all__ = ["is_scan", "over", "scan"]

@@ -35,11 +35,12 @@ from kgen.types import Dims
 MAX_NUMBER = 100
 
 
-def expanded(program: Program, rides: Rides = Rides.NONE, shared: bool = False) -> Program:
+def expanded(program: Program, rides: Rides = Rides.NONE, shared: bool = False, compared: bool = False) -> Program:
     """The program in the operations that passes are made of: reductions as `expand` leaves them; for backends that ride on every row, sums
-    about a maximum that are made with it (`online.py`).  `shared`: elements of a vector share what they compute of neighbours."""
+    about a maximum that are made with it (`online.py`).  `shared`: elements of a vector share what they compute of neighbours; `compared`:
+    keys that each row has its own of are compared one by one (`segments.py`)."""
     found = looked_up(program)
-    made = segmented(expand(found, dear(found, shared)))
+    made = segmented(expand(found, dear(found, shared)), compared)
     return online(made) if rides == Rides.EVERY else made
 
 
@@ -248,7 +249,7 @@ class _Scheduler:
                 if let.name not in self.home:
                     ofs = [self.defs[o.name] for o in held(let.expr)]
                     written = any(of.expr.name == "load" and of.expr.attrs[0] in self.states for of in ofs)
-                    apart = let.expr.name == "ranged" and set(let.dims) != set(dims)
+                    apart = let.expr.name in ("ranged", "keyed") and set(let.dims) != set(dims)
                     if self.near and not every and inner and is_tap(let) and is_beside(let, tuple(inner), self.defs):
                         continue
                     if set(let.dims) & inner or written or apart or every:
@@ -415,7 +416,9 @@ class _Scheduler:
         indices += [m.counts for let in values if is_tap(let) for m in taps_of(let)]
         common = (tuple(tensors), tuple(dict.fromkeys(indices)), tuple(scalars), values, tuple(writes))
         if stage is not None and stage.sorts:
-            return Sort(stage.nodes[0].expr.attrs[1:], tuple(tensors), values, tuple(writes))
+            _, along, over = stage.nodes[0].expr.attrs
+            rows = tuple(d for d in self.defs[stage.sorts].dims if d != along)
+            return Sort((*rows, along, over), tuple(tensors), values, tuple(writes))
         if stage is None and not any(let.expr.name in GATHERS for let in values):
             self.spend(values)
             return Map(stores[0].dims, *common)

@@ -57,6 +57,3 @@ def value(expressions: Any, node: Apply, given: list[int], dims: Dims) -> int | 
     every = tuple(d for d in union(*(v.dims for v in values[:-1])) if d not in dims)
     kind = i64 if node.op == "reach" else values[0].type
     return expressions.make(node.op, tuple(given), dims, kind, union(every, values[-1].dims), node.span)
-
-
-__all__ = ["SEARCHES", "compared_type", "value", "weight_type"]

@@ -9,6 +9,10 @@ In: an expanded program.  Out: the same in which a reduction goes through the te
 `sorted[end, S, V] key` say where in that order each key of V begins and ends: what lies outside of V belongs nowhere.
 `ranged[sum, S] x lo hi` adds x from lo up to hi, `ranged[sum, S] x lo hi order` what stands there in an order, `ranged[sum, B] x lo hi
 begin until at` those of the terms there for which begin <= at < until, which is how a position finds the ranges that it lies in.
+`sorted[order, K, N] key` and `sorted[keys, K, N] key` of keys that differ from row to row (`i: i64[M, K]`) have each row's order, and its
+keys in it; `keyed[sum, K] x keys order own n` adds those x whose key, among the n in order, is the result's `own`: each element searches
+its row's keys, so the work is that of the keys and of the result (times the binary digits of n), not their product.  Where n is small,
+comparing all is less: a launch's sizes decide, between this program and that of a kernel that is `compared` (`runtime/roads.py`).
 `ranged[sum, S, same] ... key own` adds only terms beside which `key` has a range's own value, `other` all others: ties of a maximum, and
 what their gradient is.
 Nothing that is not selected is read, so a NaN stays in its segment.  A count is the length of its range.
@@ -66,11 +70,12 @@ class Part(NamedTuple):
     within: tuple[Let, ...] = ()
 
 
-def segmented(program: Program) -> Program:
-    """The program with reductions of segments and ranges as such; the same where there are none."""
+def segmented(program: Program, compared: bool = False) -> Program:
+    """The program with reductions of segments and ranges as such; the same where there are none.  `compared`: keys that each row has its
+    own of stay compared one by one."""
     if not any(is_reduction(let) and let.expr.name in FILLS for let in program.lets):
         return program
-    s = _Segments(program)
+    s = _Segments(program, compared)
     for let in program.lets:
         s.moved[let.name] = s.let(replace(let, expr=let.expr.renamed(s.moved))).name
     if not s.found:
@@ -85,8 +90,8 @@ def segmented(program: Program) -> Program:
 
 
 class _Segments:
-    def __init__(self, program: Program) -> None:
-        self.build, self.program = Builder(), program
+    def __init__(self, program: Program, compared: bool) -> None:
+        self.build, self.program, self.compared = Builder(), program, compared
         self.dims = {d for t in program.tensors for d in t.dims} | {d for let in program.lets for d in let.dims}
         self.blocks: dict[str, Blocks] = {}  # by the dim that they are of
         self.flats: dict[Dims, Flattened] = {}  # by the dims that one stands for
@@ -112,6 +117,9 @@ class _Segments:
             if selected and part:
                 self.found = True
                 return self.made(let, dim, selected, part)
+            if selected and not more and (made := self.of_rows(let, dim, selected)) is not None:
+                self.found = True
+                return made
         return self.build.like(let.expr, let, let.label)
 
     def over_one(self, s: Selected, dims: Dims) -> tuple[str, Selected | None]:
@@ -148,7 +156,8 @@ class _Segments:
             return None
         condition, chosen, other = self.operands(choice)
         tests = self.conditions(condition)
-        which, (key, index) = next(((c, pair) for c in tests if (pair := self.keyed(c, dims[0]))), (None, (None, None)))
+        pairs = ((c, self.keyed(c, dims[0], rows)) for rows in (False, True)[: 1 if self.compared else 2] for c in tests)
+        which, (key, index) = next(((c, pair) for c, pair in pairs if pair), (None, (None, None)))
         if key is None and dims[0] not in other.dims:
             return self.ties_of_range(let, tests, chosen, other, value)
         if key is None or index is None or dims[0] in other.dims:
@@ -217,13 +226,14 @@ class _Segments:
         known = {c.name for c in conditions}
         return chosen if all(c.name in known for c in self.conditions(test)) else let
 
-    def keyed(self, condition: Let, dim: str) -> tuple[Let, Let] | None:
-        """The key along a dim that a condition holds against an index, and that index."""
+    def keyed(self, condition: Let, dim: str, rows: bool = False) -> tuple[Let, Let] | None:
+        """The key along a dim that a condition holds against an index, and that index; with `rows` a key that differs from row to row."""
         if condition.expr.name == "eq":
             a, b = self.operands(condition)
             for key, index in ((a, b), (b, a)):
                 large = index.expr.name == "index" and not few(index.dims[0])
-                if large and key.dims == (dim,) and key.dtype is i64 and index.dims != key.dims:
+                own = dim in key.dims and len(key.dims) > 1 if rows else key.dims == (dim,)
+                if large and own and key.dtype is i64 and index.dims[0] not in key.dims:
                     return key, index
         return None
 
@@ -282,6 +292,33 @@ class _Segments:
                 lo, hi = (self.sorted(which, dim, index, key) for which in ("begin", "end"))
                 return Part(lo, hi, None if s.counted and not rest else self.sorted("order", dim, index, key), rest)
         return None
+
+    def of_rows(self, let: Let, dim: str, s: Selected) -> Let | None:
+        """The reduction of what a key selects that each row has its own of; None where no condition is of such a key."""
+        for k, condition in enumerate(() if self.compared else s.conditions):
+            pair, rest = self.keyed(condition, dim, rows=True), (*s.conditions[:k], *s.conditions[k + 1 :])
+            if pair is None or dim == ELLIPSIS or pair[1].dims[0] in union(*(c.dims for c in (*rest, *([s.value] if s.value else [])))):
+                continue
+            key, index = pair
+            value = self.along(let, dim, s.value, self.all_of(rest))
+            rows = (*(d for d in key.dims if d != dim), dim)
+            sorts = (Op("sorted", which, dim, *index.dims, _ref(key)) for which in ("order", "keys"))
+            order, keys = (self.build.add(op, i64, rows, key.span) for op in sorts)
+            n = self.build.add(Op("cast", _ref(size(self.build, dim, let.span))), i64, (), let.span)
+            return self.build.like(Op("keyed", let.expr.name, dim, *map(_ref, (value, keys, order, index, n))), let, let.label)
+        return None
+
+    def along(self, let: Let, dim: str, value: Let | None, condition: Let | None) -> Let:
+        """What is reduced (None: it is counted) where a condition holds, and nothing elsewhere, as a value that has the dim."""
+        if value is not None and condition is None and dim in value.dims:
+            return value
+        at = self.build.add(leaf("index", dim), i64, (dim,), let.span)
+        here = self.test("eq", at, at) if condition is None or dim not in condition.dims else condition
+        here = here if condition in (None, here) else self.test("and", here, condition)
+        if value is None:
+            return self.build.add(Op("cast", _ref(here)), let.dtype, here.dims, let.span, "", let.generic)
+        chosen = map(_ref, (here, value, self.build.literal(FILLS[let.expr.name], value)))
+        return self.build.add(Op("where", *chosen), value.dtype, union(here.dims, value.dims), let.span, "", value.generic)
 
     def sorted(self, which: str, dim: str, index: Let, key: Let) -> Let:
         """The order of a dim's positions by their keys, or where in it each key begins or ends."""
@@ -476,6 +513,3 @@ def few(dim: str) -> bool:
 
 def _ref(let: Let):
     return ref(let.name)
-
-
-__all__ = ["NOTHING", "few", "is_nothing", "segmented", "stored_with"]

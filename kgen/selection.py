@@ -48,6 +48,3 @@ def searched(build: Builder, let: Let, place: Callable[[], Let]) -> Let:
     expr = Op("where", ref(test.name), ref(weight.name), ref(zero.name))
     share = build.add(expr, weight.dtype, union(test.dims, weight.dims), let.span, "", weight.generic)
     return build.like(Op(let.expr.name, *let.expr.attrs, ref(share.name), ref(probe.name), ref(amount.name)), let, let.label)
-
-
-__all__ = ["is_probe", "operands_of", "searched"]

@@ -12,6 +12,7 @@ from kgen.errors import KgenError
 from kgen.monoids import Rides
 from kgen.parts import over_parts
 from kgen.passes import Plan, Reduce, Sort
+from kgen.precision import all_split
 from kgen.syntax import Apply, Equation, Expr, Header, Helper, Num
 from kgen.taps import is_tap
 from kgen.trace import to_spec
@@ -109,7 +110,7 @@ def _times(n: int) -> str:
 
 def syntax_tree(kernel: Kernel) -> str:
     """The syntax tree, one node a line, indented by depth."""
-    lines: list[str] = []
+    lines = []
     for s in kernel.file.statements:
         if isinstance(s, Header):
             lines.append(f"header {typeset.format_header(s)}")
@@ -140,14 +141,15 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
         if isinstance(p, Reduce):
             lines.append(f"pass {k}: rows over [{', '.join(p.rows)}], each of [{', '.join(p.inner)}]")
         elif isinstance(p, Sort):
-            lines.append(f"pass {k}: the positions along {p.dims[0]} in the order of their keys, of which there are {p.dims[1]}")
+            among = f" of each row of [{', '.join(p.rows)}]" if p.rows else ""
+            lines.append(f"pass {k}: the positions along {p.dims[-2]}{among} in the order of their keys, of which there are {p.dims[-1]}")
         else:
             lines.append(f"pass {k}: map over [{', '.join(p.dims)}]")
         lines += [f"  read   {kept.get(t.name, t.name)}: {t.dtype}[{', '.join(t.dims)}]" for t in p.loads]
         lines += [f"  tap    {let.expr}" for let in p.lets if is_tap(let)]
         lines += [f"  index  {d}" for d in p.indices]
         lines += [f"  number {s.let.name}: {s.let.dtype} = {s.number.expr}" for s in p.scalars]
-        lines += [f"  {let.expr}" for let in p.lets if let.expr.name == "ranged"]
+        lines += [f"  {let.expr}" for let in p.lets if let.expr.name in ("ranged", "keyed")]
         if isinstance(p, Reduce):
             for n, phase in enumerate(f for f in p.phases if f.element):
                 lines += [f"  reading {n + 1}: {r.expr}" for r in phase.reductions]
@@ -178,9 +180,12 @@ def schedules(kernel: Kernel, bound: Binding, rides: Rides, merges: bool, taps: 
 def precision(kernel: Kernel, bound: Binding, target: Backend) -> str:
     """The operators that have a cheaper form than the accurate one, each with the dtype that decides whether it is taken, and whether
     it is for the dtypes chosen."""
-    lines = []
-    for let in pipeline.scheduled(kernel, bound, target.rides, target.merges, target.taps).program.lets:
+    lines, plan = [], pipeline.scheduled(kernel, bound, target.rides, target.merges, target.taps)
+    split = all_split(plan) if target.shares else ()
+    for let in plan.program.lets:
         form, decides = target.form(let) or ("", "")
+        if let.name in split:
+            lines.append(f"by parts of its divisor's inverse where results have more than 16 bits: {let}")
         if not form:
             continue
         if form == "shared":

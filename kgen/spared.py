@@ -31,6 +31,3 @@ def spared(lets: Sequence[Let], ends: Iterable[str], numbers: Collection[str]) -
             before = asked.get(o.name)
             asked[o.name] = here if before is None else {c: None for c in before if c in here}
     return {name: next(iter(reversed(conditions))) for name, conditions in asked.items() if conditions}
-
-
-__all__ = ["Condition", "spared"]

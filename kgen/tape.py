@@ -406,6 +406,3 @@ class Tape(Expressions):
 def _meet(a: Guards, b: Guards) -> bool:
     """Whether two contributions are added under the same guards, or stand on the two sides of a last one."""
     return a == b or bool(a) and bool(b) and a[:-1] == b[:-1] and a[-1][0] == b[-1][0]
-
-
-__all__ = ["Guards", "Part", "Tape"]

@@ -315,6 +315,3 @@ class _Taps:
         if name == "floordiv" and args[1] in known and args[0].fixed and args[1].by > 0:
             return args[0]._replace(over=args[0].over * args[1].by) if args[0].dim else Move("", args[0].by // args[1].by)
         return None
-
-
-__all__ = ["Move", "asked", "is_beside", "is_tap", "moves", "tapped", "taps_of"]

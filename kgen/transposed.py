@@ -258,6 +258,3 @@ def turned(tape: Tape, k: int) -> Transposed | Keyed:
         if len(tape.values[k].attr) > 1 or not set(tape.values[place].dims) - set(Keyed(tape, k).rest):
             raise
         return Keyed(tape, k)
-
-
-__all__ = ["Transposed", "integer", "turned"]

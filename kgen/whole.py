@@ -159,6 +159,3 @@ def _several(each: Kernel, joined: Mapping[str, str]) -> Kernel:
     name = replace(header.name, name=f"{header.name.name}_of_{WAYS}")
     file = replace(each.file, statements=(replace(header, name=name, params=tuple(params)), *made), comments=())
     return checker.check(syntax.parse(typeset.format_file(file), f"{name.name}.k"))
-
-
-__all__ = ["WAYS", "Level", "Whole", "whole"]

@@ -197,6 +197,3 @@ class _At:
         """Whether a value is what is read at the windows' places."""
         value = self.tape.values[v]
         return value.op == "place" and dict(zip(value.attr, value.args[1:], strict=True)) == self.leads
-
-
-__all__ = ["Window", "Windowed", "window"]

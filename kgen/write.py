@@ -244,6 +244,3 @@ class _Writer:
                 self.names[v] = named[0]
                 self.made(v)
         return out
-
-
-__all__ = ["Declared", "Names", "equations", "name_of", "unused", "write"]

@@ -17,16 +17,17 @@ from kgen import pipeline
 from kgen.backends import templates
 from kgen.backends.body import Body, RowNames, beside, whole
 from kgen.backends.drawn import neighbours, words
+from kgen.backends.gathers import gathers_of
 from kgen.backends.names import Names, bare, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, briefs, broken, comment, fill, functions, identifiers, named, source, spelled, tidy
-from kgen.backends.units import NUMBERS, ORDER, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
+from kgen.backends.units import NUMBERS, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
 from kgen.check import Kernel
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
-from kgen.ir import Form, Let, Program, Ref, Store, asked, exact, leaf, live, taken, terms
+from kgen.ir import Form, Let, Program, Store, exact, leaf, live, taken
 from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
@@ -209,6 +210,11 @@ class Backend:
         called = ", ".join(("{0}", "{1}", term, *(o.name for o in ([g.order] if g.order else g.within)), *marks))
         return source(self.call(f"ranged_{g.ranged}", called, "{2}"), lo, hi, type_name, *at)
 
+    def keyed(self, g: Gather, type_name: str, own: Text, n: Text) -> Text:
+        """The reduction of a type of what stands beside a key, of n that a row has."""
+        called = ", ".join(("{0}", "{1}", g.name, *(o.name for o in g.within)))
+        return source(self.call(f"keyed_{g.ranged}", called, "{2}"), own, n, type_name)
+
     def number(self, n: Let, defs: dict[str, Let], done: dict[str, Text], names: Names) -> Text:
         """One operator on numbers in the target's host language; `done` has the texts of its operands."""
         raise NotImplementedError
@@ -277,20 +283,20 @@ class Backend:
 class Render:
     """One kernel for one target."""
 
+    splits = True  # whether quotients by a value of their row go by parts of its inverse (`split_quotients` in `kgen.precision`)
+
     def __init__(self, backend: Backend, kernel: Kernel, only: Only | None = None):
         """`only` has dtypes of variables: entries are made for these alone."""
         self.backend, self.kernel = backend, kernel
         self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
         self.plan = self.planned()
-        self.program, self.passes = self.plan.program, self.plan.passes
-        self.within = within(self.program)
+        self.program, self.passes, self.within = self.plan.program, self.plan.passes, within(self.plan.program)
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= templates.row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))
         self.global_names = Names(taken, macros=backend.macros)
         self.variables = {v: self.global_names.plain(v) for v in kernel.variables}
-        self.kernel_name = self.global_names.plain(kernel.name)
-        self.generics = self._generics()
+        self.kernel_name, self.generics = self.global_names.plain(kernel.name), self._generics()
         # A host part knows tensors by the writer's names, workspaces by kgen's: these are none of those, also where those got a `_`.
         self.global_names.taken |= {p.name for p in kernel.params} | {r.name for r in kernel.results}
         names = ((w, w.name if w.view else f"{self.row_name(w.let)}_kept") for w in self.plan.workspaces)
@@ -448,7 +454,7 @@ class Render:
         read = {o.name for let in p.lets for o in taken(let.expr)} | {s.ref for s in p.stores}
         read |= {let.expr.operands[0].name for let in p.lets if is_tap(let)}
         inputs = tuple(t for t in tensors if any(let.expr == leaf("load", t.spec_name) and let.name in read for let in p.lets))
-        gathers, near = self.gathers(p, of), beside(self, p, of)
+        gathers, near = gathers_of(self, p, of), beside(self, p, of)
         given = {t.spec_name: t for t in inputs}, {t.spec_name: t for t in indices}, scalars, gathers
         each = (p.phases + ((p.finish,) if p.finish else ()), p.long)
         names = [RowNames(self, p, f, *given, near) for f in each]
@@ -467,30 +473,6 @@ class Render:
             self.declared(variables), tuple(long), finish, p.aside(self.program.by_name), pieces, others,
         )  # fmt: skip
         return ScanUnit(**vars(unit), backwards=p.backwards) if isinstance(p, Scan) else unit
-
-    def gathers(self, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str, Gather]:
-        """What a pass reads at places of its own, by lets: one for all that read a tensor alike, but for each range one."""
-        defs, found, made = {let.name: let for let in p.lets}, dict[str, Gather](), dict[tuple[str, ...], Gather]()
-
-        def one(of: Ref, dim: str, ranged: str = "", own: str = "") -> Gather:
-            t, fresh = tensors[defs[of.name].expr.attrs[0]], self.global_names.fresh
-            key = t.name, dim, ranged, own
-            if key not in made:
-                names = fresh(f"{t.name}_at"), t, dim, self.number_name(dim), fresh(f"{t.name}_{dim}_stride"), fresh(f"{t.name}_{dim}_size")
-                made[key] = Gather(*names, ranged)
-            return made[key]
-
-        for let in p.gathers:
-            of, attrs = let.expr.operands, let.expr.attrs
-            if let.expr.name == "ranged":
-                others = tuple(one(o, attrs[1], ORDER if len(terms(let.expr)) == 4 else "") for o in terms(let.expr)[3:5])
-                order, within = (others[0], ()) if len(others) == 1 else (None, others)
-                beside = one(asked(let.expr)[0], attrs[1]) if asked(let.expr) else None
-                own = one(of[0], attrs[1], attrs[0], let.name)
-                found[let.name] = replace(own, order=order, within=within, asked=beside, same=attrs[-1] != "other")
-            else:
-                found[let.name] = one(of[0], attrs[0])
-        return found
 
     def unit(self, p: Map) -> Unit:
         """A pass over independent elements: its element function's statements, and what those read."""
@@ -559,7 +541,7 @@ class Render:
         numbers = [
             Argument(self.number_name(p.name), p.name, types[p.dtype], p.dtype, p.default) for p in self.kernel.params if not p.is_tensor
         ]
-        kinds = {"size": 0, "gather": 0, "ranged": 1}
+        kinds = {"size": 0, "gather": 0, "ranged": 1, "keyed": 1}
         named = (let.expr.attrs[kinds[let.expr.name]] for let in self.program.lets if let.expr.name in kinds)
         sizes = dict.fromkeys(d for d in named if not is_literal(d))
         return numbers + [Argument(self.number_name(d), d, types["int"], "size") for d in sizes]

@@ -7,7 +7,7 @@ their names, so that a value has one name in all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -41,6 +41,7 @@ from kgen.ops.scans import EXCLUSIVE
 from kgen.passes import Reduce, Scan
 from kgen.phases import Phase, needed
 from kgen.phases import ends as ends_of
+from kgen.precision import split_quotients
 from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
@@ -151,8 +152,9 @@ class Body:
                 return self.backend.of_whole(self.text[x.name], x.tensor_dtype, *target, least <= low and high <= most)
             return self.backend.cast(self.text[x.name], x.tensor_dtype, let.tensor_dtype, self.render.type_of(let))
         if let.expr.name == "ranged":
-            ends = (self.text[o.name] for o in taken(let.expr))
-            return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *ends)
+            return self.backend.ranged(self.gathers[let.name], self.render.type_of(let), *(self.text[o.name] for o in taken(let.expr)))
+        if let.expr.name == "keyed":
+            return self.backend.keyed(self.gathers[let.name], self.render.type_of(let), *(self.text[o.name] for o in taken(let.expr)))
         if let.name in self.neighbours:
             given_with = joined([*(self.text[o.name] for o in let.expr.operands), *map(source, self.neighbours[let.name])])
             return source("philox({0})", given_with)
@@ -179,6 +181,8 @@ class Body:
         types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else "",
                  "V": self.render.type_of(let)}  # fmt: skip
         given = [self.text[o.name] for o in operands]
+        if let.name in self.split:
+            given[1] = self.divisor(let, operands[1], types["B"] or types["F"], split=True)
         if row.rule == "compare" and kind == "float":
             given = [self.backend.compared(x) for x in given]
         if kind == "int" and "{U}" in spell.text(kind) and let.name in self.render.within:
@@ -222,7 +226,7 @@ class Body:
         types = {"B": self.render.storage(decides)} if form else {}
         return fill(self.backend.spell(row, form), "float", [joined([(x.typed or x) for x in given])], types)
 
-    def divisor(self, let: Let, y: Let, digits: str) -> Text:
+    def divisor(self, let: Let, y: Let, digits: str, split: bool = False) -> Text:
         """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""
         return self.text[y.name]
 
@@ -231,6 +235,7 @@ class Body:
 
     gathers: dict[str, Gather] = {}
     forced: set[str] = set()  # lets that get a line in any case
+    split: Set[str] = frozenset()  # quotients by a row's value that need no division of their own
     #: Words of neighbours, with what says of which a counter is that of four: where the target's function of words asks.
     neighbours: Mapping[str, tuple[str, ...]] = {}
 
@@ -281,14 +286,14 @@ class RowNames:
         self.names = Names(set(render.global_names.taken), dict(render.global_names.given), render.backend.macros)
         self.fixed = {s.spec_name: named(s.name) for s in scalars}
         self.rows: dict[str, Given] = {}  # the row's values so far, by let
-        self.lines: dict[str, str] = {}  # names given to lines, by let
-        self.temporaries = 0
+        self.lines, self.temporaries = dict[str, str](), 0  # names given to lines, by let
         readings = [{let.name for let in phase.lets} for phase in phases if phase.element]
         again = {name for k, mine in enumerate(readings) for name in mine if any(name in other for other in readings[k + 1 :])}
         #: costly values that several readings compute, with a line in each
         self.costly = {let.name for let in every if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
         self.kept: set[str] = set()
-        self.divisors: dict[tuple[Text, str], Given] = {}  # by the row's value and what its dividends have the digits of
+        self.split = split_quotients(p, render.program) if render.splits and render.backend.shares and p in render.passes else frozenset()
+        self.divisors: dict[tuple[Text, str, bool], Given] = {}  # by the row's value, and what its dividends have the digits of
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
@@ -543,10 +548,9 @@ class RowNames:
 class _RowBody(Body):
     def __init__(self, owner: RowNames, lets: tuple[Let, ...], text: dict[str, Text], ends: list[str], reductions: tuple[Let, ...] = ()):
         """`reductions` are those that take these lets; `summed` will have the products that sums take as two factors."""
-        self.reductions, self.summed, self.chosen = reductions, frozenset[str](), dict[str, int]()
-        self.owner, self.gathers, self.neighbours = owner, owner.gathers, owner.neighbours
+        self.reductions, self.summed, self.chosen, self.divides = reductions, frozenset[str](), dict[str, int](), list[Given]()
+        self.owner, self.gathers, self.neighbours, self.split = owner, owner.gathers, owner.neighbours, owner.split
         self.forced = owner.costly | owner.render.backend.selected(lets, owner.rows, owner.render.program.by_name)
-        self.divides: list[Given] = []
         super().__init__(owner.render, owner.names, lets, text, ends, {})
 
     def name(self, let: Let) -> str:
@@ -585,13 +589,12 @@ class _RowBody(Body):
             condition = fill(self.backend.spell(OPS["not"]), "bool", [condition], {})
         return condition, self.defs[value.expr.operands[k].name]
 
-    def divisor(self, let: Let, y: Let, digits: str) -> Text:
+    def divisor(self, let: Let, y: Let, digits: str, split: bool = False) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""
         if y.name not in self.owner.rows or not {*let.dims} & {*self.owner.p.inner}:
             return self.text[y.name]
-        key = self.text[y.name], digits
+        key = self.text[y.name], digits, split
         if key not in self.owner.divisors:
-            given = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0])
-            self.owner.divisors[key] = given
-            self.divides.append(given)
+            self.owner.divisors[key] = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0], split)
+            self.divides.append(self.owner.divisors[key])
         return named(self.owner.divisors[key].name)

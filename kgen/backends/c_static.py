@@ -167,6 +167,3 @@ class CStatic(Generic[Target]):
     @staticmethod
     def is_found(unit: RowUnit, g: Given) -> bool:
         return any(a.name == g.name and a.place for c in unit.codes for a in c.accumulators)
-
-
-__all__ = ["CStatic", "block", "over"]

@@ -82,6 +82,3 @@ class ScanTexts:
         """Whether scans are asked for that have the element itself, and that leave it out."""
         every = self.unit.scanned.accumulators
         return any(not a.exclusive for a in every), any(a.exclusive for a in every)
-
-
-__all__ = ["ScanTexts"]

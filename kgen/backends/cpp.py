@@ -11,7 +11,7 @@ from kgen.backends.base import Page, Render
 from kgen.backends.c_family import BRIEF, CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
-from kgen.backends.sorts import PARTS, SortUnit
+from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, called, wrapped
 from kgen.backends.units import Accumulator, Argument, RowUnit, ScanUnit, Tap, Tensor, Unit
 from kgen.check import Kernel
@@ -116,9 +116,8 @@ class Cpp(CFamily):
         """A pass that sorts: its entry takes tensors as others do, of which what is written is dense."""
         writable = {t.name for t in unit.outputs}
         params = ["int", "const int64_t* size", *self.tensor_params(render, unit.tensors, writable, {})]
-        given = [unit.written[part].name if part in unit.written else "nullptr" for part in PARTS]
-        keys = unit.keys.name
-        call = wrapped("    sorted", ["size[0]", "size[1]", keys, f"{keys}_stride[0]", *given], ";")
+        call = wrapped(f"    {unit.function}", unit.arguments("rank"), ";")
+        params[0] += " rank" if unit.rows else ""
         return CppSort(**vars(unit), entries=[(wrapped(f'extern "C" void {unit.name}', params, " {"), call)])
 
     def view(self, render: Render, units: list[Unit | RowUnit | SortUnit], page: Page) -> CppView:
@@ -146,7 +145,7 @@ class Cpp(CFamily):
 
     def selected(self, lets: Iterable[Let], rows: Container[str], defs: Mapping[str, Let]) -> set[str]:
         """As `Backend.selected` has it: what is added up of a range, which several rows do at a time."""
-        return {let.name for let in lets if let.expr.name == "ranged"}
+        return {let.name for let in lets if let.expr.name in ("ranged", "keyed")}
 
     def joining(self, a: Accumulator, held: str, more: str) -> Text:
         """What a loop holds once it has taken more: of two that are chosen between, that is tested for NaN, so that no test waits for the

@@ -92,6 +92,3 @@ def joined(backend: Cpp, a: Peak, every: tuple[Part, ...]) -> list[Statement]:
         return [Statement((f"{part}.{field}",), "", by, sign=sign) for field, sign, by in steps]
 
     return [*(both(p) for p in every if p.early), *moved("own"), *moved("next"), *(both(p) for p in every if not p.early)]
-
-
-__all__ = ["Lanes", "PeakView", "peak_view"]

@@ -74,6 +74,3 @@ class ScanPrinter(RowPrinter):
             entries=entries,
             takes=takes,
         )
-
-
-__all__ = ["ScanPrinter", "ScansView"]

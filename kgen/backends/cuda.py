@@ -18,7 +18,7 @@ from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, R
 from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index, span_index
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
-from kgen.backends.sorts import PARTS, SortUnit
+from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
 from kgen.check import Kernel
@@ -64,19 +64,20 @@ class CudaView:
 
 @dataclass(frozen=True)
 class SortView:
-    """A pass that sorts: its entry, a function of C, and what it calls."""
+    """A pass that sorts: its entry, a function of C, and what it calls; whether rows have keys of their own."""
 
     entry: tuple[str, str]
+    rows: bool
 
 
 def sort_view(u: SortUnit) -> SortView:
     """A pass that sorts, as the templates take it."""
     written = {t.name for t in u.outputs}
     tensors = [f"{'' if t.name in written else 'const '}i64* {t.name}, const i64* {t.name}_stride" for t in u.tensors]
-    given = [u.written[part].name if part in u.written else "nullptr" for part in PARTS]
-    call = wrapped("    return host::sorted", ["size[0]", "size[1]", u.keys.name, f"{u.keys.name}_stride[0]", *given, "stream"], ";")
-    head = wrapped(f'extern "C" cudaError_t {u.name}', ["int", "const i64* size", *tensors, "cudaStream_t stream"], " {")
-    return SortView((head, call))
+    call = wrapped(f"    return host::{u.function}", [*u.arguments("rank"), "stream"], ";")
+    params = ["int rank" if u.rows else "int", "const i64* size", *tensors, "cudaStream_t stream"]
+    head = wrapped(f'extern "C" cudaError_t {u.name}', params, " {")
+    return SortView((head, call), bool(u.rows))
 
 
 class Cuda(CFamily):
@@ -241,7 +242,8 @@ class Cuda(CFamily):
         made: list[Layout | RowLayout | SortLayout] = []
         for unit, p in zip(units, render.passes, strict=True):
             if isinstance(unit, SortUnit):
-                made.append(SortLayout(unit.dims, unit.keys.spec_name, {part: t.spec_name for part, t in unit.written.items()}))
+                written = {part: t.spec_name for part, t in unit.written.items()}
+                made.append(SortLayout(unit.dims, unit.keys.spec_name, written, unit.axis))
                 continue
             name, variables = f"{unit.name}_kernel", tuple(spec[v] for v in unit.variables)
             if isinstance(unit, RowUnit):

@@ -86,7 +86,7 @@ def _by_kind(prefix: str, lists: Mapping[tuple[bool, bool], tuple[Round, ...]]) 
 def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
-    names = ("PARTIALS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES")
+    names = ("PARTIALS", "ALONE_WORDS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES")
     lines += [f"[[maybe_unused]] constexpr int {n} = {getattr(launches, n)};" for n in names]
     lines += [f"[[maybe_unused]] constexpr int PART = {devices.PART};", ROUND]
     head = "[[maybe_unused]] constexpr RoundRules rounds(bool across, bool narrow, bool several)"
@@ -140,6 +140,3 @@ def table() -> str:
     lines += ["// Bytes of shared memory that a block may have, and blocks of a cluster."]
     lines += _choice("constexpr Limits limits(int arch)", known, f"{{{other[0] * 1024}, {other[1]}}}")
     return "\n".join(lines) + TAIL
-
-
-__all__ = ["rounds", "table"]

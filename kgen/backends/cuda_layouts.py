@@ -192,12 +192,14 @@ class ScanLayout(RowLayout):
 
 @dataclass(frozen=True)
 class SortLayout:
-    """A pass that sorts, by the names of tensors: the positions along the first of its dims by their `keys`, which count along the second;
-    `written` are the order, and where in it each key begins and ends."""
+    """A pass that sorts, by the names of tensors: the positions along the last but one of its dims by their `keys`, which count along the
+    last; `written` are the order, and where in it each key begins and ends.  Where each row has keys of its own, they lie along the `axis`
+    of their tensor (from its end), and `written` are the order and the keys in it."""
 
     dims: Dims
     keys: str
     written: dict[str, str]
+    axis: int | None = None
     operands: tuple[RowOperand, ...] = ()
     scalars: tuple[Scalar, ...] = ()
     numbers: tuple[Let, ...] = ()

@@ -482,6 +482,3 @@ class MapPrinter:
             launch=host.indented(wrapped(head, launch, ";", 120), 4),
             rounded=[n.rounded for n in self.numbers],
         )
-
-
-__all__ = ["CudaMap", "MapPrinter", "divides", "reaches_rows", "row_index", "span_index"]

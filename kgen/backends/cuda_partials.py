@@ -292,6 +292,3 @@ def rescaling(kind: str, every: list[Partial]) -> list[str]:
             ],
         ),
     ]  # fmt: skip
-
-
-__all__ = ["column_words", "columns", "contributed", "is_plain", "reading", "split", "struct", "taken", "words"]

@@ -65,6 +65,3 @@ def lines(rows: RowPrinter, piece: Piece, reading: int) -> list[str]:
         *(f"    {line}" for line in each),
         f"}}, {', '.join(operands)});",
     ]
-
-
-__all__ = ["printed", "walk"]

@@ -303,8 +303,9 @@ class RowPrinter:
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = dividing(c.divisors, reads, last)
                 done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
-                reads = [*self.draws(c, drawn), *reads, *done]
-                made.append([*(searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads), *behind])
+                reads, words = [*reads, *done], self.draws(c, drawn)  # which later readings of a search have too
+                looped = searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads
+                made.append([*words, *looped, *behind])
                 behind = []
                 reading += bool(c.accumulators)
                 continue
@@ -509,11 +510,17 @@ class RowPrinter:
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
 
 
+def divisor(g: Given) -> str:
+    """The line of what elements are divided by."""
+    made = f"split_divisor<{g.type}, Walk::CLUSTERS>" if g.split else f"divisor<{g.type}>"
+    return f"const auto {g.name} = {made}({g.text});"
+
+
 def dividing(divisors: tuple[Given, ...], lines: list[str], last: bool) -> list[str]:
     """The lines of a reading within those that make its divisors; of one that is the `last`, and has one divisor of numbers of few digits,
     once more for the few rows whose divisors are very large or small."""
-    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double"):
-        return [*(f"const auto {g.name} = divisor<{g.type}>({g.text});" for g in divisors), *lines]
+    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double") or divisors[0].split:
+        return [*map(divisor, divisors), *lines]
     own = divisors[0]
     head = f"dividing<{own.type}>({own.text}, [&](const decltype(divisor<{own.type}>({own.text}))& {own.name}) {{"
     return [head, *(f"    {line}" for line in lines), "});"]
@@ -562,6 +569,3 @@ def rounds(reductions: int) -> str:
     """The same of a kernel whose rows follow one another."""
     times = "once" if not reductions else "twice, from memory once" if reductions == 1 else f"{reductions + 1} times, from memory once"
     return f"Rows one after the other, each gone through {times} where it stays on the chip; what is added up over them is in `Columns`."
-
-
-__all__ = ["CudaRows", "RowPrinter", "Walked", "counts", "row_operands"]

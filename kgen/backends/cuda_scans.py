@@ -118,6 +118,3 @@ class ScanPrinter(RowPrinter):
         masks = [mask(element), mask([w.record.role != "result" for w in self.operands])]
         partial = sum(8 * len(MONOIDS[a.kind].fields) for a in self.unit.scanned.accumulators)
         return f"ScanPass<{', '.join([str(len(sizes)), *masks, str(self.unit.backwards).lower(), str(partial), *sizes])}>"
-
-
-__all__ = ["CudaScans", "ScanPrinter"]

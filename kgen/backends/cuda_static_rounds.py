@@ -183,6 +183,3 @@ class RoundsWriter(RowWriter):
         made += block("if (inside && lane == 0)", stores)
         about = f"What those left of {SIDE} columns side by side, {SIDE_TEAM} threads for each."
         return self.view(about, True, numbers, o.shared_out(unit.inner, SIDE), SIDE * SIDE_TEAM, made)
-
-
-__all__ = ["BLOCKS_OF", "RoundsWriter"]

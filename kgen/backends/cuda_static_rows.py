@@ -457,6 +457,3 @@ class RowWriter:
             else:
                 made.append(f"{a.name} = {o.team(scope, self.team, a)}({a.name});")
         return made + [f"{p.name} = {p.name}_all;" for p in peaks]
-
-
-__all__ = ["KernelView", "RowWriter"]

@@ -205,6 +205,3 @@ class ScanWriter(RowWriter):
             else:
                 lines.append(f"if (inside) {target} = {o.element(t, values[t.name])};")
         return [*before, *self.each(lines), *after]
-
-
-__all__ = ["ScanWriter"]

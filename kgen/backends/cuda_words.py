@@ -20,6 +20,3 @@ def kept_words(render: Render, calls: Collection[str]) -> tuple[str, ...]:
     defs = render.plan.program.by_name | {let.name: let for p in render.plan.passes for let in p.lets}
     streams = {let.expr.operands[:2] for let in defs.values() if let.expr.name == WORDS}
     return (WORDS,) if len(streams) == 1 and not any(defs[o.name].dims for pair in streams for o in pair) else ()
-
-
-__all__ = ["kept_words"]

@@ -134,6 +134,3 @@ def words(render: Render, p: Map, text: dict[str, Text]) -> dict[str, Words]:
             made[let.name] = Words(render.global_names.fresh("word"), key, at, text[of.name], keeps, sets)
             text[let.name] = made[let.name].value(render.type_of(let))
     return made
-
-
-__all__ = ["WORDS", "Stream", "beside", "bits", "frontier", "neighbours", "streams", "words"]

@@ -55,6 +55,3 @@ def _product(let: Let, defs: Mapping[str, Let], sizes: tuple[Fraction, Fraction]
         if value is not None and sizes[0] <= abs(value) <= sizes[1]:
             return operands[1 - k], literal
     return None, None
-
-
-__all__ = ["Factors", "factors"]

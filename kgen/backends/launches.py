@@ -242,11 +242,28 @@ FEW_WORDS = 4
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
 #: Rows side by side of which a thread takes several: so many where as many threads are left, or so many.
 ASIDE = ((4, 1 << 22), (2, 1 << 14))
-#: Those who share such rows, in blocks of so many threads, where there are fewer than so many rows.
-ASIDE_TEAM, ASIDE_THREADS, ASIDE_FEW = 8, 256, 1 << 18
-#: Where a range has so many terms or more in the mean, of 16 bits, a thread takes 16 bytes of neighbours, and so many threads share a row,
-#: of blocks with the rows of so many; whether also where terms are in an order.
-ASIDE_LONG = ((1024, 32, 4, True), (256, 8, 16, False))
+
+
+class Sharing(NamedTuple):
+    """Who adds up a range, where ranges have `least` terms or more in the mean: teams of so many threads, of blocks with the rows of so
+    many teams, so many blocks; `orders` if also where terms are in an order."""
+
+    least: int
+    team: int
+    rows: int
+    blocks: int = 1
+    orders: bool = True
+
+
+ALONE = Sharing(0, 0, 0)
+#: Those who share such rows where there are fewer than so many rows.
+ASIDE_SHARED, ASIDE_FEW = Sharing(0, 8, 32), 1 << 18
+#: Of ranges of 16 bits: a thread has 16 bytes of neighbours.  The first that fits; several blocks share a range where these are few.
+ASIDE_LONG = (Sharing(1024, 8, 16, 16, False), Sharing(1024, 32, 4), Sharing(256, 8, 16, 1, False))
+#: Up to so many keys of each row's own every element of a result is compared with all of them; more are sorted, and each element searches
+#: them for its own. On an H200 (4,096 rows with as many results): 16 keys took 635 us compared and 828 sorted, 32 keys 1,266 and 864; on a
+#: CPU's thread (512 rows) 256 keys took 12.8 ms and 14.5.
+KEYED_FEW = {"cuda": 20, "triton": 64, "cpp": 320}
 
 #: Rows of which a thread takes an element each, where it reads windows: so many of up to so many neighbours; where it reads them at whole
 #: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as did best on an H200.
@@ -581,7 +598,9 @@ PERSISTENT_ALONE = {
     (True, True): (Round(0, 0, 0, 0, 0, "none"),),
     (False, False): (
         Round(0, 0, 0, 0, 0, "none", 49152),
-        Round(1024, 1024, 16, 1, 1, "cluster", 65536),
+        Round(512, 512, 32, 1, 1, "cluster", 65536),
     ),
     (False, True): (Round(0, 0, 0, 0, 0, "none"),),
 }
+#: The 32-bit words of the results of all readings of such a row at most: as many as the search had, several times.
+ALONE_WORDS = 7

@@ -76,6 +76,3 @@ def _filled(pattern: str, a: Peak, of: Accumulator, at: At) -> Text:
         name = f"{of.name}_{f.name}" if f.name else of.name
         found |= {f.name: at(name, ""), f"top.{f.name}": at(name, "top"), f"part.{f.name}": at(name, "part")}
     return put(pattern.replace("{v}", " * ".join(f"{{v{k}}}" for k in range(len(of.weights)))), found)
-
-
-__all__ = ["Part", "Peak", "grouped", "moves", "parts", "share"]

@@ -104,6 +104,3 @@ def settled(source: str, comment: str, reserved: Iterable[str], macros: re.Patte
         chosen[name] = unused(wanted, taken, counts)
         taken.add(chosen[name])
     return "\n".join(_MARKED.sub(lambda m: chosen[m[0]], line) if OPEN in line else line for line in lines)
-
-
-__all__ = ["Names", "bare", "settled", "width"]

@@ -52,6 +52,3 @@ def decided(source: str, known: Callable[[ast.expr], bool | None]) -> str:
             lines[first:end] = [f"{' ' * node.col_offset}#{note}", *made] if note else made
         source = "\n".join(lines)
     return source
-
-
-__all__ = ["chunks", "decided", "listed", "wrapped"]

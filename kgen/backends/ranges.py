@@ -67,6 +67,3 @@ def within(program: Program) -> frozenset[str]:
             made = least, most
         ranges[let.name] = made
     return frozenset(found)
-
-
-__all__ = ["within"]

@@ -61,6 +61,3 @@ def without(phase: Phase, value: Let) -> tuple[Let, ...]:
     """The lets that a phase needs where it is given a value, itself not among them."""
     found = needed(phase.lets, ends(phase), (value.name,))
     return tuple(let for let in found if let.name != value.name)
-
-
-__all__ = ["Remade", "remade", "without"]

@@ -118,10 +118,3 @@ def table() -> str:
     lines.append("    return 65536 > registers * threads ? 65536 / (registers * threads) : 1;")
     lines.append("}")
     return HEAD + "\n".join(lines) + TAIL
-
-
-__all__ = [
-    "AHEAD", "AHEAD_OPERANDS", "CHAINED_REGISTERS", "FEW", "FEW_ASIDE", "GROUP", "GROUP_ASIDE", "MANY_REGISTERS", "ODD", "ODD_REGISTERS",
-    "REGISTERS", "SHORT", "STAGES", "TAKERS", "TEAMS", "TEAMS_ASIDE", "Team", "beside", "chained_shared", "chained_static", "odd",
-    "resident", "table", "teams", "told",
-]  # fmt: skip

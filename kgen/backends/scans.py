@@ -73,6 +73,3 @@ def taken(backend: Backend, every: Iterable[ScanField], a: Accumulator, at: Call
     log = next((named(at(f.name)) for f in others if f.field == MONOIDS[a.kind].log), None)
     value = named(at(a.name if log is None else first.name))
     return value if log is None else _operator(backend, a, "add", value, _operator(backend, a, "log", log))
-
-
-__all__ = ["ScanField", "fields", "joined", "taken"]

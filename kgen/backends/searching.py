@@ -46,6 +46,3 @@ def looped(s: Search, unsigned: str, length: str, body: list[str]) -> list[str]:
 def calls(s: Search) -> tuple[str, ...]:
     """The functions that a search calls, beside those of its reading."""
     return (*steps(s, "n").calls, *tried(s, named(s.rank), "n").calls)
-
-
-__all__ = ["amount", "calls", "looped", "steps", "tried"]

@@ -19,6 +19,3 @@ def declared(threads: int, team: int, across: bool, cluster: bool, words: int, r
     if cluster:
         size += 16 * (threads // 32) * words
     return 4 * size * (readings % SEARCHING) + (BARRIERS if cluster else 0)
-
-
-__all__ = ["BARRIERS", "MAX_STATIC", "SEARCHING", "declared"]

@@ -15,14 +15,14 @@ from kgen.passes import Sort
 if TYPE_CHECKING:
     from kgen.backends.base import Render
 
-#: What may be written of an order.
-PARTS = ("order", "begin", "end")
+#: What may be written of an order; and of those of rows that have keys of their own.
+PARTS, ROW_PARTS = ("order", "begin", "end"), ("order", "keys")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SortUnit:
     """A pass that sorts: `written` are the order of the `keys`, where each of a dim's keys begins in it, and where it ends, by what they
-    are.  It has no numbers, no dtype variables and no code of its own."""
+    are; of each row's own keys the order, and the keys in it.  It has no numbers, no dtype variables and no code of its own."""
 
     over_rows: ClassVar[bool] = False
     columns: ClassVar[tuple] = ()
@@ -46,6 +46,34 @@ class SortUnit:
         """The keys, then what is written."""
         return [self.keys, *self.written.values()]
 
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The dims of rows that have keys of their own."""
+        return self.dims[:-2]
+
+    @property
+    def axis(self) -> int | None:
+        """Where along the keys' tensor those of a row lie, counted from its end; None where all rows share them."""
+        return self.keys.dims.index(self.dims[-2]) - len(self.keys.dims) if self.rows else None
+
+    @property
+    def function(self) -> str:
+        """What a source of C's family calls."""
+        return "sorted_rows" if self.rows else "sorted"
+
+    @property
+    def host_function(self) -> str:
+        """What the host part of Triton's source calls."""
+        return "sort_row_keys" if self.rows else "sort_keys"
+
+    def arguments(self, rank: str) -> list[str]:
+        """What it gives that: sizes (of `rank` dims, where there are rows), the keys with their strides, and what is written."""
+        keys, parts = self.keys.name, ROW_PARTS if self.rows else PARTS
+        given = [self.written[part].name if part in self.written else "nullptr" for part in parts]
+        if self.rows:
+            return [rank, "size", keys, f"{keys}_stride", *given]
+        return ["size[0]", "size[1]", keys, f"{keys}_stride[0]", *given]
+
 
 def sort_unit(render: Render, p: Sort, name: str) -> SortUnit:
     """A pass that sorts, under a name."""
@@ -54,8 +82,8 @@ def sort_unit(render: Render, p: Sort, name: str) -> SortUnit:
     defs = {let.name: let for let in p.lets}
     outputs = render.outputs(p.stores, values, defs)
     written = {defs[s.ref].expr.attrs[0]: t for s, t in zip(p.stores, outputs, strict=True)}
-    ordered = {part: written[part] for part in PARTS if part in written}
+    ordered = {part: written[part] for part in dict.fromkeys((*PARTS, *ROW_PARTS)) if part in written}
     return SortUnit(name=name, dims=p.dims, keys=keys, written=ordered, inputs=(keys,), outputs=outputs)
 
 
-__all__ = ["PARTS", "SortUnit", "sort_unit"]
+__all__ = ["SortUnit", "sort_unit"]

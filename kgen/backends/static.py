@@ -108,16 +108,19 @@ def _follow(kernel: Kernel, sizes: Mapping[str, int]) -> Mapping[str, int]:
 class StaticRender(Render):
     """One kernel for one target, of known sizes and dtypes."""
 
+    splits = False
+
     def __init__(self, backend: Backend, kernel: Kernel, known: Known, references: bool = False):
         """`references` tells whether several results of a map are references that its function is given."""
         self.known, self.has_references = known, references
+        kernel = replace(kernel, compared=True)  # of known sizes what keys select is gone through: nothing sorts
         super().__init__(backend, bound(kernel, known.dtypes) if known.dtypes else kernel)
         self.global_names.given[ELLIPSIS] = f"{OPEN}{'rows' if known.sizes else 'n'}"  # how many elements the leading dims have
         self.count = self.global_names.user(ELLIPSIS)
 
     def planned(self) -> Plan:
         rides = self.backend.rides if self.backend.rides != Rides.LONG else Rides.NONE  # the code is one, for rows of one length
-        if any(let.expr.name in ("ranged", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
+        if any(let.expr.name in ("ranged", "keyed", "sorted") for let in pipeline.expanded(self.kernel, self.kernel.bindings()[0]).lets):
             raise refused(self.kernel, "it reduces by index or over ranges")
         plan = pipeline.sized_plan(self.kernel, self.known.sizes, rides, self.backend.merges)
         if any(let.expr.name in SEARCHES for let in plan.program.lets):
@@ -270,6 +273,3 @@ def deep(chain: int, fold: int, count: int | None) -> bool:
 def rounds(a: Accumulator) -> bool:
     """Whether a reduction rounds: a sum or product of floats."""
     return a.dtype.is_float and MONOIDS[a.kind].join in ("add", "mul")
-
-
-__all__ = ["Known", "StaticRender", "deep", "known", "named_dims", "refused", "rounds", "static_call", "summed"]

@@ -64,6 +64,3 @@ def row_names(others: frozenset[str]) -> frozenset[str]:
             else:
                 others |= names
     return frozenset(own - others)
-
-
-__all__ = ["environment", "identifiers_of", "listed", "row_names"]

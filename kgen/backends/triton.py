@@ -48,7 +48,7 @@ class TritonView:
     blocks: tuple[Blocks, ...]  # dims that only workspaces have
     views: list[tuple[str, View]]  # parameters with one dim in place of several, by the names that passes call them
     steps: list[TritonUnit]  # those, and what sorts, in the order in which the host calls them
-    sorts: bool
+    sorts: frozenset[str]  # the host's functions that those call
     function_sources: list[Text]
     math: bool
     assembly: bool
@@ -161,6 +161,10 @@ def brief_{name}({x}, T: tl.constexpr):
         given = [token for x in (hi, *at[:count]) for token in (", ", *x.tokens)]
         own = [token for x in at[count:] for token in (", own=", *x.tokens, *([] if g.same else [", same=False"]))]
         return Text((Call(g.name), "(", *lo.tokens, *given, *own, ")"))
+
+    def keyed(self, g: Gather, type_name: str, own: Text, n: Text) -> Text:
+        """As a call of the gather too."""
+        return Text((Call(g.name), "(", *own.tokens, ", ", *n.tokens, ")"))
 
     def launches(self, kernel: Kernel) -> list[TritonUnit]:
         """For each pass the names of its kernels, and how it is launched."""
@@ -312,7 +316,7 @@ def brief_{name}({x}, T: tl.constexpr):
             blocks=render.program.blocks,
             views=[(render.kept[v.name][1], v) for v in render.program.views],
             steps=steps,
-            sorts=len(steps) > len(views),
+            sorts=frozenset(u.host_function for u in units if isinstance(u, SortUnit)),
             function_sources=list(known.values()),
             math=any((
                 kernel.joined, any(w.startswith("math.") for w in words), any(v.rows for v in views), any(u.indices for u in units),
@@ -456,8 +460,10 @@ def sort_view(render: Render, unit: SortUnit) -> TritonUnit:
     def tensor(t: Tensor) -> str:
         return f'tensors["{t.name if t.spec_name in render.kept else t.spec_name}"]'
 
-    given = [tensor(unit.keys), f'sizes["{unit.dims[1]}"]', *(f"{part}={tensor(t)}" for part, t in unit.written.items())]
-    launch = wrapped("    sort_keys", given, "")
+    given = [tensor(unit.keys), f'sizes["{unit.dims[-1]}"]', *(f"{part}={tensor(t)}" for part, t in unit.written.items())]
+    if unit.rows:
+        given[0] += f".movedim({unit.axis}, -1)" if unit.axis != -1 else ""
+    launch = wrapped(f"    {unit.host_function}", given, "")
     return TritonUnit(kernels={}, heads={}, dynamic={}, definitions=[], rounded=[], scalars=(), launch=launch, calls=())
 
 

@@ -119,6 +119,3 @@ class Held:
 
     def reduced(self, a: Accumulator) -> list[Statement]:
         return self.rows.partials[a.name].row() if isinstance(a, Peak) else self.rows.reduced_whole(a)
-
-
-__all__ = ["Held", "rides_at_once"]

@@ -120,6 +120,3 @@ class Partial:
         for field, sign, by in moves(self.a, self.at(own="lanes", top="", part="lanes")):
             made.append(Statement((self.name(field, "lanes"),), "", by, sign=sign))
         return made + [Statement((self.name(p.name),), "", reduced[p]) for p in self.parts if not p.early]
-
-
-__all__ = ["Join", "Partial"]

@@ -145,7 +145,7 @@ class RowPrinter:
                     marks = ", ".join(f"{{{k}}}" for k in range(len(order)))
                     ends = (f"({marks})" if len(x) > 1 else marks for x in (order, steps))
                     at = (source(pattern, *x) for pattern, x in zip(ends, (order, steps), strict=True))
-                    call = f"ranged_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
+                    call = f"{'keyed' if g.keyed else 'ranged'}_{g.ranged}({{0}}, {{1}}, {{2}}, {{3}}, present, {{4}}, "
                     text = text.converted(g.name, source(call, base, g.stride, *at, g.tensor.compute))
                     continue
                 text = text.converted(g.name, source("gather({0}, {1}, {2}, present, {3}, ", base, *extents, g.tensor.compute))
@@ -272,7 +272,9 @@ class RowPrinter:
         o = self.operands[t.name]
         if o.rows:
             return Statement((t.name,), "", source("{0} + {1}", self.starts[t.name], self.walk(o, "across")))
-        return Statement((t.name,), "", source("{0}.to(tl.int64)", self.walk(o, "along")))
+        # where a thread knows its positions, ptxas computes approximate functions of them itself: to other bits than another kernel's
+        hidden = " + (tl.program_id(1) - tl.program_id(2))" if self.bare() else ""  # a zero that it does not know
+        return Statement((t.name,), "", source("{0}.to(tl.int64)" + hidden, self.walk(o, "along")))
 
     def stores_of(self, o: Tensor) -> str:
         """The name under which a result's value is stored: another than the result's where that is its value's own, as of a code's, which

@@ -165,6 +165,3 @@ class ScanPrinter(RowPrinter):
 
     def bare(self) -> bool:
         return False
-
-
-__all__ = ["ScanPrinter"]

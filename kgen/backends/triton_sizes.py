@@ -104,6 +104,3 @@ def _applied(node: Apply, args: list[tuple[str, int]]) -> tuple[str, int]:
     sign, level = _INFIX[node.op]
     (a, own), (b, its) = args
     return f"{a if own >= level else f'({a})'} {sign} {b if its > level else f'({b})'}", level
-
-
-__all__ = ["follow", "shown"]

@@ -235,6 +235,7 @@ class Given:
     name: str
     type: str
     text: Text = NOTHING
+    split: bool = False  # where elements are divided by it: whether by parts of its inverse (`split_quotients` in `kgen.precision`)
 
 
 #: What a gather is `ranged` by that is the order of a range.
@@ -260,6 +261,7 @@ class Gather:
     within: tuple[Gather, ...] = ()  # where each term's own range begins and ends, if it is asked for a position
     asked: Gather | None = None  # what stands beside each term, if that is to be a value, or (not `same`) to be none
     same: bool = True
+    keyed: bool = False  # whether a key selects what is reduced: `within` are a row's keys in their order, and that order
 
 
 @dataclass(frozen=True)

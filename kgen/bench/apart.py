@@ -45,6 +45,3 @@ class Cells:
         self.apart = self.apart or timing.lost(device)
         if not self.apart:
             timing.free(device)
-
-
-__all__ = ["Cells"]

@@ -231,6 +231,3 @@ def _peak(device: str) -> int:
 def _reset_peak(device: str) -> None:
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-
-
-__all__ = ["HEADS", "BlockTiming", "distances", "time_block"]

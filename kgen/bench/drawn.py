@@ -90,5 +90,3 @@ BY_TORCH: dict[str, Callable[..., Any]] = {
     "categorical": _categorical,
     "stochastic_round": lambda x, seed, offset: x.to(torch.bfloat16),  # to nearest: torch has no other
 }
-
-__all__ = ["BY_TORCH", "dropout", "dropout_add_layernorm", "dropout_add_rmsnorm", "gumbel", "normal", "stochastic_round", "uniform"]

@@ -246,6 +246,3 @@ def batches(sizes: Sizes, count: int, device: str) -> Iterator[tuple[torch.Tenso
         for k in range(1, sizes.length + 1):
             tokens[:, k] = torch.where(follows[:, k], (7 * tokens[:, k - 1] + 11) % sizes.vocabulary, tokens[:, k])
         yield tokens[:, :-1].contiguous().to(device), tokens[:, 1:].contiguous().to(device)
-
-
-__all__ = ["TINY", "FusedModel", "Model", "Optimiser", "Sizes", "batches", "kernels", "sizes_of"]

@@ -551,6 +551,3 @@ def holding(name: str, given: dict[str, Any]) -> dict[str, Any]:
             ends = next(found[q] for q, what in held.items() if what == "offsets")[1:]
             found[p] = torch.bucketize(torch.arange(x.numel(), device=x.device), ends, right=True).to(x.dtype)
     return found
-
-
-__all__ = ["ACTIVATIONS", "HOLDING", "LINES", "OPTIMISERS", "TIMED", "Line", "holding"]

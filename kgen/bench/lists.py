@@ -180,6 +180,3 @@ def host_us(run: Callable[[], Any], device: str, rounds: int = 20) -> float:
         least = min(least, time.perf_counter() - start)
     wait(device)
     return least * 1e6
-
-
-__all__ = ["HEADS", "PEERS", "ListTiming", "gpt2_small", "time_lists"]

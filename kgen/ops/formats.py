@@ -227,5 +227,3 @@ CODES = _rows()
 INNER = {BY_CHANCE: _row(BY_CHANCE, ("x", "bits"), (8, 0), (_by_chance("cpp"), _by_chance("cuda"), _by_chance("triton")))}
 #: The functions of CUDA that make the codes of two values, by operator.
 PAIRS = {code_name(DTYPES[name], how): _pair(DTYPES[name], how) for name in _HARDWARE for how in (("saturate",),)}
-
-__all__ = ["BY_CHANCE", "CODES", "CONVERTS", "INNER", "MODES", "PAIRS", "code_name", "modes", "value_name"]

@@ -119,6 +119,3 @@ def depth(n: int) -> int:
     C++: 64 of a block, then blocks in pairs, twice over.
     """
     return max(0, min(n + 1, 352 + 2 * n.bit_length() + -(-n // 512)))
-
-
-__all__ = ["EXCLUSIVE", "MODIFIERS", "REVERSED", "SCANS", "Scan", "attrs", "depth", "rules", "split"]

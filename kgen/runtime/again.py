@@ -80,6 +80,3 @@ def _tuples(x: Any) -> Any:
     if isinstance(x, dict):
         return {name: _tuples(value) for name, value in x.items()}
     return tuple(_tuples(value) for value in x) if isinstance(x, list) else x
-
-
-__all__ = ["first"]

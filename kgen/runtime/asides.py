@@ -11,11 +11,19 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from kgen.backends.launches import ASIDE, ASIDE_FEW, ASIDE_LONG, ASIDE_TEAM, ASIDE_THREADS
+from kgen.backends.cuda_layouts import RowOperand
+from kgen.backends.launches import ALONE, ASIDE, ASIDE_FEW, ASIDE_LONG, ASIDE_SHARED, Sharing
 from kgen.runtime.rows import RowPlan
+from kgen.types import DTYPES
 
 #: An operand: address modulo 16, strides along the rows' dims, along the inner dims, bytes an element.
 Operand = tuple[int, tuple[int, ...], tuple[int, ...], int]
+#: Terms of a block of a range, and the blocks that are added up before others are (`block_sum` and `BlockSums` of ranged_sum.cu).
+BLOCK, GROUP = 128, 16
+#: Bytes of a sum of 16-bit floats.
+SUM = 4
+#: How many times the mean length a range may have whose blocks are shared one by one, and how many of them it has where others do.
+LONGER, PIECES = 8, 128
 
 
 class Aside(NamedTuple):
@@ -26,34 +34,41 @@ class Aside(NamedTuple):
     moves: int
     row_sizes: tuple[int, ...]
     operands: Sequence[Operand]
-    team: int = 0  # so many threads that share a row where ranges are long, and threads' rows of their block
-    side: int = 0
+    sharing: Sharing = ALONE  # who adds up a range of a row, where ranges are long
+    sums: int = 0  # operands of which several blocks add up a range
+    pieces: int = 0  # for so many of whose pieces there is room
 
     def shared(self, planned: RowPlan) -> RowPlan:
         """The plan in which teams take a row, where there are few, or ranges are long; a block's rows all have the same ranges."""
         innermost = {(k, own[-1]) for k, own in enumerate(planned.row_strides)}
         alike = innermost == {(k, self.columns * (self.moves >> k & 1)) for k in range(len(planned.row_strides))}
-        team, side = (self.team, self.side) if self.team else (ASIDE_TEAM, ASIDE_THREADS // ASIDE_TEAM)
-        if self.columns == 1 or (planned.rows >= ASIDE_FEW and not self.team) or planned.row_sizes[-1] % side or not alike:
+        few = self.columns > 1 and planned.rows < ASIDE_FEW
+        how = self.sharing if self.sharing.team else ASIDE_SHARED if few else ALONE
+        if not how.team or planned.row_sizes[-1] % how.rows or not alike:
             return planned
-        threads = team * side
-        walk = planned.steps[0][0]._replace(threads=threads, team=team, across=True)
-        return replace(planned, steps=((walk, planned.rows // side),), threads=threads)
+        one, grid = planned.steps[0]
+        threads, own = how.team * how.rows, planned.rows // how.rows
+        walk = one._replace(threads=threads, team=how.team, across=True)
+        if how.blocks == 1:
+            return replace(planned, steps=((walk, own),), threads=threads)
+        steps = (walk._replace(step=0), own * how.blocks), (one._replace(step=1), grid)  # one launch leaves sums, the other takes them up
+        work = SUM * self.sums * self.pieces * planned.rows * self.columns
+        return replace(planned, steps=steps, threads=max(threads, one.threads), work=work, slot=self.pieces)
 
     def text(self, walk: str) -> str:
         """The walk of a kernel that takes rows so."""
         return f"Aside<{walk}, {self.columns}, {self.moves}ull>"
 
 
-def aside(row_sizes: tuple[int, ...], operands: Sequence[Operand], roles: Sequence[str], gathers: Sequence[tuple[int, int]]) -> Aside:
-    """How many rows a thread takes.  `roles` are those of the operands; `gathers` have (size, stride) along the dim of each gather."""
+def aside(row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[RowOperand], gathers: Sequence[tuple[int, int]]) -> Aside:
+    """How many rows a thread takes.  The operands are those `of` a unit; `gathers` have (size, stride) along the dim of each gather."""
     alone = Aside(1, 0, row_sizes, operands)
     steps = [outer[-1] for _, outer, _, _ in operands]
     moving = [k for k, step in enumerate(steps) if step]
     sizes = [operands[k][3] for k in moving if operands[k][3]]
     if not sizes or not prod(row_sizes):
         return alone
-    gathered = dict(zip((k for k, role in enumerate(roles) if role == "gather"), gathers, strict=True))
+    gathered = dict(zip((k for k, o in enumerate(of) if o.role == "gather"), gathers, strict=True))
 
     def fits(columns: int) -> bool:
         """Whether all operands have so many neighbours of each row in a whole vector."""
@@ -66,17 +81,23 @@ def aside(row_sizes: tuple[int, ...], operands: Sequence[Operand], roles: Sequen
     most = max((size for size, _ in gathers), default=0)
     terms = most // prod(row_sizes[:-1])  # of a range, in the mean
     ordered = any(size == most and k not in moving for k, (size, _) in gathered.items())  # by positions, of which there are as many
+    summed = [k for k in moving if k in gathered]
+    floats = all(of[k].dtype not in DTYPES or DTYPES[of[k].dtype].kind == "float" for k in summed)
+    pieces = min(LONGER * -(-terms // BLOCK), -(-most // BLOCK), max(PIECES, -(-most // (GROUP * BLOCK))))
+    shares = floats and pieces * GROUP * BLOCK >= most  # whether several blocks may share a range: there is room for the pieces of any
     long = (
-        (team, side) for least, team, side, orders in ASIDE_LONG
-        if terms >= least and max(sizes) == 2 and row_sizes[-1] % (8 * side) == 0 and (orders or not ordered)
+        how for how in ASIDE_LONG
+        if terms >= how.least and max(sizes) == 2 and row_sizes[-1] % (8 * how.rows) == 0 and (how.orders or not ordered)
+        and (shares or how.blocks == 1)
     )  # fmt: skip
-    team, side = next(long, (0, 0)) if fits(8) else (0, 0)
+    sharing = next(long, ALONE) if fits(8) else ALONE
     some = (n for n, many in ASIDE if n * max(sizes) <= 16 and row_sizes[-1] % n == 0 and prod(row_sizes) // n >= many)
-    columns = 8 if team else next(some, 1)
+    columns = 8 if sharing.team else next(some, 1)
     if columns == 1 or not fits(columns):
         return alone
+    sums = 1 + moving.index(summed[-1]) if summed else 0  # they have places by the order of what moves
     made = [(address, (*outer[:-1], outer[-1] * columns), inner, size) for address, outer, inner, size in operands]
-    return Aside(columns, sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), made, team, side)
+    return Aside(columns, sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), made, sharing, sums, pieces)
 
 
 __all__ = ["Aside", "aside"]

@@ -277,6 +277,3 @@ def bytes_of(t: Any) -> int:
 def laid_alike(a: Any, b: Any) -> bool:
     """Whether two tensors of one shape and dtype have the same strides."""
     return a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
-
-
-__all__ = ["KEPT", "MISS", "PLAIN", "Calls", "Plan", "bytes_of", "laid_alike", "launch"]

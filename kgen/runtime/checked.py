@@ -118,6 +118,3 @@ def _told(kernel: Kernel, reading: _Filled, places: Any, at: int) -> str:
     shown = ", ".join(f"{d} = {int(k)}" for d, k in zip(named, where, strict=True) if d in index.dims)
     place = int(places.flatten()[at])
     return f"{kernel.name}: {name}[{dim} = {place}] lies outside, {dim} has {reading.size()}" + (f" (first at {shown})" if shown else "")
-
-
-__all__ = ["Checked", "all_inside", "outside"]

@@ -150,5 +150,3 @@ def coded(torch_dtype: Any) -> DType | None:
 
 
 _CODED = {f"torch.{d.torch}": d for d in DTYPES.values() if d.coded and d.bits == 8}
-
-__all__ = ["code", "coded", "differentiable", "magnitudes", "nearest", "operated", "packed", "round_odd", "rounded", "value"]

@@ -117,6 +117,3 @@ class ListLauncher:
         if key not in self.entries:
             self.entries[key] = self.build(self.unit, first.binding, self.target)
         return Group(tuple(own), self.entries[key], head, positions, [ctypes.c_int64(step) for step in first.strides], numbers)
-
-
-__all__ = ["PIECE", "Group", "ListLauncher", "Member"]

@@ -57,6 +57,3 @@ def _tensors(arguments: tuple) -> Iterator[Any]:
             yield x
         elif isinstance(x, (list, tuple)):
             yield from (t for t in x if isinstance(t, torch.Tensor))
-
-
-__all__ = ["seeded"]

@@ -327,8 +327,3 @@ class Function:
         if cluster > known[1]:
             _cu(_driver().cuKernelSetAttribute(_LARGE_CLUSTERS, 1, self.kernel, _device(device)))
             known[1] = cluster
-
-
-__all__ = [
-    "THREADS", "Function", "arch_of", "available", "compile_cubin", "context", "identity", "nvrtc_path", "preload", "version", "warm_up",
-]  # fmt: skip

@@ -559,6 +559,3 @@ def _direct(kind: str, dtype: str, width: int) -> int:
     if kind == "float":
         return {"f32": ord("f"), "f64": 8}.get(dtype, 0)
     return 0 if dtype[0] not in "iu" else width  # a bool is not the low byte
-
-
-__all__ = ["EXTENSION", "LESSONS", "Extension", "Launch", "Lesson", "cpu_lesson", "cuda_lesson", "learn", "wait"]

@@ -398,6 +398,3 @@ def _room(kept: dict[Any, Any]) -> None:
 def call(runnable: Runnable, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
     """`Kernel.foreach`."""
     return runnable._foreach(args, kwargs, out, target)
-
-
-__all__ = ["KEPT", "Foreach", "call", "described"]

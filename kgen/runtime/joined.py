@@ -163,6 +163,3 @@ def joined(declared: Parameter | ResultDecl, t: Any) -> Any:
 
 def _tuple(results: Any) -> Sequence[Any]:
     return results if isinstance(results, (tuple, list)) else () if results is None else (results,)
-
-
-__all__ = ["call", "foreach", "joined", "split", "view"]

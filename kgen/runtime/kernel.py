@@ -529,7 +529,7 @@ class Kernel:
 
             refuse_empty(self.kernel, call)
         tensors = (*call.results.values(), *(call.given[p.name] for p in self.kernel.params if p.is_tensor))
-        return self._launcher(target, call.device, max(t.numel() for t in tensors))
+        return self._launcher(target, call.device, max(t.numel() for t in tensors), call)
 
     def _mark_written(self, call: Any, out: tuple) -> None:
         """Tell autograd of what was written in place or into `out`, as torch's own operators do."""
@@ -548,33 +548,35 @@ class Kernel:
         return chosen if chosen != "cuda" or driver.available() else "triton"
 
     @_uncollected
-    def _launcher(self, target: str | None, device: Any, elements: int = 0) -> Any:
-        """What launches on a device (`elements`: of the largest tensor).  Raises `KgenError` where the target does not run there."""
+    def _launcher(self, target: str | None, device: Any, elements: int = 0, call: Any = None) -> Any:
+        """What launches on a device (`elements`: of the largest tensor) calls like one.  Raises `KgenError` where the target does not run
+        there."""
         from kgen.backends import TARGETS, launcher
+        from kgen.runtime import roads
 
         chosen = target or self._preferred(device, elements)
         runs_on = {name: row.device for name, row in TARGETS.items()}
         if chosen not in (*runs_on, "torch"):
             on = {device: " and ".join(t for t, d in runs_on.items() if d == device) for device in ("cuda", "cpu")}
-            raise KgenError(
-                f"{self.name}: there is no target {chosen}",
-                help=f"targets are {on['cuda']} (CUDA tensors), {on['cpu']} (CPU tensors), torch (any)",
-            )
+            help = f"targets are {on['cuda']} (CUDA tensors), {on['cpu']} (CPU tensors), torch (any)"
+            raise KgenError(f"{self.name}: there is no target {chosen}", help=help)
         if runs_on.get(chosen, device.type) != device.type:
             raise KgenError(f"{self.name}: the target {chosen} does not run on {device}", help=f"it runs on {runs_on[chosen]} tensors")
-        if chosen not in self._launchers:
+        made = self.kernel if call is None else roads.taken(self.kernel, call, chosen)
+        own = f"{chosen}, compared" if made.compared else chosen
+        if own not in self._launchers:
             from kgen.runtime.launchers import Torch
 
             try:
-                self._launchers[chosen] = (Torch if chosen == "torch" else launcher(chosen))(self.kernel)
+                self._launchers[own] = (Torch if chosen == "torch" else launcher(chosen))(made)
             except KgenError as error:
                 from kgen.runtime.build import NoCompiler
 
                 if target is not None or not isinstance(error, NoCompiler):
                     raise
                 warnings.warn(f"kgen evaluates with torch, operator by operator: {error}", stacklevel=6)
-                self._launchers[chosen] = Torch(self.kernel)
-        return self._launchers[chosen]
+                self._launchers[own] = Torch(made)
+        return self._launchers[own]
 
 
 if TYPE_CHECKING:

@@ -74,6 +74,3 @@ def cells(n: int, planned: rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan) ->
     numbers = (n, threads, (walk.team or threads) * cluster, walk.vectors, walk.vec)
     rest = (cluster, shared, under.segments // cluster, len(planned.launches))
     return (*map(str, numbers), PLACES[walk.keep], *map(str, rest))
-
-
-__all__ = ["launches"]

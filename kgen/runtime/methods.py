@@ -76,6 +76,3 @@ def _variable(annotation: Any) -> str:
     texts = [annotation, *getattr(annotation, "__metadata__", ())]
     found = (t.strip() for t in texts if isinstance(t, str))
     return next((t[0] for t in found if t[:1].isupper() and t[1:2] == "["), "")
-
-
-__all__ = ["method"]

@@ -375,7 +375,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        side = aside(row_sizes, operands, [o.role for o in unit.operands], gathers) if unit.aside else None
+        side = aside(row_sizes, operands, unit.operands, gathers) if unit.aside else None
         if side is not None:
             row_sizes, operands = side.row_sizes, side.operands
         def made(own: Any) -> Any:
@@ -513,7 +513,7 @@ class Launcher:
         call.launched = launches
         for unit, made, own in zip(self.units, launches, places, strict=True):
             if isinstance(unit, SortLayout):
-                sort(tensors[unit.keys], {part: tensors[name] for part, name in unit.written.items()})
+                sort(tensors[unit.keys], {part: tensors[name] for part, name in unit.written.items()}, unit.axis, call.size(unit.dims[-1]))
             elif made is not None:
                 made.start(own, index, stream, lambda size: torch.empty(size, dtype=torch.uint8, device=call.device))
 

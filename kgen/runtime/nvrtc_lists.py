@@ -175,6 +175,3 @@ def filled(plans: Sequence[nvrtc.Plan], count: int, pointers: int) -> Any:
             own += 1
         table.hint[piece] = own
     return table
-
-
-__all__ = ["Group", "ListLauncher", "Member", "fitting", "filled"]

@@ -58,6 +58,3 @@ def view(t: Any, dims: Dims, part: Part) -> Any:
         t = t.select(t.dim() - len(named) + named.index(dim), k)
         named.remove(dim)
     return t
-
-
-__all__ = ["call", "view"]

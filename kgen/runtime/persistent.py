@@ -93,7 +93,7 @@ def _taken(
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of each that
     moves along with rows, and of each that all rows share, which stays in registers; `ahead` operands may have one value a row; `alone`:
     whether a block may have a row by itself.  None where no rule has room for that."""
-    if edges and not same:
+    if not same and (edges or words * readings > launches.ALONE_WORDS):
         return None
     limits = devices.limits(arch)
     table = launches.PERSISTENT_EDGES if edges else launches.PERSISTENT
@@ -143,5 +143,3 @@ def _static(team: Team, words: int, readings: int, ahead: int) -> int:
 
 
 cached = lru_cache(4096)(plan)
-
-__all__ = ["cached", "fitted", "plan"]

@@ -64,6 +64,3 @@ def _integers(kernel: Kernel, value: int) -> Iterator[str]:
         stack.extend(v.args)
         if v.op == "param" and isinstance(v.type, DType) and v.type.is_int:
             yield str(v.attr)
-
-
-__all__ = ["keys", "picked", "ranges"]

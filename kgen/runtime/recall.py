@@ -197,6 +197,3 @@ def arch(device: Any) -> str:
     from kgen.runtime import driver
 
     return device.type if device.type == "cpu" else driver.arch_of(device.index or 0)
-
-
-__all__ = ["arch", "binary", "head", "keep", "layout_entry", "packed", "possible", "read", "unpacked"]

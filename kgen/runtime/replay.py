@@ -179,6 +179,3 @@ def entry(ptx: str) -> list[int] | None:
         return None
     sizes = re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)", found[0])
     return [int(size) // 8 for size in sizes] if len(sizes) == found[0].count(".param") else None
-
-
-__all__ = ["Recording", "describe", "entry", "lesson", "watch"]

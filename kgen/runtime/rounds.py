@@ -282,5 +282,3 @@ def _blocks(least: int, blocks: int, arch: str) -> int:
 
 
 cached = lru_cache(4096)(plan)
-
-__all__ = ["RoundsPlan", "cached", "depth", "each", "plan"]

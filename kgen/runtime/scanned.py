@@ -111,5 +111,3 @@ def since(torch: Any, begins: Any, x: Any, at: int) -> Any:
 JOINED = {"cumsum": "add", "logcumsumexp": "logaddexp"}
 #: The scans that torch has not.
 OWN: dict[str, Callable[..., Any]] = {"recur": recurrence, "cumsum_since": since}
-
-__all__ = ["along", "operands", "recurrence", "rounds", "scan", "since"]

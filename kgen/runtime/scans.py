@@ -171,5 +171,3 @@ def _even(operand: RowOperandPlace, strides: Sequence[int], vec: int) -> bool:
 
 
 cached = lru_cache(4096)(plan)
-
-__all__ = ["Along", "ScanPlan", "cached", "plan"]

@@ -82,6 +82,3 @@ def restored(x: Any, dims: list[int]) -> Any:
     for d in sorted(dims):
         x = x.unsqueeze(d)
     return x
-
-
-__all__ = ["search"]

@@ -8,26 +8,33 @@ from __future__ import annotations
 from typing import Any
 
 
-def sort(keys: Any, written: dict[str, Any]) -> None:
-    """Write the positions of `keys` in their order ("order"), and where each key from 0 on begins ("begin") and ends ("end") in it.
+def sort(keys: Any, written: dict[str, Any], axis: int | None, count: int) -> None:
+    """Write the positions of `keys`, which count up to `count`, in their order ("order"), and where each key begins ("begin") and ends
+    ("end") in it; with an `axis` those of each row's own keys, which lie along it, and the keys in that order ("keys").
 
-    Keys that no place of "begin" or "end" stands for belong nowhere: they stand behind all others.
+    Keys below 0, or not below `count`, belong nowhere: they stand behind all others.
     """
     import torch
 
-    edge = written.get("begin", written.get("end"))
-    assert edge is not None
-    count = edge.shape[0]
-    if count < 2**31 - 1:  # a radix sort of half the bits
-        keys = torch.where((keys < 0) | (keys >= count), count, keys).to(torch.int32)
-    else:
-        keys = torch.where((keys < 0) | (keys >= count), count, keys)
-    ordered, order = torch.sort(keys, stable=True)
-    places = torch.arange(count + 1, dtype=keys.dtype, device=keys.device)
+    if axis is not None:
+        ordered, order = ordered_keys(keys.movedim(axis, -1), count)
+        for part, found in (("order", order), ("keys", ordered)):
+            written[part].copy_(found)
+        return
+    ordered, order = ordered_keys(keys, count)
+    places = torch.arange(count + 1, dtype=ordered.dtype, device=keys.device)
     edges = torch.searchsorted(ordered, places)
     for part, found in (("order", order), ("begin", edges[:-1]), ("end", edges[1:])):
         if part in written:
             written[part].copy_(found)
+
+
+def ordered_keys(keys: Any, count: int) -> tuple[Any, Any]:
+    """Keys in their order along their last dim, those outside as `count`, and the positions that they come from."""
+    import torch
+
+    keys = torch.where((keys < 0) | (keys >= count), count, keys)
+    return torch.sort(keys.to(torch.int32) if count < 2**31 - 1 else keys, dim=-1, stable=True)  # a radix sort of half the bits
 
 
 __all__ = ["sort"]

@@ -19,6 +19,3 @@ def source(kernel: Kernel, target: str, sizes: Mapping[str, int], dtypes: Mappin
     if not TARGETS[target].static:
         raise KgenError(f"{target} has no static sources", help="compile without --static")
     return static_writer(target)(backend(target), kernel, known(kernel, sizes, dtypes), along)
-
-
-__all__ = ["source"]

@@ -10,5 +10,3 @@ import torch
 from kgen.runtime import foreach as lists
 
 foreach = torch.compiler.disable(lists.call, reason="kgen: foreach launches by itself, outside of compiled graphs")
-
-__all__ = ["foreach"]

@@ -101,5 +101,3 @@ _FUNCTIONS: dict[str, Any] = {
     "clamp": lambda np, x, low, high: np.minimum(np.maximum(x, low), high),
     "floor": lambda np, x: x, "ceil": lambda np, x: x, "round": lambda np, x: x, "trunc": lambda np, x: x,
 }  # fmt: skip
-
-__all__ = ["WIDE", "is_stored", "lifted", "number", "operate", "saturated", "stored"]

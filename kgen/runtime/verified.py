@@ -196,6 +196,3 @@ def verify_map(
         hold(own[-1] in (0, 1) and bool(splat >> k & 1) == (own[-1] == 0), "an operand moves by one along a vector, or stands still")
         if own[-1] == 1 and itemsize:
             hold(address % (vec * itemsize) == 0 and not any(s % vec for s in own[:-1]), "a vector is aligned")
-
-
-__all__ = ["verify_map", "verify_rounds", "verify_rows"]

@@ -117,6 +117,3 @@ def moved(launch: fast.Launch, lies: Sequence[tuple[int, int]]) -> fast.Launch:
 
 def _large(t: torch.Tensor) -> bool:
     return t.device.type == "cpu" and t.numel() * t.element_size() >= memory.LARGE
-
-
-__all__ = ["Heard", "heard", "hearing", "moved", "teach"]

@@ -178,6 +178,3 @@ def call(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, target: 
     if out is not None:
         raise KgenError(f"{kernel.name}.foreach: whole=True takes no out", help="write in place by a primed result")
     return _Call(kernel, kernel._foreach.given(args, kwargs, None, target), target).results()
-
-
-__all__ = ["LARGE", "call"]

@@ -82,6 +82,3 @@ class Absent:
         except KgenError as error:
             raise RuntimeError(str(error)) from None  # no refusal: a bug
         return returned
-
-
-__all__ = ["ARCH", "Absent", "missing"]

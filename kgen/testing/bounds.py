@@ -46,7 +46,7 @@ from kgen.ir import exact
 from kgen.monoids import Drift, fallen
 from kgen.online import About, found
 from kgen.ops import CODES, OPS, REDUCTIONS, SCANS, Errors, Move, Op, Reduction, tree_depth
-from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT
+from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT, SPLIT
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.joined import joined
 from kgen.testing import scan_bounds, searched, ties, zeros
@@ -318,7 +318,7 @@ class Analysis(Evaluator):
             zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
         local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
         if (form := self.forms.get((v.op, v.span), self.forms.get((v.op, None)))) and format_ == "f32":
-            own = {"slope": NEAR, "near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
+            own = {"split": SPLIT, "slope": NEAR, "near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
             local = torch.maximum(local, own * self.size_of(x, moved) + 2.0**-148)
             if form == "near":
                 local = local + self.shifted(v, x, args, entering, moved)

@@ -443,6 +443,3 @@ def summary(state: State) -> str:
         f"{state.seconds:,.0f} seconds, {rate:.0f} programs a minute"
         + (f", {state.milliseconds / 1000 / state.programs:.1f} core-seconds each" if state.programs else "")
     )
-
-
-__all__ = ["HEADS", "Campaign", "Plan", "State", "summary"]

@@ -78,6 +78,3 @@ class Drawing:
         if self.chance(0.3):
             return Term(applied("index", dims=dims), "int", frozenset(dims))
         return Term(applied("random", self.seed().node, self.seed().node, dims=dims), "int", frozenset(dims))
-
-
-__all__ = ["Drawing"]

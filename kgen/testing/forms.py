@@ -13,10 +13,11 @@ from kgen.backends import backend
 from kgen.backends.base import NEARER
 from kgen.check import Kernel
 from kgen.parts import over_parts
+from kgen.precision import all_split
 from kgen.types import DType
 
 #: The forms of operators, each with a larger bound than those before it.
-LOOSER = ("slope", *NEARER[::-1])
+LOOSER = ("split", "slope", *NEARER[::-1])
 #: Those that add no error: a fused sum rounds once where its bound has two roundings, a shared quotient makes the same of 8 bits.
 EXACT = ("fused", "shared")
 
@@ -38,7 +39,8 @@ def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
         if form and form.name not in EXACT and (own := form.of(named.get(form.decides, form.decides))):
             place = let.expr.name, let.span
             made[place] = max(made.get(place, own), made.get((place[0], None), own), own, key=LOOSER.index)
+    split = all_split(printed) if mine.shares else ()
+    for let in printed.program.lets:
+        if let.name in split:
+            made.setdefault((let.expr.name, let.span), "split")
     return made
-
-
-__all__ = ["forms_of"]

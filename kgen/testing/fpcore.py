@@ -444,6 +444,3 @@ def constant_value(mp: Any, name: str) -> Any:
              "sqrt(1/2)": mp.sqrt(mp.mpf(0.5)), "inf": mp.inf, "nan": mp.nan}  # fmt: skip
     values = [known[t] if t in known else mp.mpf(int(t)) for t in (top, bottom) if t]
     return +values[0] if len(values) == 1 else values[0] / values[1]
-
-
-__all__ = ["Conversion", "Node", "constant_value", "convert", "fraction_of", "multiprecision", "read"]

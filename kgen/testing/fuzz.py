@@ -356,6 +356,3 @@ def program_of(seed: int, number: int) -> Program:
 
 def case_seed(seed: int, number: int) -> int:
     return seed * 1_000_003 + number
-
-
-__all__ = ["Failure", "Subject", "again", "build_together", "case_seed", "looked_at", "outcome", "program_of", "replay", "shrunk"]

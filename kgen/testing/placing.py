@@ -131,6 +131,3 @@ class Placing:
     def size(dim: str) -> Expr:
         """The size of a dim as a node."""
         return Num(dim, NOWHERE) if is_literal(dim) else word(dim)
-
-
-__all__ = ["Placing", "Term"]

@@ -136,6 +136,3 @@ class Launcher:
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         warps, _, shared = packed
         driver._cu(driver._driver().cuLaunchKernel(function, x, y, z, 32 * warps, 1, 1, shared, stream, places, None))
-
-
-__all__ = ["Launcher", "assembled_quickly", "launch_quickly", "optimised_little", "wait_without_spinning"]

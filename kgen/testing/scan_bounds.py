@@ -139,5 +139,3 @@ def _since(torch: Any, v: Value, own: list, errors: list, at: int, unit: float, 
 
 BOUNDS = {"cumsum": _sum, "cumprod": _product, "cummax": _extreme, "cummin": _extreme, "logcumsumexp": _log, "recur": _recurrence,
           "cumsum_since": _since}  # fmt: skip
-
-__all__ = ["error"]

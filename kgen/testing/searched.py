@@ -77,6 +77,3 @@ def slack(analysis: Any, v: Value, weights: Any, e: Any, dims: list[int]) -> Any
     gamma = math.expm1(tree_depth(count) * math.log1p(unit)) + count * 2.0**-53
     e = (e + weights * 0).nan_to_num(nan=math.inf)
     return (e + gamma * (weights.abs() + e)).nan_to_num(nan=0.0).sum(dims, keepdim=True)
-
-
-__all__ = ["error", "is_search"]

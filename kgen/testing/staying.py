@@ -79,6 +79,3 @@ def _dense(p: Reduce, arguments: Mapping[str, Any]) -> bool:
     dims = [d for d in (*(t.dims for t in p.loads), *(s.dims for s in p.stores)) if set(d) & set(p.inner)]
     given = [arguments[t.name] for t in p.loads if t.name in arguments]
     return all(d[-inner:] == p.inner for d in dims) and all(x.is_contiguous() for x in given)
-
-
-__all__ = ["all_stay", "moving", "two_ways"]

@@ -65,6 +65,3 @@ def shared(analysis: Any, x: Any, args: list, errors: list, one: Any) -> Any:
     numerator = torch.as_tensor(args[0], dtype=torch.float64)
     known = torch.where(torch.isfinite(x), x.abs(), torch.nan) + numerator.abs() + errors[0]
     return torch.where(errors[1] == 0, errors[0] / torch.as_tensor(args[1]), torch.where(one, known, torch.nan))
-
-
-__all__ = ["compared", "equal", "shared", "terms_of"]

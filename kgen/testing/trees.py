@@ -274,6 +274,3 @@ def _without_dim(made: Program, d: str) -> Program:
         else:
             statements.append(s)
     return Program(tuple(statements))
-
-
-__all__ = ["NOWHERE", "Program", "applied", "parsed", "smaller", "tidy", "typed", "widened", "word"]

@@ -91,6 +91,3 @@ def reduced(analysis: Any, v: Value, x: Any, args: list, masks: list) -> Any:
     if v.op in ("sum", "mean"):
         return (~minus).sum(dims, keepdim=True) == 0
     return None if mask is None else (x == 0) & (plus & minus).sum(dims, keepdim=True).bool()
-
-
-__all__ = ["EITHER_ZERO", "told"]

@@ -227,6 +227,3 @@ def chosen(m: nn.Module, rows: Sequence[Layer]) -> Layer | str:
 def rms_norm(eps: str) -> Layer:
     """The row of an RMSNorm with one tensor, `weight`, and its eps under a name."""
     return Layer("rmsnorm", ("x", "w", "eps"), partial(_row_norm, eps=eps), {"weight": "w"})
-
-
-__all__ = ["DEVICES", "FLOATS", "LAYERS", "Layer", "bundled", "chosen", "computed_eps", "rms_norm"]

@@ -219,6 +219,3 @@ def _tensor(kernel: Kernel, p: Parameter, x: Any) -> torch.Tensor:
     if isinstance(x, (int, float)) and not isinstance(x, bool) and p.dims == ():
         return torch.tensor(float(x) if p.dtype not in ("i8", "i16", "i32", "i64", "u8") else x)
     raise KgenError(f"{kernel.name}: {p.name} is a {type(x).__name__}, not a tensor")
-
-
-__all__ = ["KernelModule", "LayerModule", "module"]

@@ -260,6 +260,3 @@ def allocated(t: Traits, arguments: Sequence[Any]) -> list[Any]:
             torch.empty(wanted, dtype=dtype, device=device) if like is None else torch.empty_like(like, dtype=dtype, requires_grad=False)
         )
     return made
-
-
-__all__ = ["NAMESPACE", "allocated", "operator", "promoted", "schema"]

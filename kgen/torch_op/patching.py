@@ -193,6 +193,3 @@ def _tried(m: Any, weight: torch.Tensor, x: torch.Tensor, training: bool) -> Any
     trial = copy.copy(m)
     trial.__dict__ = {**m.__dict__, "_parameters": {"weight": nn.Parameter(weight, requires_grad=False)}, "training": training}
     return type(m).forward(trial, x)
-
-
-__all__ = ["Patched", "Row", "patch"]

@@ -48,6 +48,3 @@ def call_operator(kernel: Kernel, arguments: Sequence[Any], target: str | None) 
     """A kernel's operator called."""
     op = kernel.op
     return op(*arguments) if target is None else op(*arguments, target=target)
-
-
-__all__ = ["call_operator", "is_plain", "out_of_the_ordinary", "run_below", "run_plain", "under_a_mode"]

@@ -122,6 +122,3 @@ def called(kernel: Kernel, m: Any, inputs: Sequence[Any], own: Sequence[Any]) ->
         return NotImplemented
     fits = all(windows(n, side) > 0 for n, side in zip(x.shape[-count:], along, strict=True))
     return pool(op, along)(x) if fits else NotImplemented
-
-
-__all__ = ["POOLS", "Side", "called", "kind", "lacks", "name", "pool", "refused", "sides", "windows"]

@@ -35,7 +35,7 @@ from kgen.trace.source import Code, code_of
 from kgen.trace.statements import Statements
 from kgen.trace.tracer import Refused, in_python, renamed
 from kgen.trace.values import Const, Several, Traced, dtype_name, named
-from kgen.types import DTYPES, Number, axes, is_literal, literal_size, union
+from kgen.types import DTYPES, Number, axes, union
 
 #: Parameters of a function that may be None: it is read once for each choice of them.
 MAX_NONE = 4
@@ -357,10 +357,7 @@ class _Function(Statements):
             shape = tuple(map(Axis, axes(syntax.dim_names(p.type.dims), p.type.factors)))
             owner = name if p.type.dims is not None else ""
             made = Traced(Name(name, p.name.span), self.scout.names.get(name), shape, owner=owner)
-            if ones := [a.dims[0] for a in shape if len(a.dims) == 1 and is_literal(a.dims[0]) and literal_size(a.dims[0]) == 1]:
-                self.torch = True  # such an axis is as long as what it meets, as torch has it
-                made = self.placed(made, {d: self.number(0, p.name.span) for d in ones}, p.name.span)
-                made = replace(made, shape=tuple(ONE if a.dims[:1] and a.dims[0] in ones else a for a in shape), free=False)
+            made = self.without_ones(made, p.name.span)
             self.frame.env[name] = self.poison(p.name.span) if name in wrong else made
 
     # ------------------------------------------------------------------------------------------ results

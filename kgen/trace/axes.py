@@ -124,6 +124,3 @@ class Splits:
                 self.note(a[0], b)
                 return True
         return False
-
-
-__all__ = ["MOST_SPLITS", "ONE", "Axes", "Axis", "Restart", "Splits", "each", "show_shape"]

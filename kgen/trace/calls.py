@@ -282,6 +282,3 @@ class Calls(Decomposed):
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool)
-
-
-__all__ = ["Calls"]

@@ -67,6 +67,3 @@ def dim_name(text: str) -> str:
         return text  # no dim is called so
     dims = header.params[0].type.dims if isinstance(header, Header) else None
     return dims[0].name if dims is not None and len(dims) == 1 else text
-
-
-__all__ = ["dim_name", "moved_clause", "moved_dim", "moved_expr", "moved_type", "shifted", "where_span"]

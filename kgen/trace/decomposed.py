@@ -298,6 +298,3 @@ def _rows() -> dict[str, Row]:
 
 def _places() -> Iterator[tuple[str, Row]]:
     return ((place, row) for row in names.ROWS for place in names.places(row))
-
-
-__all__ = ["Decomposed"]

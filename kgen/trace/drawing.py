@@ -78,6 +78,3 @@ class Drawing(TorchCalls):
 
     def call_randn_like(self, shown: str, row: Row, given: dict[str, Any], node: Any) -> Traced:
         return self.like("normal", given, node)
-
-
-__all__ = ["Drawing"]

@@ -220,6 +220,3 @@ class Joining(Views):
         here = self.apply("lt", [self.index_of(axis.dims, node), end], node, node, "infix")
         made = self.apply("where", [here, self.along(x), self.number(neutral, node)], node, node, "where")
         return replace(made, shape=x.shape, free=x.free)
-
-
-__all__ = ["Joining"]

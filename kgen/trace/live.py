@@ -26,16 +26,22 @@ class Owner:
 
 @dataclass(frozen=True)
 class Live:
-    """A parameter made of an attribute: its name, its dtype in the spec, and of a tensor the number of its axes."""
+    """A parameter made of an attribute: its name, its dtype in the spec, of a tensor the number of its axes, and which are of size one."""
 
     name: str
     dtype: str
     rank: int | None
+    ones: tuple[int, ...] = ()
 
 
 def is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def ones(tensor: Any) -> tuple[int, ...]:
+    """The axes of a tensor that have one element."""
+    return tuple(k for k, size in enumerate(tensor.shape) if size == 1)
 
 
 @dataclass
@@ -84,7 +90,7 @@ class Lives:
         """Whether an attribute is such a parameter."""
         if live.rank is None or not is_tensor(value):
             return live.rank is None and isinstance(value, float)
-        if value.dim() != live.rank:
+        if value.dim() != live.rank or ones(value) != live.ones:
             return False
         known = TORCH.get(str(value.dtype).removeprefix("torch."))
         return value.dtype == dtypes[live.dtype] if live.dtype in dtypes else known is not None and known.name == live.dtype
@@ -92,6 +98,3 @@ class Lives:
     def values(self, owner: Any) -> dict[str, Any]:
         """The arguments that an object's attributes are, by name."""
         return {live.name: self.at(owner, path) for path, live in self.params.items()}
-
-
-__all__ = ["Live", "Lives", "Owner", "is_tensor"]

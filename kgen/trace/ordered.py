@@ -366,6 +366,3 @@ class Ordered(Drawing):
 
     def named_dtype(self, given: dict[str, Any], default: str, node: Any) -> str:
         return default if self.is_none(given["dtype"]) else self.dtype(given["dtype"], node)
-
-
-__all__ = ["MOST_PLACES", "Ordered"]

@@ -94,6 +94,3 @@ class Pools(Ordered):
     call_avg_pool1d = partialmethod(pooled, "mean", 1)
     call_avg_pool2d = partialmethod(pooled, "mean", 2)
     call_avg_pool3d = partialmethod(pooled, "mean", 3)
-
-
-__all__ = ["Pools"]

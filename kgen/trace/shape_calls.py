@@ -156,6 +156,15 @@ class ShapeCalls(Tracer):
         args = [x, *(at[d] for d in dims), *([fill] if fill is not None else [])]
         return replace(self.apply("place", args, node, None, "place", dims), owner=x.owner, pads=x.pads)
 
+    def without_ones(self, x: Traced, node: Any) -> Traced:
+        """A parameter whose axes of size one are as long as what they meet, as torch has it."""
+        single = {a.dims[0] for a in x.shape if len(a.dims) == 1 and is_literal(a.dims[0]) and literal_size(a.dims[0]) == 1}
+        if not single:
+            return x
+        self.torch = True
+        made = self.placed(x, {d: self.number(0, node) for d in self.dims_of(x) if d in single}, node)
+        return replace(made, shape=tuple(ONE if a.dims[:1] and a.dims[0] in single else a for a in x.shape), free=False)
+
     def without(self, shape: Axes, at: int, *new: Axis) -> Axes:
         return (*shape[:at], *new, *shape[at + 1 :])
 
@@ -465,6 +474,3 @@ class ShapeCalls(Tracer):
         if not 0 <= at < rank:
             raise self.refuse(f"there is no dim {dim} in {show_shape(shape)}", node)
         return at
-
-
-__all__ = ["NO_NAME", "ShapeCalls"]

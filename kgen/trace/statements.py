@@ -128,8 +128,14 @@ class Statements(Expressions):
 
     def seen_elsewhere(self, name: str, current: Traced) -> bool:
         """Whether torch would keep a value under another name too."""
-        others = (v for f in self.frames for k, v in f.env.items() if k != name and isinstance(v, Traced))
-        return any(v.owner and v.owner == current.owner for v in others)
+        others = (v for f in self.frames for k, v in f.env.items() if k != name or f is not self.frame)
+        return any(owner and owner == current.owner for v in others for owner in self.owners(v))
+
+    def owners(self, value: Any) -> list[str]:
+        """Whose memory a value shares, with those that a tuple has."""
+        if isinstance(value, Several):
+            return [owner for item in value.items for owner in self.owners(item)]
+        return [value.owner] if isinstance(value, Traced) else []
 
     def first_line(self, node: ast.stmt) -> Any:
         """The word that a statement begins with."""
@@ -240,6 +246,3 @@ def replaced(node: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
 def replace_context(name: ast.Name) -> ast.Name:
     """The name as it is read."""
     return ast.copy_location(ast.Name(name.id, ast.Load()), name)
-
-
-__all__ = ["Statements"]

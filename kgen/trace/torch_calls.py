@@ -567,6 +567,3 @@ class TorchCalls(Joining):
         return self.refuse(
             f"`{shown}` cannot be traced: it is no plain Python function, and no function of kgen's or torch's", node, did_you_mean(close)
         )
-
-
-__all__ = ["TorchCalls"]

@@ -21,7 +21,7 @@ from kgen.nodes import Clause
 from kgen.ops import OPS, REDUCTIONS
 from kgen.syntax import Apply, Equation, Expr, File, Helper, Name, Num, Param, Type
 from kgen.trace.axes import ONE, Axes, Axis, Restart, Splits, each, show_shape
-from kgen.trace.live import Live, Lives, Owner, is_tensor
+from kgen.trace.live import Live, Lives, Owner, is_tensor, ones
 from kgen.trace.source import Code
 from kgen.trace.values import Const, Method, Misaligned, Ranked, Several, Shape, Traced, dtype_name, meet_all, named
 from kgen.types import ELLIPSIS, TORCH, Dims, Number, ValueType, is_literal, literal_size, promote, union
@@ -55,6 +55,7 @@ class Tracer:
         self.live_values: dict[str, Traced] = {}
         self.drawn_params: list[Param] = []  # the seeds of random functions (`drawing.py`)
         self.draws = 0
+        self.copies = 0  # tensors that have memory and no equation of their own
         self.frames = [Frame(code, {})]
         self.scout = checker._Checker(File(code.source, ()))
         self.equations: list[Equation] = []
@@ -80,6 +81,14 @@ class Tracer:
 
     def decided(self, test: ast.expr, word: str) -> bool:
         """A condition that is known while tracing (`statements.py`)."""
+        raise NotImplementedError
+
+    def new_dim(self, stem: str, text: str, node: Any) -> str:
+        """A dim with a size (`shape_calls.py`)."""
+        raise NotImplementedError
+
+    def without_ones(self, x: Traced, node: Any) -> Traced:
+        """A parameter whose axes of size one are as long as what they meet (`shape_calls.py`)."""
         raise NotImplementedError
 
     def named_by_clauses(self, x: Traced, node: Any) -> Traced:
@@ -302,10 +311,12 @@ class Tracer:
             if str(value.dtype).removeprefix("torch.") not in TORCH:
                 raise self.refuse(f"`{path}` is a tensor of {value.dtype}", node, f"dtypes are {', '.join(TORCH)}")
             dtype, axes = self.lives.dtype(value), [self.splits.expand((d,)) for d in self.splits.axes_of(path, value.dim())]
+            single = ones(value)
+            axes = [a if k not in single else ("1",) if k == single[0] else (self.new_dim("P", "1", node),) for k, a in enumerate(axes)]
             dims = tuple(Name(d, span) for a in axes for d in a)
             factors = tuple(map(len, axes)) if any(len(a) > 1 for a in axes) else ()
             kind = Type(Name(dtype, span), dims, span, factors)
-            self.lives.params[path] = Live(name, dtype, value.dim())
+            self.lives.params[path] = Live(name, dtype, value.dim(), single)
         made = Param(Name(name, span), kind, None, span)
         self.scout.declare_param(made)
         self.live_params.append(made)
@@ -313,8 +324,8 @@ class Tracer:
             self.scout.dims.setdefault(d.name, d.span)
         shape = tuple(map(Axis, axes_of(syntax.dim_names(kind.dims), kind.factors)))
         found = Traced(Name(name, span), self.scout.names.get(name), shape, owner=name if kind.dims is not None else "")
-        self.live_values[path] = found
-        return found
+        self.live_values[path] = self.without_ones(found, span)
+        return self.live_values[path]
 
     # ------------------------------------------------------------------------------------------ equations
 
@@ -322,6 +333,9 @@ class Tracer:
         """Bind a name: a computed value gets an equation, everything else is known by the name as it is."""
         if isinstance(value, Traced) and isinstance(value.expr, Apply) and not (self.splits.into and self.is_size(value)):
             value = self.equation(name, value, node, span)
+        elif isinstance(value, Traced) and self.is_tensor(value) and not value.owner:  # a copy: `y = x.clone()`
+            self.copies += 1
+            value = replace(value, owner=f"{name}@{self.copies}")
         elif isinstance(value, Several):
             value = replace(value, items=tuple(self.assign(f"{name}_{f}", i, node, span) if isinstance(i, Traced) else i
                             for f, i in zip(value.fields or range(1, len(value.items) + 1), value.items, strict=True)))  # fmt: skip

@@ -159,7 +159,3 @@ def dtype_name(t: ValueType) -> str:
     variables = {name[0] for name in open_}
     wide = "f32" in known or len(open_) > 1
     return f"{next(iter(variables))}32" if len(variables) == 1 and wide and known <= {"f32"} else ""
-
-
-__all__ = ["Const", "Dtype", "Method", "Misaligned", "Pad", "Ranked", "Several", "Shape", "Spec", "Traced", "dtype_name", "meet",
-           "meet_all", "named"]  # fmt: skip

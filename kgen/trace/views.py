@@ -335,6 +335,3 @@ class Views(ShapeCalls):
         at = self.place(self.constant(given["dim"], node, "`dim`"), x.shape, node)
         stop = self.apply("add", [self.lift(start, node), self.lift(length, node)], node, node, "infix")
         return self.narrowed(x, at, start, stop, node)
-
-
-__all__ = ["Views"]

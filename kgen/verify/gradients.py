@@ -47,6 +47,3 @@ class HeldGradients(Held):
                 x = given[p.name]
                 given[p.name] = x.expand([*batch, *x.shape[x.dim() + 1 - len(p.dims) :]])
         return given | missing
-
-
-__all__ = ["HeldGradients"]

@@ -39,8 +39,9 @@ def test_what_is_told(text: str, count: int) -> None:
 
 
 def test_what_is_told_of_keys_of_each_row() -> None:
-    """The gradient of a lookup by an index of each row's own is no product of matrices."""
-    (warning,) = warnings("k(dy: T[M, K], i: i64[M, K], x: T[M, N]) -> dx: T[M, N]\n\ndx = x + sum[K](dy if index[N] == i else 0)\n")
+    """A sum by an index of each row's own is no product of matrices; of one dim it is none of dims."""
+    assert not warnings("k(dy: T[M, K], i: i64[M, K], x: T[M, N]) -> dx: T[M, N]\n\ndx = x + sum[K](dy if index[N] == i else 0)\n")
+    (warning,) = warnings("k(dy: T[M, K, L], i: i64[M, K, L], x: T[M, N]) -> dx: T[M, N]\n\ndx = x + sum[K, L](dy if index[N] == i else 0)\n")
     assert "torch.scatter_add" in warning and "matrix" not in warning
 
 

@@ -9,6 +9,7 @@ import torch
 
 import kgen
 from kgen.backends import backend
+from kgen.backends.launches import Sharing
 from kgen.runtime import asides
 from tests.cuda.emulated import Emulated
 from tests.segments.kernels import CASES, close, drawn
@@ -41,18 +42,20 @@ z   = sum[S](v if own else 0)
     lo, hi = torch.tensor([0, 3, 150, 40, 9]), torch.tensor([3, 1400, 152, 40, 300])
     x, v, w = (torch.randn(*shape).bfloat16() for shape in ((1500, 128), (1500, 128), (128,)))
     found = []
-    warps, lanes = ((1, 32, 4, True),), ((1, 8, 16, False),)
-    ways = {"one": (1, 4, 0, ()), "few": (8, 4, 1 << 40, ()), "warps": (32, 4, 0, warps), "lanes": (8, 4, 0, lanes), "alone": (1, 1, 0, ())}
-    for way, (team, many, few, long) in ways.items():
+    sharing = {
+        "warps": Sharing(1, 32, 4), "lanes": Sharing(1, 8, 16), "blocks": Sharing(1, 8, 16, 4), "groups": Sharing(1, 8, 16, 2),
+    }  # fmt: skip
+    ways = {"one": (1, 4, 0), "few": (8, 4, 1 << 40), "alone": (1, 1, 0)} | {way: (how.team, 4, 0) for way, how in sharing.items()}
+    for way, (team, many, few) in ways.items():
         monkeypatch.setattr(asides, "ASIDE", ((many, 1),))
         monkeypatch.setattr(asides, "ASIDE_FEW", few)
-        monkeypatch.setattr(asides, "ASIDE_LONG", long)
+        monkeypatch.setattr(asides, "ASIDE_LONG", (sharing[way],) if way in sharing else ())
+        monkeypatch.setattr(asides, "LONGER", 2 if way == "groups" else 8)  # ranges that are longer go by pieces of sixteen blocks
         (folder := tmp_path / way).mkdir()
         made = Emulated(text, folder, (x, v, lo, hi, w))
-        taken = {e.rsplit(", ", 2)[1] for e in made.expressions if "Aside" in e}
-        assert taken == {str(8 if long else many)}, made.expressions
-        teams = {e.split("Walk<")[1].split(", ")[2] for e in made.expressions if "Aside" in e}
-        assert teams == {str(team)}, made.expressions
+        walks = [e.split("Walk<")[1].split(", ") for e in made.expressions if "Aside" in e]
+        assert {e.split(">, ")[1].split(", ")[0] for e in made.expressions if "Aside" in e} == {str(8 if way in sharing else many)}
+        assert [int(walk[2]) for walk in walks] == [team, *([1] if way in ("blocks", "groups") else [])], made.expressions
         found.append(made(x, v, lo, hi, w))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in "yz")
     want = torch.stack([x[a:b].double().sum(0) for a, b in zip(lo, hi, strict=True)]) * w.double() + torch.arange(128)

@@ -187,7 +187,7 @@ def causal_conv(x: "T[B, C, L]", w: "T[C, 4]", b: "T[C]"):
 
 
 def timestep_embedding(t: "T[B]"):
-    freqs = torch.exp(-9.21 * torch.arange(start=0, end=8) / 8).to(t.device)
+    freqs = torch.exp(-9.21 * torch.arange(start=0, end=8, dtype=t.dtype) / 8).to(t.device)
     args = t[:, None] * freqs[None]
     return torch.cat([torch.cos(args), torch.sin(args)], dim=-1)
 

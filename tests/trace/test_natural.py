@@ -302,3 +302,63 @@ def test_what_a_part_as_long_as_another_dim_lacks_is_nan() -> None:
     kernel = kgen.kernel(dict(zip(IDS, (f for f, _ in CASES), strict=True))["with_positions"])
     y = kernel(torch.ones(1, 4, 2), torch.ones(1, 3, 2), torch.ones(6, 2), target="torch")
     assert y[0].isnan().any(-1).tolist() == [False, False, False, True]
+
+
+def test_what_is_written_in_place_has_no_other_name(tmp_path: Path) -> None:
+    """What torch would show under another name is refused; a copy, and what a helper is given alone, may be written."""
+    made = module(tmp_path, """
+def twice(t):
+    t.mul_(2)
+    return t
+
+def two_names(x: "T[N]"):
+    y = x.clone()
+    z = y
+    y.add_(1)
+    return z
+
+def in_a_tuple(x: "T[N]"):
+    h = x * 2
+    both = (h, x + 1)
+    h.mul_(2)
+    return both[0]
+
+def in_a_helper(x: "T[N]"):
+    t = x + 1
+    k = twice(t)
+    return t + k
+
+def of_the_caller(x: "T[N]"):
+    return twice(x.view(x.shape))
+
+def copies(x: "T[N]"):
+    y, w = x.clone(), twice(x + 1)
+    y.mul_(3).add_(1)
+    return y + w
+""")  # fmt: skip
+    for f in (made.two_names, made.in_a_tuple, made.in_a_helper, made.of_the_caller):
+        with pytest.raises(kgen.KgenError, match="writes in place"):
+            trace(f)
+    (x,) = tensors([(5,)])
+    torch.testing.assert_close(kgen.kernel(made.copies)(x, target="torch"), made.copies(x.clone()))
+
+
+def test_a_modules_tensor_may_have_axes_of_size_one(tmp_path: Path) -> None:
+    """Each of another shape makes a kernel of its own."""
+    made = module(tmp_path, """
+import kgen
+
+class Snake(torch.nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.alpha = torch.nn.Parameter(torch.rand(shape, dtype=torch.float64) + 0.5)
+
+    @kgen.kernel
+    def forward(self, x: "T[B, C, N]"):
+        return x + torch.sin(self.alpha * x).pow(2) / self.alpha
+""")  # fmt: skip
+    (x,) = tensors([(2, 3, 5)])
+    for shape in ((1, 3, 1), (2, 3, 5), (1, 1, 5)):
+        snake = made.Snake(shape)
+        torch.testing.assert_close(snake(x), x + torch.sin(snake.alpha * x).pow(2) / snake.alpha)
+    assert len(made.Snake.forward.kernels) == 3

@@ -213,6 +213,16 @@ def test_a_number_that_is_stored_beside_places_has_its_dtype():
     assert str(0x3FCF597EA69A1C86) in ptx
 
 
+def test_positions_are_not_known_where_functions_of_them_are_computed():
+    """The greatest of a function of numbers that places choose: were these known to a thread, ptxas would compute the function itself, to
+    other bits than another kernel has from the hardware."""
+    text = "f(x: T[N, 2]) -> y: T[N, 2]\nh[2 = 0] = f32(1)\nh[2 = 1] = f32(0.001)\ny = sigmoid(h) if sigmoid(h) == max[2](sigmoid(h)) else x"
+    made = dict(toolchain._triton(check_kernel(text), {"T": f32}, "sm_90", "ptx"))
+    for name, ptx in made.items():
+        taken = re.findall(r"ex2\.approx\.ftz\.f32\s+%\w+, (%\w+);", ptx)
+        assert taken and not {*taken} & {*re.findall(r"mov\.b32\s+(%\w+), 0f", ptx)}, name
+
+
 def test_names_of_the_templates_give_way(tmp_path):
     module = emit(MORE["names"], tmp_path, "names")
     function = next(v for k, v in vars(module).items() if k.rstrip("_") == "row" and callable(v) and not hasattr(v, "params"))

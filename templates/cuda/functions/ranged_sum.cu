@@ -62,13 +62,28 @@ template <typename F, typename X> __device__ inline F lane_sum(i64 j, i64 hi, co
     }
     return sum;
 }
+// Whether the eight threads of a block that share a row take a lane of each block of terms each.
+template <int TEAM, int TEAMS> constexpr bool by_lanes = TEAM == 8 && TEAMS == 16;
 // Shared memory for N values, the same for all sums of a kernel.
 template <typename E, int N> __device__ inline E* shared_room() {
     alignas(32) __shared__ E room[N];
     return room;
 }
-// The same sums, in the same order, of F::COLUMNS rows a thread, by eight threads that lie TEAMS apart, of a block whose threads all have the
-// same range: each adds up a lane of each block of terms, and then the lanes of one row.
+// The sum of a block of terms, of each of the rows that the first threads of a block have one of: eight threads that lie TEAMS apart, with
+// F::COLUMNS rows, each add up a lane, which they leave in shared memory, and then the lanes of one row.
+template <typename F, int TEAMS, typename X> __device__ inline auto lanes_block(i64 lo, i64 hi, const X& x, typename F::Element* lanes) {
+    constexpr int ROWS = F::COLUMNS * TEAMS;
+    const int lane = threadIdx.x / TEAMS, first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x;
+    const F sum = lane_sum<F>(lo + lane, hi, x);
+    Vector<typename F::Element, F::COLUMNS> of_lane;
+    #pragma unroll
+    for (int k = 0; k < F::COLUMNS; k++) of_lane.at[k] = sum.at[k];
+    *reinterpret_cast<decltype(of_lane)*>(lanes + lane * ROWS + first) = of_lane;
+    __syncthreads();
+    const typename F::Element* l = lanes + (row < ROWS ? row : 0);
+    return ((l[0] + l[ROWS]) + (l[2 * ROWS] + l[3 * ROWS])) + ((l[4 * ROWS] + l[5 * ROWS]) + (l[6 * ROWS] + l[7 * ROWS]));
+}
+// The same sums, in the same order, by such threads of a block whose threads all have the same range.
 template <typename F, int TEAMS, typename X> __device__ inline F lanes_sum(i64 lo, i64 hi, const X& x) {
     if (hi - lo <= 2) return ranged_sum<F>(lo, hi, x);
     using E = typename F::Element;
@@ -76,21 +91,13 @@ template <typename F, int TEAMS, typename X> __device__ inline F lanes_sum(i64 l
     constexpr int ROWS = F::COLUMNS * TEAMS, LOT = 8 * ROWS;
     E* const room = shared_room<E, 2 * LOT>();  // two lots of lanes, so that one barrier is enough
     E* lanes = room;
-    const int lane = threadIdx.x / TEAMS, first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x;
-    const bool has = row < ROWS;
+    const int first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x;
     BlockSums<E> sums;
     for (i64 j = lo, blocks = 1; j < hi; j += 128, blocks++) {
-        const F sum = lane_sum<F>(j + lane, hi - j < 128 ? hi : j + 128, x);
-        V of_lane;
-        #pragma unroll
-        for (int k = 0; k < F::COLUMNS; k++) of_lane.at[k] = sum.at[k];
-        *reinterpret_cast<V*>(lanes + lane * ROWS + first) = of_lane;
-        __syncthreads();
-        const E* l = lanes + (has ? row : 0);
-        sums.add(((l[0] + l[ROWS]) + (l[2 * ROWS] + l[3 * ROWS])) + ((l[4 * ROWS] + l[5 * ROWS]) + (l[6 * ROWS] + l[7 * ROWS])), blocks);
+        sums.add(lanes_block<F, TEAMS>(j, hi - j < 128 ? hi : j + 128, x, lanes), blocks);
         lanes = lanes == room ? room + LOT : room;
     }
-    if (has) lanes[row] = sums.all();  // the lot that nobody reads
+    if (row < ROWS) lanes[row] = sums.all();  // the lot that nobody reads
     __syncthreads();
     const V all = *reinterpret_cast<const V*>(lanes + first);
     __syncthreads();  // another sum may follow
@@ -105,7 +112,7 @@ template <typename F, int TEAMS, typename X> __device__ inline F lanes_sum(i64 l
 template <typename F, int TEAM, int TEAMS, typename X> __device__ inline F shared_sum(i64 lo, i64 hi, const X& x) {
     if constexpr (TEAM == 1) {
         return ranged_sum<F>(lo, hi, x);
-    } else if constexpr (TEAM == 8 && TEAMS == 16) {
+    } else if constexpr (by_lanes<TEAM, TEAMS>) {
         return lanes_sum<F, TEAMS>(lo, hi, x);
     } else {
         if (hi - lo <= 2) return ranged_sum<F>(lo, hi, x);

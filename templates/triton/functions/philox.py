@@ -32,7 +32,8 @@ def philox(seed, offset, i, EVEN: tl.constexpr = 1, KEEPS: tl.constexpr = -1, SE
         SECOND: tl.constexpr = (KEEPS & 1 | SETS) % 4
         THIRD: tl.constexpr = (KEEPS & 2 | SETS) % 4
         FOURTH: tl.constexpr = (KEEPS & 3 | SETS) % 4
-        words = tl.reshape(tl.join(tl.join(c[FIRST], c[THIRD]), tl.join(c[SECOND], c[FOURTH])), i.shape)
+        shape: tl.constexpr = (c[0].shape[0], i.shape[1])  # the key may have rows that i has not
+        words = tl.reshape(tl.join(tl.join(c[FIRST], c[THIRD]), tl.join(c[SECOND], c[FOURTH])), shape)
     else:
         c0, c1, c2, c3 = four_words(seed, offset, i.to(tl.uint64) >> 2)
         odd = (i & 1) != 0

@@ -59,7 +59,7 @@ def walk(index, sizes, steps, RANK: tl.constexpr, DENSE: tl.constexpr, VECTOR: t
             here *= steps[d].to(index.dtype) // VECTOR * VECTOR
         at = here if d == 0 else at + here
     if DENSE and RANK > 1 and VECTOR == 1 and at.numel > 1:  # nearly all have a neighbour: a tile lies as without leading dims
-        at = tl.max_contiguous(at, at.shape)
+        at = tl.max_contiguous(at, [at.shape[0], at.shape[1]])
     return at
 
 

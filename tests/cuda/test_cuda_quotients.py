@@ -1,0 +1,99 @@
+"""Quotients by a value of their row on CUDA, made of parts of its inverse: run on the CPU, within their bound of the exact ones."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.backends import backend  # noqa: E402
+from kgen.precision import SPLIT  # noqa: E402
+from kgen.resources import resource  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda import emulated  # noqa: E402
+from tests.cuda.emulated import Emulated, kernels  # noqa: E402
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+QUOTIENTS = """
+static unsigned drawn(u64& seed) { seed = seed * 6364136223846793005ull + 1442695040888963407ull; return unsigned(seed >> 32); }
+static bool off(float x, float y, double near) {
+    const float q = x / split_divisor<float, true>(y), want = x / y;
+    if (!(fabsf(want) < INFINITY) || x == 0 || isinf(y)) {
+        const bool ends = fabs(double(x) / y) * (1 + near) >= 0x1.ffffffp127 && fabsf(q) >= 0x1.fffffep127f;
+        return !(isnan(q) && isnan(want)) && (q != want || signbit(q) != signbit(want)) && !ends;
+    }
+    return !(fabs(q - double(x) / y) <= near * fabs(double(x) / y) + 0x1p-148);
+}
+// How many quotients lie further from the exact ones than `near` says, of zeros, infinities, NaN, all exponents and any digits.
+extern "C" long far(int error, double near) {
+    ::error = error;
+    const float ends[] = {0, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f, 0x1p127f, 0x1p126f, 0.5f};
+    long count = 0;
+    for (float x : ends) for (float y : ends) count += off(x, y, near);
+    u64 seed = 1;
+    for (int i = 0; i < 1000000; i++) count += off(__uint_as_float(drawn(seed)), __uint_as_float(drawn(seed)), near);
+    for (float x : ends) for (int i = 0; i < 20000; i++) count += off(x, __uint_as_float(drawn(seed)), near);
+    return count;
+}
+"""
+
+
+def test_quotients_lie_within_their_bound(tmp_path) -> None:
+    """Whatever the last place of the hardware's inverse; zeros, infinities and NaN are the division's, signs included."""
+    known: dict[str, object] = {**backend("cuda").functions(["split_divisor"])}
+    known["inverse"] = """static int error;
+static float inverse(float x) { return __uint_as_float(__float_as_uint(1 / x) + (isnormal(1 / x) ? error : 0)); }
+"""
+    numbers = (resource("templates") / "cuda" / "library" / "kgen_numbers.cuh").read_text().replace("#pragma once", "")
+    library = kernels(tmp_path / "quotients.cpp", "\n".join([numbers, *map(str, known.values()), QUOTIENTS]), [])
+    library.far.restype, library.far.argtypes = ctypes.c_long, (ctypes.c_int, ctypes.c_double)
+    assert [library.far(error, SPLIT) for error in (-1, 0, 1)] == [0, 0, 0]
+    assert library.far(0, SPLIT / 4) > 0
+
+
+GRADIENT = """slope(dy: T[M, N], x: T[M, N], s: T32[M]) -> (dx: T[M, N], y: T[M, N])
+
+y = x / s
+a = exp(x) / s
+dx = (dy / s - sum[N](dy * a / s)) * a
+"""
+
+
+def test_a_gradient_stays_within_its_bound(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows whose divisors are ordinary, large, tiny, zero, infinite and none; what is a result itself is the division's.  Here no blocks
+    share a row, so each is taken as if they did."""
+    def waiting(path: Path, source: str, expressions: list[str]) -> ctypes.CDLL:
+        return kernels(path, source.replace("Walk::CLUSTERS>(s)", "true>(s)"), expressions)
+
+    monkeypatch.setattr(emulated, "kernels", waiting)
+    g = torch.Generator().manual_seed(3)
+    given = []
+    s = torch.tensor([0.7, -3.0, 2.0**100, 2.0**-100, 2.0**127, 2.0**-140, 0.0, -0.0, torch.inf, torch.nan])
+    for n, dtype in ((67, torch.float32), (64, torch.float32), (3000, torch.float32), (64, torch.bfloat16), (64, torch.float64)):
+        dy, x = (torch.randn(len(s), n, generator=g).to(dtype) for _ in range(2))
+        dy[0, 3], x[1, 2], x[4, 5] = -0.0, torch.inf, torch.nan
+        given.append((dy, x, s.to(torch.float64 if dtype == torch.float64 else torch.float32)))
+    kernel = Emulated(GRADIENT, tmp_path, *given)
+    assert kernel.run.source.count("split_divisor<T, Walk::CLUSTERS>(s)") == 1 and "brief_div<T>(x, s)" in kernel.run.source
+    for args in given:
+        found, exact = kernel(*args), Analysis(kernel.kernel, dict(zip(("dy", "x", "s"), args, strict=True)), "cuda").results()
+        for name, want in zip(("dx", "y"), exact, strict=True):
+            got = found[name].double()
+            held = (got == want.exact) | (got.isnan() & want.exact.isnan()) | ((got - want.exact).abs() <= want.bound) | ~want.bound.isfinite()
+            assert bool(held.all()), (name, args[0].shape, args[0].dtype, (~held).nonzero()[:4])
+
+
+def test_who_takes_them() -> None:
+    """Elements with several quotients, of rows that blocks share; not those of one, of what an order reads, or of a scan."""
+    def takes(text: str) -> bool:
+        return "split_divisor" in kgen.loads(text).source("cuda")
+
+    assert takes(GRADIENT)
+    assert not takes("one(x: T[M, N]) -> y: T[M, N]\n\ny = x / sum[N](x)\n")
+    assert not takes("order(x: T[M, N], s: T32[M]) -> y: T[M]\n\ny = max[N](exp(x) / s * 2 + x / s)\n")
