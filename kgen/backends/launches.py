@@ -556,19 +556,14 @@ PERSISTENT = {
         Round(512, 512, 32, 1, 2, "cluster", 65536, once=True),
     ),
 }
-#: The same of rows that begin within a vector, beside which parameters are put together once: teams take rows that begin alike.  A "block"
-#: has a row by itself, of passes of which one operand moves and that count no places: more takes more threads than such blocks have.
-#: From searches on an H200; of (1,280, 2,048] vectors from what is on both sides.
+#: The same of rows that begin within a vector; teams take rows that begin alike.  A "block" has a row by itself, of passes of which one
+#: operand moves and that ask for no places.  From searches on an H200; of (1,280, 2,048] vectors from what is on both sides.
 PERSISTENT_EDGES = {
     (True, False): (Round(0, 0, 0, 0, 0, "none"),),
     (True, True): (
-        Round(0, 0, 0, 0, 0, "none", 96),
-        Round(32, 32, 32, 16, 3, "block", 128, every=True),
-        Round(32, 32, 64, 12, 3, "block", 256),
-        Round(64, 64, 48, 8, 3, "block", 384),
-        Round(64, 64, 80, 6, 3, "block", 640, parameters=80),
-        Round(128, 128, 80, 3, 3, "block", 960, parameters=80),
-        Round(256, 256, 40, 2, 3, "block", 1280),
+        *(Round(0, 0, 0, 0, 0, "none", 96), Round(32, 32, 32, 16, 3, "block", 128, every=True), Round(32, 32, 64, 12, 3, "block", 256)),
+        *(Round(64, 64, 48, 8, 3, "block", 384), Round(64, 64, 80, 6, 3, "block", 640, parameters=80)),
+        *(Round(128, 128, 80, 3, 3, "block", 960, parameters=80), Round(256, 256, 40, 2, 3, "block", 1280)),
         Round(0, 0, 0, 0, 0, "none", 768),
         Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
         Round(128, 128, 64, 3, 2, "cluster", 2048, once=True),
@@ -582,10 +577,8 @@ PERSISTENT_EDGES = {
         Round(256, 256, 32, 2, 3, "cluster", 16384, every=True),
     ),
     (False, True): (
-        Round(0, 0, 0, 0, 0, "none", 384),
-        Round(128, 128, 16, 6, 3, "block", 512),
-        Round(0, 0, 0, 0, 0, "none", 1024),
-        Round(256, 256, 20, 3, 3, "block", 1280),
+        *(Round(0, 0, 0, 0, 0, "none", 384), Round(128, 128, 16, 6, 3, "block", 512)),
+        *(Round(0, 0, 0, 0, 0, "none", 1024), Round(256, 256, 20, 3, 3, "block", 1280)),
         Round(0, 0, 0, 0, 0, "none", 4096),
         Round(256, 256, 32, 2, 2, "cluster", 8192),
         Round(256, 256, 32, 2, 2, "cluster", 16384, every=True),
