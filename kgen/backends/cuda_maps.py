@@ -92,6 +92,12 @@ def is_last(reach: Reach) -> bool:
     return reach.dim == reach.tensor.dims[-1]
 
 
+def known_along(reach: Reach) -> tuple[str, str]:
+    """A window's stride, and whether its place is known to lie inside: along the last dim of a tensor, what is WITHIN has one element
+    behind another, of which none is known to be there."""
+    return (f"WITHIN ? 1 : {reach.stride}", "false") if is_last(reach) else (reach.stride, "WITHIN")
+
+
 def moved(at: str, m: Move) -> str:
     """An index, moved by numbers of the call."""
     return at if not m.numbers else f"i64({at})" + "".join(f" {'-' if sign < 0 else '+'} {name}" for sign, name in m.numbers)
@@ -332,8 +338,9 @@ class MapPrinter:
     def line(self, m: Move, tap: Tap) -> str:
         """The place of a line that is `h` further on than that of a thread's first row, by a window's move along the dim of its rows."""
         reach = self.unit.reach(tap.tensor, m.dim)
+        stride, known = known_along(reach)
         first = moved(f"i64({self.at[self.row]})", m)
-        return f"window_at<1, 0, 1, WITHIN, false>({f'{m.times} * ' if m.times > 1 else ''}{first} + h, {reach.size}, {reach.stride})"
+        return f"window_at<1, 0, 1, {known}, false>({f'{m.times} * ' if m.times > 1 else ''}{first} + h, {reach.size}, {stride})"
 
     def move(self, m: Move, index: str, tap: Tap) -> str:
         """A tap's move along a dim, whose index has this name."""
@@ -341,8 +348,8 @@ class MapPrinter:
         if m.along:
             reach = self.unit.reach(tap.tensor, m.dim)
             some = "WITHIN" if m.over > 1 else "false"
-            stride, known = (f"WITHIN ? 1 : {reach.stride}", f"false, {some}") if is_last(reach) else (reach.stride, f"WITHIN, {some}")
-            return f"window_at<{m.times}, {m.by}, {m.over}, {known}>({moved(at, m)}, {reach.size}, {stride})"
+            stride, known = known_along(reach)
+            return f"window_at<{m.times}, {m.by}, {m.over}, {known}, {some}>({moved(at, m)}, {reach.size}, {stride})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)

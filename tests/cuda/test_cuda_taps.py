@@ -50,6 +50,11 @@ y = x[M = 2*index[P] - 1, N = 3*index[Q] - 2 else -7] + 2 * x[M = 2*index[P], N 
 z = x[M = 2*index[P] + 1 else 5] + 2 * x[M = 2*index[P] - 1, N = index[N] - 2 else 1]
 u = x[M = (index[R] + 1) // 2 - 1, N = (index[S] - 2) // 3 else 4] - 2 * x[M = (index[R] - 3) // 2, N = index[S] // 3 + 1 else 0]
 """
+#: Along a tensor's last dim, by the index of rows.
+ACROSS = """across(x: T[M, K], w: T[N]) -> y: T[N, M]
+
+y = w + x[K = 2*index[N] + 3 else 1] - x[K = 2*index[N] - 2 else 5]
+"""
 #: Windows of so many elements that a thread of Triton's takes few.
 POOL = """pool(x: T[..., M, N], w: T[..., P, Q]) -> y: T[..., P, Q] where P = M // 2 + 1, Q = N // 3 + 1, I = 5, J = 4
 
@@ -146,6 +151,11 @@ def along(x: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"y": placed(x, m, 3 * q - 2, -7) - placed(x, m, 3 * q, 1)}
 
 
+def across(x: torch.Tensor, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    n, m = torch.arange(w.shape[0]), torch.arange(x.shape[0])
+    return {"y": (w + placed(x, m, 2 * n + 3, 1) - placed(x, m, 2 * n - 2, 5)).T}
+
+
 def laid(shape: tuple[int, ...], dtype: torch.dtype, chance: random.Random) -> torch.Tensor:
     """A tensor of small integers, somewhere among elements that are not its own, in one of several layouts."""
     way = chance.choice(("dense", "dense", "apart", "turned", "rows", "off"))
@@ -210,6 +220,18 @@ def test_shifts_in_a_plane(tmp_path: Path) -> None:
 
 def test_windows_in_a_plane(tmp_path: Path) -> None:
     hold(WINDOW, window, [*cases(2, torch.bfloat16, 8, 1), (torch.zeros(0, 4, 5),), (torch.randint(-8, 8, (3, 9, 40)).double(),)], tmp_path)
+
+
+def test_windows_along_a_last_dim_that_lies_across(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few elements, and as threads take rows of them one below the other: what lies outside has the fill there too."""
+    calls = [(torch.randint(-8, 8, (5, k)).float(), torch.randint(-8, 8, (n,)).float()) for k, n in ((3, 37), (40, 16), (1, 9))]
+    calls += [(x.double().T.contiguous().T, w.double()) for x, w in calls[:2]]
+    for many in (nvrtc.MAP_MANY, 1):
+        monkeypatch.setattr(nvrtc, "MAP_MANY", many)
+        nvrtc.cached_plan.cache_clear()
+        (folder := tmp_path / str(many)).mkdir()
+        hold(ACROSS, across, calls, folder)
+    nvrtc.cached_plan.cache_clear()
 
 
 def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
