@@ -6,7 +6,7 @@ At each place the bound holds for every order of the elements up to there in whi
     cumsum        sum(e) + g * sum(|x| + e); none where the terms of one sign overflow
     cumprod       prod(|x| + e) - prod(|x|) + ((1 + u)^(i + 1) - 1) * prod(|x| + e); denormals more where the product of neighbours
                   underflows, none where one overflows
-    cummax        what the greatest of x + e and of x - e lie above and below it; cummin likewise
+    cummax        what the greatest of x + e and of x - e lie above and below it, 0 where it is infinite or NaN; cummin likewise
     logcumsumexp  max(e), since the weights of its derivative add up to 1; and u * (R + 8) for each join, where R = max|x| + log(i + 1)
                   bounds what any neighbours have: what is carried is their peak, and the sum of exponentials about it, at least 1 and
                   at most i + 1. A join adds n exp(-d) to it, d <= 2 max|x|, of which the difference, exp and the product round to
@@ -51,7 +51,8 @@ def error(e: Any, v: Value, x: Any, args: list, carried: list) -> Any:
         return torch.where(reached > 0, torch.inf, 0.0)
     if backwards:
         own, errors = [t.flip(at) for t in own], [c.flip(at) for c in errors]
-    finite = [torch.where(torch.isfinite(t), t, 0.0).double() for t in own]
+    extreme = v.op in ("cummax", "cummin")  # where an infinity that loses is no 0, which may win
+    finite = [(t if extreme else torch.where(torch.isfinite(t), t, 0.0)).double() for t in own]
     format_ = e.compute(v)
     unit = 2.0**-24 if format_ == "f32" else 2.0**-52  # of f64 twice: the exact reading rounds too
     found = BOUNDS[v.op](torch, v, finite, errors, at, unit, n, format_)
@@ -106,7 +107,8 @@ def _extreme(torch: Any, v: Value, own: list, errors: list, at: int, unit: float
     sign = -1.0 if v.op == "cummin" else 1.0
     x = sign * x
     middle, high, low = ((x + side * e).cummax(at).values for side in (0.0, 1.0, -1.0))
-    return torch.where((e != 0).cumsum(at) > 0, torch.maximum(high - middle, middle - low), 0.0)
+    found = torch.where(torch.isfinite(middle), torch.maximum(high - middle, middle - low), 0.0)
+    return torch.where((~torch.isfinite(e)).cumsum(at) > 0, torch.nan, found)
 
 
 def _log(torch: Any, v: Value, own: list, errors: list, at: int, unit: float, n: int, format_: str) -> Any:

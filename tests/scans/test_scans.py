@@ -194,6 +194,23 @@ def test_where_parts_overflow_there_is_no_bound(value: str) -> None:
     assert checks.compare(torch.full_like(got, torch.nan), found, got, checks.Report("f", "cpp"))  # elsewhere there is one
 
 
+@pytest.mark.parametrize("op", ["cummin", "cummax"])
+@pytest.mark.parametrize("back", [False, True])
+def test_an_infinity_that_loses_leaves_an_extreme_its_error(op: str, back: bool) -> None:
+    """What is least so far was rounded in f32, with infinities before and behind it; the other infinity and NaN are what they are."""
+    words = "N, reversed" if back else "N"
+    made = check.check(syntax.parse(f"f(x: f32[N]) -> y: f64[N]\n\ny = {op}[{words}](x * 1.1 if abs(x) < inf else x)\n", "f.k"))
+    inf = torch.inf
+    x = torch.tensor([inf, 0.5, 0.25, 0.8, inf, inf, -inf, 1.0, torch.nan, 0.1]) * (1 if op == "cummin" else -1)
+    given = {"x": x.flip(0) if back else x}
+    (found,), (got,) = Analysis(made, given, "cpp").results(), Evaluator(made, given, "kernel").run()
+    assert not checks.compare(got, found, got, checks.Report("f", "cpp"))
+    for k, value in enumerate((0.0, 0.55001, 0.27501, 0.27501, 0.27501, 0.27501, 0.0, 0.0, 0.0, 0.0)):
+        wrong = got.clone()
+        wrong[-1 - k if back else k] = value if op == "cummin" else -value
+        assert checks.compare(wrong, found, got, checks.Report("f", "cpp")), k
+
+
 def test_integers_and_bools_are_added_in_64_bits() -> None:
     made = check.check(syntax.parse("f(k: i8[N], b: bool[N]) -> (y: i64[N], z: i64[N], m: i8[N])\n"
                                     "y = cumsum[N](k)\nz = cumprod[N, exclusive](b)\nm = cummin[N](k)\n", "f.k"))  # fmt: skip
