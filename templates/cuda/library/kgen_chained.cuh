@@ -66,6 +66,9 @@ template <typename Under, typename Index> struct Taking : Under {
         const unsigned to = unsigned(__cvta_generic_to_shared(memory_at(place)));
         if constexpr (BYTES == 16) {
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(p) : "memory");
+        } else if constexpr (BYTES > 16) {  // of eight bytes an element, beside narrower ones
+            send<16>(place, p);
+            send<BYTES - 16>(place + 16, static_cast<const unsigned char*>(p) + 16);
         } else {
             asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(p), "n"(BYTES) : "memory");
         }
