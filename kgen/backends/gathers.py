@@ -43,6 +43,3 @@ def gathers_of(render: Render, p: Reduce, tensors: Mapping[str, Tensor]) -> dict
         else:
             found[let.name] = one(of[0], attrs[0])
     return found
-
-
-__all__ = ["gathers_of"]

@@ -84,6 +84,3 @@ def sort_unit(render: Render, p: Sort, name: str) -> SortUnit:
     written = {defs[s.ref].expr.attrs[0]: t for s, t in zip(p.stores, outputs, strict=True)}
     ordered = {part: written[part] for part in dict.fromkeys((*PARTS, *ROW_PARTS)) if part in written}
     return SortUnit(name=name, dims=p.dims, keys=keys, written=ordered, inputs=(keys,), outputs=outputs)
-
-
-__all__ = ["SortUnit", "sort_unit"]

@@ -98,6 +98,3 @@ def aside(row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[
     sums = 1 + moving.index(summed[-1]) if summed else 0  # they have places by the order of what moves
     made = [(address, (*outer[:-1], outer[-1] * columns), inner, size) for address, outer, inner, size in operands]
     return Aside(columns, sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), made, sharing, sums, pieces)
-
-
-__all__ = ["Aside", "aside"]

@@ -27,6 +27,3 @@ def taken(kernel: Kernel, call: Any, target: str) -> Kernel:
     """The kernel whose passes a call (a `kgen.runtime.arguments.Call`) takes on a target: itself, or as one that compares keys."""
     few, along = launches.KEYED_FEW.get(target, 0), sorted_along(kernel)
     return replace(kernel, compared=True) if along and all(call.size(d) <= few for d in along) else kernel
-
-
-__all__ = ["sorted_along", "taken"]

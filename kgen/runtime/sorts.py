@@ -35,6 +35,3 @@ def ordered_keys(keys: Any, count: int) -> tuple[Any, Any]:
 
     keys = torch.where((keys < 0) | (keys >= count), count, keys)
     return torch.sort(keys.to(torch.int32) if count < 2**31 - 1 else keys, dim=-1, stable=True)  # a radix sort of half the bits
-
-
-__all__ = ["sort"]
