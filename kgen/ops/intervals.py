@@ -220,7 +220,8 @@ def power(m: Move, worst: Any) -> Any:
     worst = _poles(m, (a.abs() <= e) & (e != 0) & (b - f < 0), worst)
     # of a number below 0 it is NaN, but where the exponent is whole; of NaN 1 where that is 0
     either = (a - e < 0) & ((b - b.round()).abs() <= f) | m.torch.isnan(a) & (b.abs() <= f)
-    return m.torch.where((f != 0) & either, m.torch.nan, worst)
+    one = m.torch.isnan(b) & (e != 0) & ((a - 1).abs() <= e)  # of 1 it is 1 whatever the exponent: NaN of its neighbours by NaN
+    return m.torch.where((f != 0) & either | one, m.torch.nan, worst)
 
 
 def whole_poles(m: Move, worst: Any) -> Any:
