@@ -147,7 +147,7 @@ class CFamily(Backend):
         if target.is_int and given.is_float:
             return source("saturate<{0}>({1})", type_name, x)
         if target.is_float and (target.narrow or type_name in self.storage_names):
-            x = x if given.is_float or given.name == "i64" else self.cast(x, given, i64, self.types["i64"])
+            x = x if given.is_float or given.name in ("i64", "u64") else self.cast(x, given, i64, self.types["i64"])
             return source("to<{0}>({1})", type_name, x)
         return self.conversion(type_name, x)
 

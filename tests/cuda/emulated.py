@@ -150,6 +150,10 @@ static float __ll2float_rz(long long x) {
     const float y = static_cast<float>(x);
     return fabsl(y) > fabsl(static_cast<long double>(x)) ? nextafterf(y, 0) : y;
 }
+static float __ull2float_rz(unsigned long long x) {
+    const float y = static_cast<float>(x);
+    return y > static_cast<long double>(x) ? nextafterf(y, 0) : y;
+}
 template <typename I> static I cut(double x) {
     const double low = double(std::numeric_limits<I>::min()), end = double(std::numeric_limits<I>::max() / 2 + 1) * 2;
     return x != x ? 0 : x <= low ? std::numeric_limits<I>::min() : x >= end ? std::numeric_limits<I>::max() : I(x);

@@ -65,7 +65,9 @@ template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int* found, F, 
 }
 float __double2float_rz(double);
 float __ll2float_rz(long long);
+float __ull2float_rz(unsigned long long);
 long long __float2ll_rz(float);
+unsigned long long __float2ull_rz(float);
 float __fmaf_rn(float, float, float);
 double __fma_rn(double, double, double);
 unsigned __float_as_uint(float);

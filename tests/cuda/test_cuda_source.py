@@ -322,7 +322,9 @@ static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f;
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 float __double2float_rz(double);  // of the 16-bit floats, which are not here
 float __ll2float_rz(long long);
+float __ull2float_rz(unsigned long long);
 long long __float2ll_rz(float);
+unsigned long long __float2ull_rz(float);
 """
 
 

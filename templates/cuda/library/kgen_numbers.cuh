@@ -31,6 +31,10 @@ __device__ inline float round_odd(i64 x) {
     float r = __ll2float_rz(x);
     return __float2ll_rz(r) == x ? r : __uint_as_float(__float_as_uint(r) | 1);
 }
+__device__ inline float round_odd(u64 x) {
+    float r = __ull2float_rz(x);
+    return __float2ull_rz(r) == x ? r : __uint_as_float(__float_as_uint(r) | 1);
+}
 
 // The 16-bit floats: stored as bits, computed in float, rounded once, to nearest even.
 struct f16 {
@@ -61,6 +65,10 @@ template <> __device__ inline bf16 to(float x) {  // two at a time: alone, as fo
 }
 template <typename T> __device__ inline T to(double x) { return T(x); }
 template <typename T> __device__ inline T to(i64 x) {
+    if constexpr (sizeof(T) == 2) return T(round_odd(x));
+    else return T(x);
+}
+template <typename T> __device__ inline T to(u64 x) {
     if constexpr (sizeof(T) == 2) return T(round_odd(x));
     else return T(x);
 }

@@ -148,6 +148,10 @@ template <typename T> inline T to(int64_t x) {
     const bool large = x > int64_t(1) << 53 || x < -(int64_t(1) << 53);  // then to double by rounding to odd
     return to<T>(double(large ? x >> 11 << 11 | int64_t((x & 0x7ff) != 0) << 11 : x));
 }
+template <typename T> inline T to(uint64_t x) {
+    if constexpr (sizeof(T) > 2) return T(x);
+    return to<T>(double(x > uint64_t(1) << 53 ? x >> 11 << 11 | uint64_t((x & 0x7ff) != 0) << 11 : x));
+}
 
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
