@@ -182,9 +182,10 @@ class Evaluator:
                 else torch.tensor(args[0], device=self.device, dtype=torch.float64 if isinstance(args[0], float) else None)
             )
             name, how = cast_to(v)
+            row, given = resolve(name, self.binding), self.kernel.values[v.args[0]].type
             if self.dtype(name).is_floating_point:
-                x = unsigned.number(x, self.kernel.values[v.args[0]].type)
-            row = resolve(name, self.binding)
+                narrows = row.bits < 64 and self.mode != "eager"
+                x = unsigned.round_odd(x, given) if narrows else unsigned.number(x, given)
             x, *bits = torch.broadcast_tensors(x, *args[1:]) if how or row.coded else (x,)  # the bits' dims are its own, rounded or not
             if how and row.narrow or row.coded:
                 return coded.differentiable(row, how, x, self.lift(coded.nearest(row, how, x.detach(), *bits)))

@@ -42,6 +42,20 @@ def number(x: Any, given: object) -> Any:
     return torch.where(x < 0, half.to(torch.float64) * 2, x.to(torch.float64))
 
 
+def round_odd(x: Any, given: object) -> Any:
+    """Integers of 32 bits and more as float64 by rounding to odd: to round that again, to fewer bits, is to round once.  Others stay."""
+    import torch
+
+    if not isinstance(x, torch.Tensor) or x.dtype not in (torch.int32, torch.int64):
+        return x
+    x = x.to(torch.int64)
+    large = (x < 0) if given is u64 else torch.zeros_like(x, dtype=torch.bool)
+    half = torch.where(large, ((x >> 1) & 0x7FFFFFFFFFFFFFFF) | (x & 1), x)
+    cut = (half >> 11 << 11) | ((half & 0x7FF) != 0).to(torch.int64) << 11
+    exact = torch.where((half > 1 << 53) | (half < -(1 << 53)), cut, half).to(torch.float64)
+    return torch.where(large, exact * 2, exact)
+
+
 def saturated(x: Any, dtype: DType) -> Any:
     """Floats cut to integers of one of these: NaN is 0, and what lies beyond is the nearest."""
     import torch

@@ -244,7 +244,7 @@ def test_casts_saturate_from_floats_wrap_between_integers_and_compare_with_zero_
     got = {target: dict(zip(others, kernel(x, target=target))) for target in ("cpp", "torch")}
     for d in others:
         if d.is_float:
-            # to a 16-bit float by way of f32, as torch does; every other dtype is rounded once
+            # torch rounds twice on the way to 16 bits, which no operand here tells from once
             want = x.to(torch_dtype(d))
         else:
             want = torch.tensor([cast(v, source, d) for v in x.tolist()], dtype=torch_dtype(d))
@@ -253,6 +253,37 @@ def test_casts_saturate_from_floats_wrap_between_integers_and_compare_with_zero_
             bad = ~((y == want) | (y.isnan() & want.isnan() if d.is_float else torch.zeros_like(y, dtype=torch.bool)))
             shown = [(x[i].item(), y[i].item(), want[i].item()) for i in bad.nonzero().flatten().tolist()[:5]]
             assert not shown, f"{source} to {d} on {target}: (operand, got, wanted): {shown}"
+
+
+def rounded(x: int, dtype: str) -> float:
+    """An integer rounded once to a float dtype: of its leading bits and of whether one follows, which a float32 has exactly."""
+    if dtype == "f64":
+        return float(x)  # Python's own is correctly rounded
+    cut = max(0, abs(x).bit_length() - (24 if dtype != "f32" else 40))
+    leading = abs(x) >> cut << cut | (abs(x) & ((1 << cut) - 1) != 0) << cut
+    return float(math.copysign(torch.tensor(leading, dtype=torch.float64).to(getattr(torch, STORED[dtype])).item(), x))
+
+
+def test_integers_reach_every_float_by_one_rounding() -> None:
+    """Beside each number half way between two of bf16, f16, f32 and f64: by way of f32, as in torch, 16 bits would be rounded twice."""
+    sources = ("i32", "u32", "i64", "u64")
+    names = {(s, d): f"{d}_{s}" for s in sources for d in STORED}
+    header = ", ".join(f"{name}: f64[...]" for name in names.values())
+    lines = "\n".join(f"{name} = {d}({s}_x)" for (s, d), name in names.items())
+    kernel = kgen.loads(f"reached({', '.join(f'{s}_x: {s}[...]' for s in sources)}) -> ({header})\n\n{lines}\n")
+    halves = [s * ((1 << k) + (1 << k - digits) + by)
+              for digits in (8, 11, 24, 53) for k in range(digits, 64) for by in (-1, 0, 1) for s in (1, -1)]  # fmt: skip
+    tensors = {}
+    for s in sources:
+        low, high = DTYPES[s].limits
+        kept = [x if low <= x <= high else abs(x) % (high + 1) for x in (*halves, low, high, high - 1)]
+        tensors[f"{s}_x"] = torch.tensor(kept, dtype=torch.uint64 if s == "u64" else torch.int64).to(torch_dtype(DTYPES[s]))
+    found = {target: kernel(**tensors, target=target) for target in ("cpp", "torch")}
+    found["exact"] = Evaluator(kernel.kernel, tensors, "exact").run()
+    for target, results in found.items():
+        for (s, d), got in zip(names, results, strict=True):
+            shown = [(x, y, rounded(x, d)) for x, y in zip(tensors[f"{s}_x"].tolist(), got.tolist(), strict=True) if y != rounded(x, d)]
+            assert not shown, f"{s} to {d} on {target}: {len(shown)} (operand, got, wanted): {shown[:3]}"
 
 
 STORED = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
