@@ -217,7 +217,7 @@ _ROWS = (
        triton=Spell("libdevice.acos({0})", ulp=(2.5, 2.5)),
        host=numbers.guarded(math.acos)),
     Op("atan", ("x",), "float", "atan", ("dy / (1 + x^2)",), "atan(x)", (18, 1),
-       cpp=Spell("std::atan({0})", ulp=(4, 4)),
+       cpp=Spell("arc_tangent({0})", ulp=(4, 4)),
        cuda=Spell("atan({0})", ulp=(2.5, 2.5)),
        triton=Spell("libdevice.atan({0})", ulp=(2.5, 2.5)),
        host=math.atan, sign=OF_FIRST, errors=Errors(calm=ALWAYS)),
