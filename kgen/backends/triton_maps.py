@@ -15,6 +15,7 @@ from kgen.backends.launches import TILES
 from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Text, joined, source
+from kgen.backends.triton_order import MEET, overtaking
 from kgen.backends.units import Argument, Statement, Tensor, Unit
 from kgen.taps import Move
 
@@ -237,9 +238,10 @@ class MapPrinter:
         return source("shifted_by({0})", joined(operands))
 
     def stores(self, mask: str = ", mask") -> list[Statement]:
-        """The stores of a block's results, with its mask or without."""
+        """The stores of a block's results, with its mask or without; behind all threads' loads where one may store over another's."""
         pairs = zip(self.outputs, self.storage, strict=True)
-        return [Statement(value=source(f"tl.store({{0}}, {{1}}{mask})", self.operands[o.spec_name].at, text)) for o, text in pairs]
+        made = [Statement(value=source(f"tl.store({{0}}, {{1}}{mask})", self.operands[o.spec_name].at, text)) for o, text in pairs]
+        return [*([MEET] if overtaking(self.outputs, self.read(), self.unit.lines, self.render) else []), *made]
 
     def spreads(self) -> bool:
         """Whether operands lie along some of its dims alone: a tile of several rows then loads them once."""

@@ -20,6 +20,7 @@ from kgen.backends.text import Call, Text, joined, named, source
 from kgen.backends.triton_held import Held
 from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
 from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading, Slot
+from kgen.backends.triton_order import MEET, overtaking_rows
 from kgen.backends.triton_partials import Join, Partial
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
 from kgen.monoids import MONOIDS
@@ -80,6 +81,8 @@ class RowPrinter:
         self.own |= {a.name for c in every for a in c.accumulators} | {g.name for c in every for g in c.gives}
         self.own |= {c.search.found.name for c in every if c.search is not None}
         self.stored_as: dict[str, str] = {}
+        looked = [g.tensor for g in unit.gathers if f"{self.key(g.tensor)} at {g.dim}" not in self.operands]  # no result lies over others
+        self.overtaking = overtaking_rows(unit, render, looked)
         self.partials = {a.name: Partial(self, a) for c in self.looped for a in c.accumulators if isinstance(a, Peak)}
         self.resident = Held(self)
 
@@ -294,6 +297,7 @@ class RowPrinter:
         else:
             at, mask = self.element_place(operand), "inside"
             at = at if operand.rows else source("{0} + row", at)  # there is one row: its number is 0
+        made += [MEET] if o.name in self.overtaking else []
         return [*made, Statement(value=source("tl.store({0}, {1}, {2})", at, rounded, mask))]
 
     # ------------------------------------------------------------------ bodies

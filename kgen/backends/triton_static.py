@@ -19,6 +19,7 @@ from kgen.backends.text import Text, functions, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
 from kgen.backends.triton_nodes import Block, Node
+from kgen.backends.triton_order import MEET, overtaking
 from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
@@ -225,7 +226,8 @@ class StaticRows(RowPrinter):
         rounded = self.backend.stored(o.value, o, {}) if not o.value.is_name else self.backend.stored(str(o.value), o, {})
         mask = "" if self.whole or is_row and self.flat else ", present" if is_row else ", inside"
         value = rounded if o.value.is_name or rounded.tokens != named(o.value).tokens else o.value
-        return [Statement(value=source(f"tl.store({{0}}, {{1}}{mask})", self.place(o, not is_row), value))]
+        made = [MEET] if o.name in self.overtaking else []
+        return [*made, Statement(value=source(f"tl.store({{0}}, {{1}}{mask})", self.place(o, not is_row), value))]
 
     def _typed(self, c: Code) -> Code:
         """As elsewhere; what is gathered lies where the row's place and the index say."""
@@ -556,6 +558,7 @@ class TritonPrinter:
             body.append(Statement((x.name,), "", source("({0}).to(tl.int64)", r.place(x.dims, unit.dims, i, "//") or Text(("i * 0",)))))
         lines, values = stored(unit.lines, tuple(replace(o, value=b.typed(o.value, o.compute)) for o in unit.outputs))
         body += lines
+        body += [MEET] if overtaking(unit.outputs, unit.inputs, unit.lines, r) else []
         for o in unit.outputs:
             value = b.stored(values[o.name], o, {})
             text = value if value.tokens != named(values[o.name]).tokens else values[o.name]

@@ -153,6 +153,8 @@ def moving_run_row(
     tl.store(high_row, high, present)
     # run' = run + high
     run_next = run + high
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(run_row, run_next, present)
     # last' = high * 2
     last_next = high * 2.0
@@ -252,6 +254,8 @@ def moving_run_loop(
     tl.store(high_row, high, present)
     # run' = run + high
     run_next = run + high
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(run_row, run_next, present)
     # last' = high * 2
     last_next = high * 2.0
@@ -314,6 +318,8 @@ def moving_run_split(
         tl.store(high_row, high, present)
         # run' = run + high
         run_next = run + high
+        # another thread may store what a thread loads
+        tl.debug_barrier()
         tl.store(run_row, run_next, present)
         # last' = high * 2
         last_next = high * 2.0

@@ -205,8 +205,12 @@ def steps__row(
     seen_next = cast_row_3 + widened(norm, H)
     cast_row_4 = widened(cast_row_2 * norm, H)
     p = widened(tl.load(p_row + walk(column, (), p_steps, 1, KINDS[3] == "along", VECTORS[3]), inside), F)
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(s_row, s_next, present)
     tl.store(n_row, n, present)
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(seen_row, seen_next, present)
     index_N = walk(column, (), index_N_steps, 1, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
     # p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
@@ -319,8 +323,12 @@ def steps__loop(
             g_row, p_row, sub_row, cast_row_, norm, cast_row_4, segment, present, length, g_steps, index_N_steps, p_steps, KINDS,
             VECTORS, BLOCK, SEGMENT, INDEX, T, F, G, H
         )
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(s_row, s_next, present)
     tl.store(n_row, n, present)
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(seen_row, seen_next, present)
 
 
@@ -400,8 +408,12 @@ def steps__split(
             VECTORS, BLOCK, SEGMENT, INDEX, T, F, G, H
         )
     if READING > 2:
+        # another thread may store what a thread loads
+        tl.debug_barrier()
         tl.store(s_row, s_next, present)
         tl.store(n_row, n, present)
+        # another thread may store what a thread loads
+        tl.debug_barrier()
         tl.store(seen_row, seen_next, present)
 
 

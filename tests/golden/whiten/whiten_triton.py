@@ -148,6 +148,8 @@ def whiten_y_row(
     tl.store(mu_kept_row, mu, present)
     # run' = run * (1 - rate) + mu * rate
     run_next = mul_row + mu * rate
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(run_row, run_next, present)
     # c = x - mu
     c = x - mu
@@ -267,6 +269,8 @@ def whiten_y_loop(
             x_row, y_row, scale, mu, inv, segment, present, length, sizes, x_steps, y_steps, KINDS, VECTORS, RANK, BLOCK, SEGMENT,
             INDEX
         )
+    # another thread may store what a thread loads
+    tl.debug_barrier()
     tl.store(run_row, run_next, present)
     tl.store(mu_kept_row, mu, present)
     tl.store(inv_kept_row, inv, present)
@@ -345,6 +349,8 @@ def whiten_y_split(
             INDEX
         )
     if READING > 2:
+        # another thread may store what a thread loads
+        tl.debug_barrier()
         tl.store(run_row, run_next, present)
         tl.store(mu_kept_row, mu, present)
         tl.store(inv_kept_row, inv, present)
