@@ -286,6 +286,26 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("text, n, dtype", [
+    (RMSNORM, 515, torch.float64),  # an element outside of whole vectors has two words
+    ("a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x / (max[N](abs(x)) + 1) * w\n", 512, torch.float32),  # of a vector as it lies
+])  # fmt: skip
+def test_what_moves_is_read_in_every_way(tmp_path, monkeypatch, text: str, n: int, dtype: Any) -> None:
+    """Rows that follow one another in shared memory: by elements of eight bytes at their ends, and by vectors whose magnitudes are compared."""
+    torch.manual_seed(8)
+    for table in ("PERSISTENT", "PERSISTENT_EDGES"):
+        rule = Round(64, 64, 32, 1, 3, "cluster", 512, every=True)
+        monkeypatch.setattr(launches, table, {key: (rule,) for key in getattr(launches, table)})
+    monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 4)
+    monkeypatch.setattr(persistent, "cached", partial(one_block, stays=True))
+    args = torch.randn(9, n, dtype=dtype), torch.randn(n, dtype=dtype)
+    kernel, checked = Emulated(text, tmp_path, args), kgen.loads(text).kernel
+    assert kernel.expressions and all("Rounds<" in e for e in kernel.expressions)
+    (want,) = Analysis(checked, dict(zip("xw", args, strict=True)), "cuda").results()
+    assert bool((kernel(*args)["y"].double() - want.exact).abs().le(want.bound).all())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.parametrize("stages", [1, pytest.param(3, marks=pytest.mark.slow)])  # what runs has one
 def test_rows_that_share_nothing_follow_one_another(tmp_path, monkeypatch, stages: int) -> None:
     """Two operands stay on the chip, and a row has a value of its own, which is sent for as its elements are; with one stage the next row's

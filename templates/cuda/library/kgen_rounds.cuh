@@ -232,9 +232,16 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             }
         }
         __device__ auto one(int v, int k) const { return element(now[v], TWO * k + SECOND); }
+        __device__ Vector<T, VEC> values(int v) const {
+            Vector<T, VEC> own;
+            #pragma unroll
+            for (int k = 0; k < VEC; k++) own.at[k] = now[v].at[TWO * k + SECOND];
+            return own;
+        }
         __device__ T one_loose(const Under& walk, int j) const {
             if constexpr (MOVES && EDGES && FLAT) {
                 const unsigned at = edge + static_cast<const Rounds&>(walk).stage + within(loose(walk, walk.at_row[O]));
+                if constexpr (sizeof(T) >= 4) return read_shared<T>(at);
                 Words<T> words;
                 words.at[0] = read_shared<unsigned>(at / 4 * 4) >> 8 * (at % 4);
                 return words;
