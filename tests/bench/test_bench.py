@@ -57,7 +57,7 @@ def run(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("spec", "dims"),
     [("softmax", ["..."]), ("gelu", ["..."]), ("mse", []), ("batchnorm_stats", ["C"]), ("causal_softmax", ["..."]),
-     ("groupnorm", ["B", "G"]), ("sum_of_squares_cols", ["N"]), ("scale_shift_chain", ["...", "N"]), ("cross_entropy", ["..."])],
+     ("groupnorm", ["B", "G"]), ("linear_recurrence", ["...", "C"]), ("top_p_mask", ["..."]), ("swiglu_group_int8", ["M"]), ("sum_of_squares_cols", ["N"]), ("scale_shift_chain", ["...", "N"]), ("cross_entropy", ["..."])],
 )  # fmt: skip
 def test_a_formula_is_cut_along_dims_that_nothing_crosses(spec: str, dims: list[str]) -> None:
     assert reference.cuttable(checked(spec)) == dims
@@ -73,12 +73,12 @@ def test_pieces_are_the_whole(spec: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(reference, "PIECE", 16 * 700)
     pieces = reference.Reference(kernel, given)
     assert len(pieces.pieces) > 3
-    pieces.refuse("whole", list(whole))
+    pieces.refuse("cpp", list(whole))
     for k, r in enumerate(whole):
         wrong = [x.clone() for x in whole]
         wrong[k].view(-1)[r.numel() // 2] += 1
         with pytest.raises(KgenError, match=f"differ in {kernel.results[k].name}"):
-            pieces.refuse("whole", wrong)
+            pieces.refuse("cpp", wrong)
     assert pieces.bytes == sum(r.numel() * r.element_size() for r in whole)
 
 
@@ -93,13 +93,13 @@ def test_axes_of_several_dims_are_cut_and_packed_values_compared(spec: str, monk
     pieces = reference.Reference(kernel, given)
     assert len(pieces.pieces) == (len(given["x"]) if spec == "mxfp8" else 1)
     whole = list(Evaluator(kernel, given).run())
-    pieces.refuse("whole", whole)
+    pieces.refuse("cpp", whole)
     assert pieces.alike(libraries.prepared(kernel, "torch", given)()) == ""
     other = whole[0].clone()
     signed = other.view(torch.uint8).view(-1)[other.element_size() - 1 :: other.element_size()]
     signed[reference._values(other).abs().view(len(signed), -1).amax(-1).argmax()] ^= 0x88
     with pytest.raises(KgenError, match="differ in"):
-        pieces.refuse("whole", [other, *whole[1:]])
+        pieces.refuse("cpp", [other, *whole[1:]])
 
 
 def test_of_what_is_large_samples_reach_from_the_first_row_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,10 +111,10 @@ def test_of_what_is_large_samples_reach_from_the_first_row_to_the_last(monkeypat
     places = [(start, length) for _, start, length, _ in pieces.pieces]
     assert len(places) == reference.SAMPLES and places[0] == (0, 10) and places[-1] == (4990, 10)
     y = torch.softmax(given["x"], -1)
-    pieces.refuse("torch", [y])
+    pieces.refuse("cpp", [y])
     y[-1, -1] += 1e-3
     with pytest.raises(KgenError):
-        pieces.refuse("torch", [y])
+        pieces.refuse("cpp", [y])
 
 
 def test_small_results_are_compared_by_their_own_size() -> None:
@@ -122,9 +122,42 @@ def test_small_results_are_compared_by_their_own_size() -> None:
     kernel = checked("softmax")
     x = torch.randn(2, 4096)
     pieces = reference.Reference(kernel, {"x": x})
-    pieces.refuse("torch", [torch.softmax(x, -1)])
+    pieces.refuse("cpp", [torch.softmax(x, -1)])
     with pytest.raises(KgenError):
-        pieces.refuse("torch", [torch.softmax(x, -1) * 1.001])
+        pieces.refuse("cpp", [torch.softmax(x, -1) * 1.001])
+
+
+def test_what_roundings_choose_is_held_to_its_derived_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another answer beside a tie of the exact value is none that is wrong; elsewhere it is."""
+    monkeypatch.setattr(reference, "PIECE", 16 * 64)
+    kernel = kgen.loads("thirds(x: f32[..., N]) -> q: i8[..., N]\n\nq = i8(round(x / 3 * 3))").kernel
+    x = torch.randn(64, 16) * 0.3
+    x[5, :4] = torch.tensor([2.5, 0.5, 1.5, 3.5])
+    pieces = reference.Reference(kernel, {"x": x})
+    q = torch.round(x / 3 * 3).to(torch.int8)
+    assert len(pieces.pieces) == 16
+    q[5, :4] = torch.tensor([3, 1, 1, 3])
+    pieces.refuse("cpp", [q])
+    q[7, 3] += 1
+    with pytest.raises(KgenError, match="differ in q"):
+        pieces.refuse("cpp", [q])
+
+
+@pytest.mark.parametrize(
+    "spec", ["swiglu_group_int8", "linear_recurrence", "rg_lru", "selective_scan", "volume_weights", "top_p_mask", "draw_token", "typical_mask"]
+)
+def test_torchs_function_is_the_formula_where_it_scans_chooses_or_draws(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On arguments that `kgen bench` draws, in 16 bits and by pieces, whose results are finite but for what a mask takes away."""
+    monkeypatch.setattr(reference, "PIECE", 16 * 2048)
+    kernel = checked(spec)
+    given = library.holding(spec, arguments(kernel, "bf16", 1 << 14, "cpu", 128))
+    pieces = reference.Reference(kernel, given)
+    assert len(pieces.pieces) > 1
+    results = libraries.prepared(kernel, "torch", given)()
+    assert pieces.alike(results) == ""
+    found = results if isinstance(results, tuple) else (results,)
+    assert all(not bool((y.isnan() | (y == torch.inf)).any()) for y in found)
+    assert pieces.alike(tuple(y.flip(0) for y in found)) != ""
 
 
 def test_a_row_has_a_length_where_a_named_dim_is_reduced() -> None:
