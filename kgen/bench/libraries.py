@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kgen.bench.library import TIMED
+from kgen.bench.library import TIMED, scanned, wide
 from kgen.bench.peers import written_out
 from kgen.check import Kernel
 from kgen.runtime.coded import packed
@@ -79,7 +79,7 @@ def _min_p(x: Any, p: float) -> Any:
 
 
 def _top_p(x: Any, p: float) -> Any:
-    q, order = torch.softmax(x, -1).sort(dim=-1, descending=True)
+    q, order = torch.softmax(wide(x), -1).sort(dim=-1, descending=True)
     return x.where(torch.zeros_like(x, dtype=torch.bool).scatter(-1, order, q.cumsum(-1) - q < p), -math.inf)
 
 
@@ -105,6 +105,7 @@ TORCH: dict[str, Call] = TIMED | {
     "hardswish": lambda x: F.hardswish(x),
     "histogram": _histogram,
     "huber": lambda x, y, delta: F.huber_loss(x, y, delta=delta),
+    "linear_recurrence": lambda x, g: scanned(g.sigmoid(), (1 - g.sigmoid()) * x, -2),
     "kl_div": lambda q, p: F.kl_div(q, p, reduction="none").sum(-1),
     "l2_normalize": lambda x, eps: F.normalize(x, dim=-1, eps=eps),
     "layernorm": lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps),

@@ -1,8 +1,8 @@
 """The library's specs as torch has them: a line for each, which the tests hold it to and `kgen bench` times it beside.
 
-A line has the torch function of the spec's parameters, by name, that gives its results in order, and what tensors hold in a test that
-are not normal: "positive", "unit" (between 0 and 1), "rows" (probabilities), "logs" (of probabilities), "signs", "bits" (0 or 1), a dim
-(places along it), "offsets" and "row" (of rows that lie one behind another along S); numbers are the values of parameters.
+A line has the torch function of the spec's parameters, by name, that gives its results in order, and what tensors hold that are not
+normal: "positive", "negative", "unit" (between 0 and 1), "rows" (probabilities), "logs" (of probabilities), "signs", "bits" (0 or 1), a
+dim (places along it), "offsets" and "row" (of rows that lie one behind another along S); numbers are the values of parameters.
 """
 
 from __future__ import annotations
@@ -171,14 +171,21 @@ def _bert(tokens: Tensor, positions: Tensor, segments: Tensor, ids: Tensor, of: 
     return F.layer_norm(F.embedding(ids, tokens) + positions + F.embedding(of, segments), w.shape, w, b, eps)
 
 
-def _scanned(a: Tensor, b: Tensor, dim: int = -1, back: bool = False) -> Tensor:
-    """h of h' = a h + b along a dim, from 0, step by step; `back` from the end."""
-    steps = [(x.unbind(dim), y.unbind(dim)) for x, y in [torch.broadcast_tensors(a, b)]][0]
-    h, found = torch.zeros_like(steps[1][0]), []
-    for x, y in zip(*(reversed(s) if back else s for s in steps), strict=True):
-        h = x * h + y
-        found.append(h)
-    return torch.stack(found[::-1] if back else found, dim)
+def scanned(a: Tensor, b: Tensor, dim: int = -1, back: bool = False) -> Tensor:
+    """h of h' = a h + b along a dim, from 0; `back` from the end.  Neighbours are joined twice as far apart each time, so that a long row
+    takes a few operations on whole tensors."""
+    a, b = (x.flip(dim) if back else x for x in torch.broadcast_tensors(a, b))
+    size, far = a.shape[dim], 1
+    while far < size:
+        (first, later), (begin, rest), (before, _) = (x.split((k, size - k), dim) for x, k in ((a, far), (b, far), (b, size - far)))
+        b = torch.cat((begin, rest + later * before), dim)
+        a, far = torch.cat((first, later * a.narrow(dim, 0, size - far)), dim), 2 * far
+    return b.flip(dim) if back else b
+
+
+def wide(x: Tensor) -> Tensor:
+    """Logits as samplers take them: of 16 bits in f32, in which probabilities can be added up."""
+    return x.float() if x.dtype.itemsize < 4 else x
 
 
 def _powers(x: Tensor, a: float) -> Tensor:
@@ -189,17 +196,17 @@ def _powers(x: Tensor, a: float) -> Tensor:
 
 def _gae(r: Tensor, v: Tensor, last: Tensor, done: Tensor, gamma: float, lam: float) -> Tensor:
     on = gamma * (~done).to(r.dtype)
-    return _scanned(lam * on, r + on * torch.cat((v[:, 1:], last[:, None]), 1) - v, back=True)
+    return scanned(lam * on, r + on * torch.cat((v[:, 1:], last[:, None]), 1) - v, back=True)
 
 
 def _selective(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
     step = F.softplus(dt)
-    return c[..., None] * _scanned((step * a).exp(), step * b[..., None] * x, 1) + d * x
+    return c[..., None] * scanned((step * a).exp(), step * b[..., None] * x, 1) + d * x
 
 
 def _rg_lru(x: Tensor, r: Tensor, i: Tensor, decay: Tensor) -> Tensor:
     a = torch.exp(-8 * r.sigmoid() * F.softplus(decay))
-    return _scanned(a, (1 - a**2).sqrt() * i.sigmoid() * x, 1)
+    return scanned(a, (1 - a**2).sqrt() * i.sigmoid() * x, 1)
 
 
 def _sticks(s: Tensor) -> Tensor:
@@ -238,8 +245,8 @@ def _sampled(x: Tensor, u: Tensor, k: int, p: float, temperature: float) -> Tens
 
 
 def _typical(x: Tensor, p: float) -> Tensor:
-    l = x.log_softmax(-1)
-    far, order = (l + torch.distributions.Categorical(logits=x).entropy()[..., None]).abs().sort(-1)
+    l = wide(x).log_softmax(-1)
+    far, order = (l + torch.distributions.Categorical(logits=wide(x)).entropy()[..., None]).abs().sort(-1)
     q = l.exp().gather(-1, order)
     return x.where(torch.zeros_like(x, dtype=torch.bool).scatter(-1, order, q.cumsum(-1) - q < p), -math.inf)
 
@@ -477,12 +484,14 @@ SCANS = {
     "reversed_cumsum": line(lambda x: x.flip(-1).cumsum(-1).flip(-1)),
     "masked_cumsum": line(lambda x, seen: (x * seen).cumsum(-1)),
     "ema": line(lambda x, alpha: torch.cat((x[..., :1], alpha * x[..., 1:]), -1) @ _powers(x, 1 - alpha)),
-    "discounted_returns": line(lambda r, done, gamma: _scanned(gamma * (~done).to(r.dtype), r, back=True)),
+    "discounted_returns": line(lambda r, done, gamma: scanned(gamma * (~done).to(r.dtype), r, back=True)),
     "gae": line(_gae),
-    "selective_scan": line(_selective),
+    "selective_scan": line(_selective, a="negative"),
     "rg_lru": line(_rg_lru),
     "stick_breaking": line(_sticks),
-    "volume_weights": line(lambda sigma, delta: -torch.exp(-F.pad(sigma * delta, (1, 0)).cumsum(-1)).diff(dim=-1), sigma="positive"),
+    "volume_weights": line(
+        lambda sigma, delta: -torch.exp(-F.pad(sigma * delta, (1, 0)).cumsum(-1)).diff(dim=-1), sigma="positive", delta="positive"
+    ),
     "packed_positions": line(
         lambda begins: torch.arange(begins.shape[-1], device=begins.device)
         - torch.cummax(torch.arange(begins.shape[-1], device=begins.device) * begins, -1).values
@@ -500,7 +509,7 @@ SEGMENTS = {
     "embedding_bag": line(_bag, ids="V", offsets="offsets"),
 }
 SELECTION = {
-    "draw_token": line(lambda x, u, temperature: _drawn((x / temperature).softmax(-1), u), u="unit", temperature=0.7),
+    "draw_token": line(lambda x, u, temperature: _drawn((wide(x) / temperature).softmax(-1), u), u="unit", temperature=0.7),
     "gumbel_token": line(lambda x, u, temperature: (x / temperature - torch.log(-torch.log(u))).argmax(-1), u="unit", temperature=0.7),
     "sample_token": line(_sampled, u="unit", k=4, p=0.8, temperature=0.7),
     "typical_mask": line(_typical, p=0.7),
@@ -531,6 +540,7 @@ TIMED: dict[str, Callable[..., Any]] = {name: found.torch for name, found in LIN
 #: Normal numbers as what a line says that a tensor holds.
 HOLDING: dict[str, Callable[[Tensor], Tensor]] = {
     "positive": lambda x: x.abs() + 0.1,
+    "negative": lambda x: -x.abs() - 0.1,
     "unit": lambda x: x.sigmoid(),
     "rows": lambda x: x.softmax(-1),
     "logs": lambda x: x.log_softmax(-1),

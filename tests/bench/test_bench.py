@@ -21,7 +21,6 @@ from kgen.bench import apart, calls, first, kernelbench, libraries, library, pic
 from kgen.bench.library import TIMED
 from kgen.cli import main
 from kgen.errors import KgenError
-from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.samples import arguments
 from tests import warm
 from tests.conftest import ROOT
@@ -49,82 +48,6 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["bench", *arguments])
-
-
-# ------------------------------------------------------------------------------------------------ what results should be
-
-
-@pytest.mark.parametrize(
-    ("spec", "dims"),
-    [("softmax", ["..."]), ("gelu", ["..."]), ("mse", []), ("batchnorm_stats", ["C"]), ("causal_softmax", ["..."]),
-     ("groupnorm", ["B", "G"]), ("sum_of_squares_cols", ["N"]), ("scale_shift_chain", ["...", "N"]), ("cross_entropy", ["..."])],
-)  # fmt: skip
-def test_a_formula_is_cut_along_dims_that_nothing_crosses(spec: str, dims: list[str]) -> None:
-    assert reference.cuttable(checked(spec)) == dims
-
-
-@pytest.mark.parametrize(
-    "spec", ["softmax", "layernorm", "cross_entropy", "groupnorm", "sum_of_squares_cols", "adamw", "dyt", "kernelbench/33_batch_norm"]
-)
-def test_pieces_are_the_whole(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = checked(spec)
-    given = arguments(kernel, "f32", 3000, "cpu", 50)
-    whole = Evaluator(kernel, given).run()
-    monkeypatch.setattr(reference, "PIECE", 16 * 700)
-    pieces = reference.Reference(kernel, given)
-    assert len(pieces.pieces) > 3
-    pieces.refuse("whole", list(whole))
-    for k, r in enumerate(whole):
-        wrong = [x.clone() for x in whole]
-        wrong[k].view(-1)[r.numel() // 2] += 1
-        with pytest.raises(KgenError, match=f"differ in {kernel.results[k].name}"):
-            pieces.refuse("whole", wrong)
-    assert pieces.bytes == sum(r.numel() * r.element_size() for r in whole)
-
-
-@pytest.mark.parametrize("spec", ["mxfp8", "nvfp4", "nvfp4_dequantize", "int4_dequantize"])
-def test_axes_of_several_dims_are_cut_and_packed_values_compared(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of what a header splits have the length that was asked for, and bytes of two values are no number."""
-    kernel = checked(spec)
-    given = library.holding(spec, arguments(kernel, "bf16", 1 << 13, "cpu", 512))
-    if spec in ("mxfp8", "nvfp4"):
-        assert given["x"].shape[-1] == {"mxfp8": 2048, "nvfp4": 512}[spec]  # along G nothing is reduced, but for nvfp4's scale
-    monkeypatch.setattr(reference, "PIECE", 16 * 1024)
-    pieces = reference.Reference(kernel, given)
-    assert len(pieces.pieces) == (len(given["x"]) if spec == "mxfp8" else 1)
-    whole = list(Evaluator(kernel, given).run())
-    pieces.refuse("whole", whole)
-    assert pieces.alike(libraries.prepared(kernel, "torch", given)()) == ""
-    other = whole[0].clone()
-    signed = other.view(torch.uint8).view(-1)[other.element_size() - 1 :: other.element_size()]
-    signed[reference._values(other).abs().view(len(signed), -1).amax(-1).argmax()] ^= 0x88
-    with pytest.raises(KgenError, match="differ in"):
-        pieces.refuse("whole", [other, *whole[1:]])
-
-
-def test_of_what_is_large_samples_reach_from_the_first_row_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "PIECE", 1600)
-    monkeypatch.setattr(reference, "COMPARED", 16000)
-    kernel = checked("softmax")
-    given = {"x": torch.randn(5000, 10)}
-    pieces = reference.Reference(kernel, given)
-    places = [(start, length) for _, start, length, _ in pieces.pieces]
-    assert len(places) == reference.SAMPLES and places[0] == (0, 10) and places[-1] == (4990, 10)
-    y = torch.softmax(given["x"], -1)
-    pieces.refuse("torch", [y])
-    y[-1, -1] += 1e-3
-    with pytest.raises(KgenError):
-        pieces.refuse("torch", [y])
-
-
-def test_small_results_are_compared_by_their_own_size() -> None:
-    """Softmax over many elements is small everywhere: an error of some thousandths of it is one."""
-    kernel = checked("softmax")
-    x = torch.randn(2, 4096)
-    pieces = reference.Reference(kernel, {"x": x})
-    pieces.refuse("torch", [torch.softmax(x, -1)])
-    with pytest.raises(KgenError):
-        pieces.refuse("torch", [torch.softmax(x, -1) * 1.001])
 
 
 def test_a_row_has_a_length_where_a_named_dim_is_reduced() -> None:
