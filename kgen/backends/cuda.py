@@ -267,8 +267,10 @@ class Cuda(CFamily):
                     )
                 )  # fmt: skip
                 continue
-            operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in self.operands(render, unit)[0])
-            own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, o.role in ("state", "result")) for o in operands])
+            tensors, loaded = self.operands(render, unit)[0], {t.name for t in unit.read}
+            operands = tuple(Operand(t.spec_name, t.dtype, t.dims, role(t, unit)) for t in tensors)
+            used = [(t.name in loaded, o.role in ("state", "result")) for t, o in zip(tensors, operands, strict=True)]
+            own = groups(() if unit.taps else kernel.parts, [(o.name, o.dims, u) for o, u in zip(operands, used, strict=True)])
             reaches = tuple((r.tensor.spec_name, r.tensor.dims, r.dim) for r in unit.reaches)
             below, index = reaches_rows(unit), row_index(unit)
             row, along = (
@@ -289,7 +291,8 @@ def pairs(
     """The two operands of each tensor that are its parts along one dim, which a pass that adds up columns may move in turns: read or
     written along `rows`, and one beside the other.  None where there are more operands than have a bit for that in the kernel's `Walk`."""
     moved = [o.element and o.role in ("input", "result") and bool(set(o.dims) & set(rows)) for o in operands]
-    found = groups(parts, [(o.name if m else "", o.dims, o.role == "result") for o, m in zip(operands, moved, strict=True)])
+    used = [(o.name if m else "", o.dims, (o.role == "input", o.role == "result")) for o, m in zip(operands, moved, strict=True)]
+    found = groups(parts, used)
     return tuple(own for own in found if len(own) == 2 and own[1] == own[0] + 1) if len(operands) <= 16 else ()
 
 

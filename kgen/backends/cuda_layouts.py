@@ -43,15 +43,17 @@ def still(dims: Dims, read: Sequence[Dims | None]) -> int:
     return sum(1 << k for k, own in enumerate(read[:SPLATS]) if own is not None and not set(dims[-1:]) <= set(own))
 
 
-def groups(parts: Sequence[tuple[str, str, tuple[tuple[str, int], ...]]], operands: Sequence[tuple[str, Dims, bool]]) -> Groups:
+def groups(
+    parts: Sequence[tuple[str, str, tuple[tuple[str, int], ...]]], operands: Sequence[tuple[str, Dims, tuple[bool, bool]]]
+) -> Groups:  # fmt: skip
     """The operands that are all parts of one tensor along one dim, by their positions: none where they are not of one number.  `parts` are
-    a kernel's; `operands` have names in the spec, dims, and whether they are written."""
+    a kernel's; `operands` have names in the spec, dims, and whether they are read and written, which is the same for all of a group."""
     of = {name: (whole.rstrip("'"), at[0]) for name, whole, at in parts if len(at) == 1}
-    found: dict[tuple[str, str, Dims, bool], dict[int, int]] = {}
-    for k, (name, dims, written) in enumerate(operands):
+    found: dict[tuple[str, str, Dims, tuple[bool, bool]], dict[int, int]] = {}
+    for k, (name, dims, used) in enumerate(operands):
         if name in of and dims:
             whole, (dim, place) = of[name]
-            found.setdefault((whole, dim, dims, written), {})[place] = k
+            found.setdefault((whole, dim, dims, used), {})[place] = k
     whole_ones = [(len(own), own) for (_, dim, _, _), own in found.items() if len(own) == literal_size(dim) in (2, 4, 8)]
     made = tuple(tuple(own[place] for place in range(count)) for count, own in whole_ones)
     return made if len({count for count, _ in whole_ones}) == 1 else ()

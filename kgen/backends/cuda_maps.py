@@ -165,9 +165,9 @@ class MapPrinter:
         self.rows = bool(unit.taps) or bool(self.held)
         self.along = span_index(unit)
         self.shared = self.shared_reads() if unit.reaches else {}
-        written = self.base.writable
+        written, loaded = self.base.writable, {t.name for t in unit.read}
         parts = () if unit.taps else render.kernel.parts
-        found = groups(parts, [(t.spec_name, t.dims, t.name in written) for t in self.base.operands])
+        found = groups(parts, [(t.spec_name, t.dims, (t.name in loaded, t.name in written)) for t in self.base.operands])
         self.groups = [[self.base.operands[k] for k in own] for own in found]
         self.parted = [self.names.fresh(f"{own[0].name}_parts") for own in self.groups]
         self.turns = "false" if getattr(backend, "over_lists", False) else "TURNS"

@@ -156,6 +156,13 @@ def test_parts_in_turns(text: str, tmp_path: Path) -> None:
     assert any("true" in e for e in made) and any("false" in e for e in made)
 
 
+def test_parts_of_which_one_is_read_are_not_in_turns(tmp_path: Path) -> None:
+    """Both are written: of what lies in turns all is read, or nothing (a random program found it)."""
+    text = "second(x: T[N, D, 2]) -> x': T[N, D, 2]\n\nx'[2 = 0] = x[2 = 1] * 2\nx'[2 = 1] = x[2 = 1]\n"
+    x = tensor((8, 16, 2), torch.bfloat16, random.Random(1), "dense")
+    hold(text, lambda x: {"x'": torch.stack([x[..., 1] * 2, x[..., 1]], -1)}, [(x,)], tmp_path)
+
+
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5, 6, 7))])
 def test_rows_in_turns_whose_columns_are_summed(seed: int, tmp_path: Path) -> None:
     """What is sent for of two parts at once, for rows that follow one another, is each part's own; so is what is written.  Vectors have 16
