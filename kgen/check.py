@@ -223,7 +223,8 @@ class _Checker(Sizes):
                 self.equation = equation
                 self.parts.setdefault(assigned, []).append((equation, self.evaluate(equation.body)))
                 if equation is last[assigned]:
-                    defined[assigned], self.names[assigned] = equation, self.joined(self.parts[assigned])
+                    dtype = results[assigned].type.dtype.name if assigned in results else ""
+                    defined[assigned], self.names[assigned] = equation, self.joined(self.parts[assigned], dtype)
                     if (value := self.names[assigned]) is not None:
                         texts.append((assigned, value, "; ".join(typeset.format_statement(e) for e, _ in self.parts[assigned])))
                 continue
@@ -435,8 +436,11 @@ class _Checker(Sizes):
             return True
         return False
 
-    def joined(self, parts: list[tuple[Equation, int | None]]) -> int | None:
-        """The value whose parts have these equations; None, with an error, where a place has none, or two."""
+    def joined(self, parts: list[tuple[Equation, int | None]], dtype: str) -> int | None:
+        """The value whose parts have these equations; None, with an error, where a place has none, or two.
+
+        `dtype` is the declared one if they are a result's, else "": each part is then rounded to it as a result of its own would be, a
+        number too, which else took the dtype that the other parts are computed in (f32 for a result in f64)."""
         first = parts[0][0]
         dims = tuple(d.name for d in first.dims)
         places: dict[tuple[int, ...], int] = {}
@@ -448,7 +452,7 @@ class _Checker(Sizes):
                 self.error(f"this part of `{first.name.name}` is assigned twice", Span(equation.span.start, equation.body.span.start),
                            help="each part has one equation")  # fmt: skip
                 return None
-            places[at] = value
+            places[at] = self.rounded_part(value, dtype)
         missing = next((at for at in product(*(range(literal_size(d)) for d in dims)) if at not in places), None)
         if missing is not None:
             shown = ", ".join(f"{d} = {k}" for d, k in zip(dims, missing, strict=True))
@@ -470,6 +474,14 @@ class _Checker(Sizes):
                 return None
             made = chosen
         return made
+
+    def rounded_part(self, value: int, dtype: str) -> int:
+        """A part of a result of that declared dtype: a number, where the result may be computed in f64, is of that dtype (`T32` for T)."""
+        v = self.values[value]
+        wide = f"{variable_of(dtype)}32" if variable_of(dtype) else dtype
+        if not isinstance(v.type, Number) or not (is_wide(wide) and self.is_dtype(wide) or wide == "f64"):
+            return value
+        return self.make("cast", (value,), wide, stored_type(wide), v.dims, v.span)
 
     def part_of(self, equation: Equation, dims: Dims) -> tuple[int, ...] | None:
         """The place along `dims` that an equation assigns; None, with an error, where it is none, or along other dims."""

@@ -8,6 +8,7 @@ import torch
 import kgen
 from kgen.check import check, plain
 from kgen.parts import over_parts, parted
+from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import parse
 from kgen.testing.bounds import Analysis
 
@@ -67,6 +68,16 @@ def test_parts_promote_as_the_whole_does(name: str) -> None:
     given = ((x * 10).to(torch.int8),) if "i8" in header else (x.double(), y)
     (exact,) = Analysis(kernel.kernel, dict(zip(("x", "y"), given)), "cpp").results()
     assert ((kernel(*given, target="torch") - exact.exact).abs() <= exact.bound).all()
+
+
+@pytest.mark.parametrize("target", ["torch", "cpp"])
+@pytest.mark.parametrize(("header", "dtype"), [("x: T[N, 3], s: float = 0.7) -> e: T32[3]", torch.float64), ("x: T[N, 3], s: float = 0.7) -> e: f64[3]", torch.bfloat16)])
+def test_a_number_is_rounded_as_a_result_of_its_own_would_be(header: str, dtype: torch.dtype, target: str) -> None:
+    """Beside a part in f32 it stays what f64 has of it."""
+    kernel = kgen.loads(f"f({header}\n\ne[3 = 0] = f32(3)\ne[3 = 1] = 1e-3\ne[3 = 2] = s / 3\n")
+    x = torch.ones(2, 3, dtype=dtype)
+    (whole,) = Evaluator(plain(kernel.kernel), {"x": x, "s": 0.7}).run()
+    assert kernel(x, target=target).tolist() == whole.tolist() == [3.0, 1e-3, 0.7 / 3]
 
 
 def test_equations_keep_their_names() -> None:
