@@ -177,6 +177,8 @@ OVERFLOWS = {
     "clamp(cumsum[N](x), -1, 1)": ((2, 3), [3e38, 3e38, -3e38, -3e38]),
     "recur[N](a, x)": ((2, 3), [3e38, 3e38, 1.0, 1.0], [1.0, 1.0, 0.0, 1.0]),  # the gradient of a running maximum is one such
     "recur[N](a, x) + 0": ((1, 2, 3), [1.0, 1.0, 1.0, 1.0], [1.0, torch.inf, 1.0, 1.0]),
+    "recur[N](a * 3 - 0.3, x)": ((1, 2, 3), [torch.inf, 1.0, 1.0, 1.0], [0.1, 0.1, 0.1, 0.1]),  # a factor that rounds to 0
+    "cumprod[N](x * 3 - 0.3)": ((1, 2, 3), [torch.inf, 0.1, 1.0, 1.0]),
     "clamp(recur[N, reversed](a, x), -1, 1)": ((0, 1), [1.0, 1.0, 3e38, 3e38], [1.0, 0.0, 1.0, 1.0]),
 }
 
