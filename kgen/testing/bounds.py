@@ -141,11 +141,11 @@ def sums_about(kernel: Kernel) -> dict[int, About]:
 class Analysis(Evaluator):
     """The exact reading of a kernel, with an error for every value; `target` chooses the rows' bounds."""
 
-    def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str):
-        """`arguments` are torch tensors and numbers by parameter; `target` is whose bounds, forms and sums about a peak are meant."""
+    def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str, runs: tuple[Kernel, ...] = ()):
+        """`arguments` are tensors and numbers by parameter; `target` is whose bounds, forms (with those of `runs`) and peaks are meant."""
         super().__init__(kernel, arguments, "exact")
         self.target = target
-        self.forms = forms_of(kernel, tuple(self.binding.items()), target)
+        self.forms = forms_of(kernel, tuple(self.binding.items()), target, runs)
         self.floors: list[float] = []
         self.about = moving(sums_about(kernel), kernel, self.arguments, target, self.count)
         self.powers = {a.path[0]: total for total, a in self.about.items() if a.path}

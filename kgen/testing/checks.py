@@ -343,7 +343,8 @@ class Trial:
         wanted = ""
         with torch.no_grad():
             try:
-                expected = Correlated(kernel, arguments, "cpp" if self.target == "torch" else self.target).results()
+                runs = (self.runnable.backward.kernel,) if isinstance(self.runnable, Saving) else ()
+                expected = Correlated(kernel, arguments, "cpp" if self.target == "torch" else self.target, runs).results()
                 eager = Evaluator(kernel, arguments, "eager").run() if self.against is None else self.against.eager(arguments)
             except KgenError as error:  # a maximum of no elements: the kernel has to say the same
                 wanted = str(error)

@@ -46,8 +46,8 @@ class _Sum:
 class Correlated(Analysis):
     """`Analysis`, whose bounds count an error that reaches a value along several ways once."""
 
-    def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str):
-        super().__init__(kernel, arguments, target)
+    def __init__(self, kernel: Kernel, arguments: dict[str, Any], target: str, runs: tuple[Kernel, ...] = ()):
+        super().__init__(kernel, arguments, target, runs)
         self.sums: list[_Sum | None] = []
         self.radius: dict[int, Any] = {}
         self.uses = Counter(a for v in kernel.values for a in v.args) + Counter(r.value for r in kernel.results)

@@ -23,13 +23,17 @@ EXACT = ("fused", "shared")
 
 
 @lru_cache(maxsize=64)
-def forms_of(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> dict[tuple[str, Any], str]:
+def forms_of(
+    kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str, runs: tuple[Kernel, ...] = ()
+) -> dict[tuple[str, Any], str]:
     """The brief, rough and near forms that operators of a kernel have on a target for these dtypes, by operator and place in the spec: of
-    several there, that with the largest bound.  A kernel
-    over parts (`parts.py`) is another text: the forms in it are by operator and None."""
+    several there, that with the largest bound.  A kernel over parts (`parts.py`) is another text, and so is one that runs in the kernel's
+    stead (`runs`: the backward that reads what a forward saved): the forms in those are by operator and None."""
     made: dict[tuple[str, Any], str] = {}
-    if (other := over_parts(kernel)) is not kernel:
-        made |= {(op, None): form for (op, _), form in forms_of(other, binding, target).items()}
+    for other in (over_parts(kernel), *runs):
+        if other is not kernel:
+            for (op, _), own in forms_of(other, binding, target).items():
+                made[op, None] = max(made.get((op, None), own), own, key=LOOSER.index)
     named = {name: dtype.name for name, dtype in binding}
     mine = backend(target)
     printed = pipeline.scheduled(kernel, dict(binding), mine.rides, mine.merges, mine.taps)
