@@ -122,6 +122,9 @@ class Evaluator:
         torch = self.torch
         if not isinstance(x, torch.Tensor):
             x = torch.tensor(x, device=self.device, dtype=torch.float64 if isinstance(x, float) else None)
+            narrow = coded.coded(dtype) is not None or dtype.is_floating_point and dtype.itemsize < 4
+            if self.mode == "kernel" and x.is_floating_point() and narrow:
+                x = x.to(torch.float32)  # in which it is computed
         x = self.convert(x, dtype)
         if x.dim() < len(self.order):  # made of numbers alone
             x = x.reshape([1] * len(self.order))

@@ -161,15 +161,15 @@ class Analysis(Evaluator):
 
     def results(self) -> list[Bounded]:
         """Each result's exact value with the bound on what a kernel may give, its last rounding included."""
-        values, errors = self.analyse()
-        torch = self.torch
+        (values, errors), torch = self.analyse(), self.torch
         found = []
         for r in self.kernel.results:
             stored = resolve(r.dtype, self.binding)
             x, e = values[r.value], self.granted(errors[r.value], values[r.value])
             if not isinstance(x, torch.Tensor):
                 x = torch.tensor(x, dtype=torch.float64 if isinstance(x, float) else None).reshape([1] * len(self.order))
-                e = torch.full_like(x, self.noise.get(r.value, 0.0), dtype=torch.float64)
+                way = 0.5 * ulp(x, "f32") if stored.is_float and x.is_floating_point() and stored not in (f32, f64) else 0.0
+                e = torch.full_like(x, self.noise.get(r.value, 0.0), dtype=torch.float64) + way
             if stored.is_float:
                 e = e + 0.5 * ulp(self.size_of(x.double(), e), stored.name)  # what is rounded may be as far off as that
                 if stored is f64:  # the reference is rounded as well

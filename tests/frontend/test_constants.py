@@ -14,7 +14,9 @@ from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.lower import lower
 from kgen.rewrite import rewrite
+from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import parse
+from kgen.testing.bounds import Analysis
 from kgen.types import DTYPES
 
 torch = pytest.importorskip("torch")
@@ -136,3 +138,17 @@ def test_the_decorators_integers_are_refused_in_the_python_source() -> None:
     with pytest.raises(KgenError) as caught:
         kgen.kernel(huge)
     assert "test_constants.py" in str(caught.value) and "9**9**9" in str(caught.value) and "^^^" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0"])
+@pytest.mark.parametrize("target", ["torch", "cpp"])
+def test_a_number_alone_is_rounded_to_f32_before_it_is_stored(dtype: str, target: str) -> None:
+    """It is computed in f32, where 2^-40 beside a tie is lost: what is stored is the tie's even neighbour; by name it is rounded once."""
+    tie = 0.5 if dtype == "f8e8m0" else 2.0 ** -{"f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}[dtype]
+    text = f"1 + {tie!r} {'-' if dtype == 'f8e8m0' else '+'} 2.0^-40"
+    kernel = kgen.loads(f"f(x: f32[N]) -> (y: {dtype}[], z: {dtype}[], all: f32[N])\n\ny = {text}\nz = {dtype}({text})\nall = x\n")
+    y, z, _ = kernel(torch.ones(2), target=target)
+    even, odd = (2.0, 1.0) if dtype == "f8e8m0" else (1.0, 1 + 2 * tie)
+    assert (float(y), float(z)) == (even, odd)
+    (exact_y, *_), (read, *_) = Analysis(kernel.kernel, {"x": torch.ones(2)}, "cpp").results(), Evaluator(kernel.kernel, {"x": torch.ones(2)}).run()
+    assert float(read) == even and abs(even - float(exact_y.exact)) <= float(exact_y.bound) < 1.001 * tie
