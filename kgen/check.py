@@ -569,7 +569,7 @@ class _Checker(Sizes):
         read = self.reach([r.value for r in decls])
         used = {str(v.attr) for i, v in enumerate(self.values) if v.op == "param" and i in read}
         used |= {n for c in self.clauses for n in sized.names(c.value) if n in self.params}
-        declared = {p.dtype for p in self.params.values() if p.name in used | self.passed or p.name in states}
+        declared = {p.dtype for p in self.params.values() if p.name in used or p.name in states}
         for p in self.params.values():
             if p.name in used:
                 for d in p.dims or ():
