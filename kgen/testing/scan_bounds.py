@@ -5,7 +5,7 @@ At each place the bound holds for every order of the elements up to there in whi
 
     cumsum        sum(e) + g * sum(|x| + e); none where the terms of one sign overflow
     cumprod       prod(|x| + e) - prod(|x|) + ((1 + u)^(i + 1) - 1) * prod(|x| + e); denormals more where the product of neighbours
-                  underflows, none where one overflows, or where an x that lies within e of 0 stands behind what is infinite
+                  underflows, none where one overflows, or where an x that lies within e of 0 stands beside what is infinite
     cummax        what the greatest of x + e and of x - e lie above and below it, 0 where it is infinite or NaN; cummin likewise
     logcumsumexp  max(e), since the weights of its derivative add up to 1; and u * (R + 8) for each join, where R = max|x| + log(i + 1)
                   bounds what any neighbours have: what is carried is their peak, and the sum of exponentials about it, at least 1 and
@@ -61,8 +61,11 @@ def error(e: Any, v: Value, x: Any, args: list, carried: list) -> Any:
         vanishes = _neighbours(torch, own[0].abs().double() + errors[0], at)[1] < FORMATS[format_][1]
         found = torch.where(endless & vanishes, torch.inf, found)
         either = (errors[0] > 0) & (errors[0] >= own[0].abs())  # of a factor that may be 0 or of either sign an infinity makes anything
-        behind = torch.cat([torch.zeros_like(endless.narrow(at, 0, 1)), endless.narrow(at, 0, n - 1)], at)
-        found = torch.where((behind & either).cumsum(at) > 0, torch.inf, found)
+        if v.op == "recur":  # of one that comes behind it
+            before = torch.cat([torch.zeros_like(endless.narrow(at, 0, 1)), endless.narrow(at, 0, n - 1)], at)
+            found = torch.where((before & either).cumsum(at) > 0, torch.inf, found)
+        else:  # of any
+            found = torch.where(endless & (either.cumsum(at) > 0), torch.inf, found)
     if v.op == "recur":  # what an infinite factor multiplies may be a 0 with which the row begins, or a piece of it
         found = torch.where(own[0].isinf().cumsum(at) > 0, torch.inf, found)
     found = torch.where(torch.isfinite(found), found, torch.nan)  # where parts overflow, they may be NaN together
