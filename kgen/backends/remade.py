@@ -13,6 +13,7 @@ from kgen.check import Kernel
 from kgen.ir import GATHERS, Let, rounded_to
 from kgen.passes import Reduce, Scan
 from kgen.phases import Phase, ends, needed
+from kgen.types import f32, f64, variable_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def remade(p: Reduce, kernel: Kernel) -> Remade | None:
         loads = [let for let in lets if let.expr.name == "load"]
         after = [let for phase in readings[having[0] :] for let in without(phase, value)]
         name = rounded_to(stored)
+        if not _gives_back(value, name):
+            continue
         free = [let for let in loads if let not in after and dtypes.get(let.expr.attrs[0]) == name and let.expr.attrs[0] not in written]
         free = [let for let in free if set(value.dims) <= set(let.dims)]
         if free and stored not in after and not any(let.expr.name in ("index", *GATHERS) for let in lets):
@@ -55,6 +58,13 @@ def remade(p: Reduce, kernel: Kernel) -> Remade | None:
             made = tuple(let for let in lets if let.expr.name != "load")
             return Remade(value, stored, of, readings[having[0]], tuple(loads), made)
     return None
+
+
+def _gives_back(value: Let, name: str) -> bool:
+    """Whether a cast of what is stored in a dtype of this name is that as it is computed with, and rounds no more."""
+    if variable_of(name):
+        return value.generic == name
+    return not value.generic and value.dtype is (f64 if name == "f64" else f32)
 
 
 def without(phase: Phase, value: Let) -> tuple[Let, ...]:
