@@ -15,6 +15,7 @@ from kgen import check as checker
 from kgen import sized, syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError
+from kgen.host import to_dtype
 from kgen.ops import OPS, REDUCTIONS
 from kgen.places import Places
 from kgen.scanned import over as over_dim
@@ -22,22 +23,27 @@ from kgen.syntax import Apply, Num
 from kgen.tape import Tape
 from kgen.transposed import integer
 from kgen.types import (
+    DTYPES,
     ELLIPSIS,
     FEW,
     INT,
     Dims,
+    DType,
+    Float,
     Number,
     ValueType,
     boolean,
+    f32,
     i64,
     is_bool,
     is_float,
+    is_wide,
     literal_size,
     promote,
     union,
     variable_of,
 )
-from kgen.values import Value
+from kgen.values import Value, stored_type
 from kgen.write import Declared, Names, write
 
 MOST_PARTS = 16  # of one tensor
@@ -235,8 +241,9 @@ class _Parts(Tape):
                 raise _Whole
         if v.op == "where" and Places(self.values, self.clauses).guards(v.args[0], v.args[1]) and self.values[v.args[1]].op == "place":
             return self.filled_part(v, args, there)
-        if v.op == "where" and args[0] in self.numbers and self.fitting(v, args[1 if self.numbers[args[0]] else 2]):
-            return args[1 if self.numbers[args[0]] else 2]
+        if v.op == "where" and args[0] in self.numbers:
+            if (found := self.stands(v, args[1 if self.numbers[args[0]] else 2])) is not None:
+                return found
         over = tuple(v.attr) if v.op == "pick" or v.op in REDUCTIONS and v.attr else ()
         have = [self.values[a].dims for a in args]
         dims = union(tuple(d for d in have[0] if d not in over), *have[1:]) if args else v.dims
@@ -260,10 +267,43 @@ class _Parts(Tape):
             raise _Whole
         return t
 
-    def fitting(self, v: Value, chosen: int) -> bool:
-        """Whether what a choice takes may stand for the choice: it is of its type, or a number of its kind."""
-        t = self.values[chosen].type
-        return t == v.type or isinstance(t, Number) and not is_bool(t) and (is_float(v.type) or not is_float(t))
+    def stands(self, v: Value, chosen: int) -> int | None:
+        """What stands for a choice that takes a value: that, where it is of the choice's type, or a number of its kind that no rounding to
+        that type changes; else the number as a cast to it, where the type has a name.  None: the choice itself."""
+        t, into = self.values[chosen].type, v.type
+        if t == into:
+            return chosen
+        if not isinstance(t, Number) or is_bool(t) or is_float(t) and not is_float(into):
+            return None
+        if self.is_exact(chosen, into) or self.goes_on(v):
+            return chosen
+        name = into.name if isinstance(into, DType) else min(into.of) if isinstance(into, Float) else ""
+        full = is_wide(name) or name in DTYPES and DTYPES[name].computed is DTYPES[name]  # nothing else is computed in it
+        return self.make("cast", (chosen,), name, into, (), v.span) if full and stored_type(name) == into else None
+
+    def is_exact(self, number: int, into: ValueType) -> bool:
+        """Whether a type's values have a number: one of literals that rounds, or wraps, to itself, an infinity, NaN."""
+        value = self.values[number]
+        if value.op == "const":
+            return value.attr != "pi"
+        if value.op == "neg" and self.values[value.args[0]].op == "const":
+            return self.is_exact(value.args[0], into)
+        exact = self.known(number)
+        if exact is None or abs(exact) >= 2**64:
+            return False
+        return to_dtype(int(exact), into) == exact if isinstance(into, DType) else to_dtype(float(exact), f32) == exact
+
+    def goes_on(self, v: Value) -> bool:
+        """Whether a value of the kernel, the one that is looked at, goes into results and other choices alone, none of them of a dtype
+        that has more of a number than its own: a float that is computed in more bits, an integer."""
+        k, t = len(self.found), v.type
+        read = [other for other in self.kernel.values if k in other.args]
+        if not isinstance(t, Float) or any(other.op != "where" or other.args[0] == k for other in read):
+            return False
+        stored = [stored_type(r.dtype) for r in self.kernel.results if r.value == k]
+        met = [other for other in (*(other.type for other in read), *stored) if other != t]
+        every = self.kernel.bindings()
+        return all(isinstance(other, Float) and all(other.compute(b) is t.compute(b) for b in every) for other in met)
 
     def number_of(self, v: int) -> int | None:
         """The integer that a value is known to be."""
@@ -331,9 +371,9 @@ class _Parts(Tape):
         read = Places(self.values, self.clauses)
         if self.beyond or place.op != "place" or all(read.inside(e, d) for d, e in zip(place.attr, place.args[1:], strict=True)):
             taken = args[2] if self.beyond else made
-            if not self.fitting(v, taken):
+            if (found := self.stands(v, taken)) is None:
                 raise _Whole
-            return taken
+            return found
         node = Num("0", v.span)
         filled = self.filled(Apply("place", (node, node), v.span, v.span, "place"), made, args[2])
         assert filled is not None

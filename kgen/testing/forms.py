@@ -34,17 +34,31 @@ def forms_of(
         if other is not kernel:
             for (op, _), own in forms_of(other, binding, target).items():
                 made[op, None] = max(made.get((op, None), own), own, key=LOOSER.index)
+    for op, span, own in _printed(kernel, binding, target):
+        if own not in EXACT and own != "split":
+            made[op, span] = max(made.get((op, span), own), made.get((op, None), own), own, key=LOOSER.index)
+    for op, span, own in _printed(kernel, binding, target):
+        if own == "split":
+            made.setdefault((op, span), own)
+    return made
+
+
+def accurate(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> bool:
+    """Whether a target computes every operator of a kernel in its accurate form for these dtypes, so that each rounds as the formula's
+    reading does: no sum is rounded with a product in it."""
+    other = over_parts(kernel)
+    return all(own == "shared" for _, _, own in _printed(kernel, binding, target)) and (other is kernel or accurate(other, binding, target))
+
+
+@lru_cache(maxsize=64)
+def _printed(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> tuple[tuple[str, Any, str], ...]:
+    """The operators of a kernel that a target computes in another form than the accurate one, by name and place in the spec, with it."""
     named = {name: dtype.name for name, dtype in binding}
     mine = backend(target)
     printed = pipeline.scheduled(kernel, dict(binding), mine.rides, mine.merges, mine.taps)
     apart = pipeline.plan(kernel, dict(binding))  # what sums about a peak are made of has lets of its own here
-    for let in (*printed.program.lets, *apart.program.lets):
-        form = mine.form(let)
-        if form and form.name not in EXACT and (own := form.of(named.get(form.decides, form.decides))):
-            place = let.expr.name, let.span
-            made[place] = max(made.get(place, own), made.get((place[0], None), own), own, key=LOOSER.index)
+    lets = (*printed.program.lets, *apart.program.lets)
+    forms = [(let, mine.form(let)) for let in lets]
+    found = [(let.expr.name, let.span, own) for let, form in forms if form and (own := form.of(named.get(form.decides, form.decides)))]
     split = all_split(printed) if mine.shares else ()
-    for let in printed.program.lets:
-        if let.name in split:
-            made.setdefault((let.expr.name, let.span), "split")
-    return made
+    return (*found, *((let.expr.name, let.span, "split") for let in printed.program.lets if let.name in split))

@@ -37,11 +37,12 @@ from kgen.selection import operands_of
 from kgen.testing import checks
 from kgen.testing.cases import Limits
 from kgen.testing.checks import Report, Trial
+from kgen.testing.forms import accurate
 from kgen.testing.gradients import backward_agrees, gradients_agree
 from kgen.testing.holding import Violation, differing, drawn, ended, fitting, hold, judged, rough, same_bits
 from kgen.testing.textual import prints_and_parses, renames, renders
 from kgen.testing.zeros import EITHER_ZERO
-from kgen.types import ELLIPSIS, FLOAT, DType, Float, boolean, is_float, u8
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, DType, Float, boolean, is_float, u8
 
 # ------------------------------------------------------------------------------------------------ rules
 
@@ -163,9 +164,9 @@ def agrees(
     kernel: Kernel, target: str = "torch", seed: int = 0, numbers: Iterable[int] = range(4), runnable: Any = None,
     long: Limits | None = None,
 ) -> Report:  # fmt: skip
-    """A target's results within the derived bound of the exact ones, special values as eager has them; where every operator is exact
-    bit for bit what the formula's reading on the CPU gives (but for the sign of a zero that EITHER_ZERO may choose).  `long` are the
-    limits of the last case."""
+    """A target's results within the derived bound of the exact ones, special values as eager has them; where every operator is exact,
+    and in its accurate form, bit for bit what the formula's reading on the CPU gives (but for the sign of a zero that EITHER_ZERO may
+    choose).  `long` are the limits of the last case."""
     trial = Trial(kernel, target, runnable)
     report = Report(kernel.name, target)
     if target in ("cuda", "triton") and not any(p.is_tensor for p in kernel.params):
@@ -177,8 +178,9 @@ def agrees(
     for number, last in ended(numbers):
         limits = long if last else None
         judged(trial, seed, number, report, limits)
-        if exact:
-            got, arguments = results_of(trial.runnable, kernel, target, drawn(kernel, seed, number, limits)[1])
+        draw, arguments = drawn(kernel, seed, number, limits) if exact else (None, {})
+        if draw is not None and accurate(kernel, tuple((v, DTYPES[d]) for v, d in draw.binding.items()), target):
+            got, arguments = results_of(trial.runnable, kernel, target, arguments)
             if got is not None:
                 for r, a, b in zip(kernel.results, got, Evaluator(kernel, arguments).run(), strict=True):
                     if zeros and a.is_floating_point() and not coded.packed(a.dtype):

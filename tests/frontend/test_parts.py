@@ -80,6 +80,28 @@ def test_a_number_is_rounded_as_a_result_of_its_own_would_be(header: str, dtype:
     assert kernel(x, target=target).tolist() == whole.tolist() == [3.0, 1e-3, 0.7 / 3]
 
 
+#: Numbers chosen beside values of another dtype: their choice has that dtype, in which it is rounded, or wraps.
+CHOSEN = {
+    "a literal": ("x: T[N, 3]) -> y: T32[3]", "y = 1e-3 if index[3] == 1 else f32(16)"),
+    "a parameter": ("x: T[N, 3], s: float = 0.7) -> y: T32[3]", "y = s if index[3] == 1 else f32(16)"),
+    "a product": ("x: T[N, 3], s: float = 0.7) -> y: T[N, 3]", "y = 9 * (s if index[3] == 1 else x)"),
+    "an integer": ("x: T[N, 3], n: int = 40) -> y: i64[3]", "y = 2^n if index[3] == 1 else i32(3)"),
+    "a large one": ("x: T[N, 3], n: int = 40) -> y: f64[3]", "y = 2^n + 1 if index[3] == 1 else f32(3)"),
+    "a fill": ("x: f32[N, 3], s: float = 0.7) -> y: f64[N, 3]", "y = x[3 = index[3] - 1 else s]"),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_chosen_number_is_rounded_as_its_choice_is(name: str) -> None:
+    """Alone it would keep more: the bits are those of the whole, operator by operator."""
+    header, equation = CHOSEN[name]
+    kernel = kgen.loads(f"f({header}\n\n{equation}\n")
+    for dtype in (torch.float32, torch.float64) if "T[" in header else (torch.float32,):
+        given = {"x": torch.full((2, 3), 0.7, dtype=dtype), "s": 0.7, "n": 40}
+        (whole,) = Evaluator(plain(kernel.kernel), {p.name: given[p.name] for p in kernel.kernel.params}).run()
+        assert torch.equal(kernel(given["x"], target="torch"), whole), (dtype, over_parts(plain(kernel.kernel)).file.source.text)
+
+
 def test_equations_keep_their_names() -> None:
     """Those of parts, and those that run along no part at all."""
     angles = "angle = index[S] * 2.0^-index[D]", "c = cos(angle)", "s = sin(angle)"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kgen import grad, rewrite, syntax
+from kgen.backends import TARGETS
 from kgen.check import check
 from kgen.errors import KgenError
 from kgen.ops import OPS
@@ -438,6 +439,25 @@ def test_the_derived_gradients_of_the_fuzzed_are_kernels() -> None:
 ])  # fmt: skip
 def test_the_sign_of_a_nan_that_an_operator_makes_is_no_targets(text: str, exact: bool) -> None:
     assert properties.is_exact(check(syntax.parse(text))) is exact
+
+
+class RoundedOnce:
+    """Runs `y = x + 3 * u` as GPUs do for 16-bit results: by an fma, which is finite where the product alone overflows."""
+
+    def _run(self, args: tuple, given: dict, out: object, target: str) -> torch.Tensor:
+        return (given["x"].double() + 3 * given["u"].double()).to(given["x"].dtype)
+
+
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+def test_what_a_target_rounds_once_is_not_held_to_two_roundings(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound has both; bit for bit results are held where every operator has its accurate form."""
+    monkeypatch.setitem(TARGETS, target, TARGETS[target]._replace(device="cpu"))
+    made = kernel("f(x: T[N], u: T[N]) -> y: T[N]\n\ny = x + 3 * u\n")
+    f32, _, bf16, _ = range(4)
+    assert [str(b["T"]) for b in made.bindings()][::2] == ["f32", "bf16"]
+    assert properties.agrees(made, target, 15, [bf16 + 12], RoundedOnce()).cases == 1  # an infinity less a product that overflows
+    with pytest.raises(Violation, match="of exact operators alone"):
+        properties.agrees(made, target, 15, [f32, f32 + 4], RoundedOnce())
 
 
 @pytest.mark.parametrize("text", [
