@@ -180,6 +180,7 @@ class Cuda(CFamily):
         parts = [f"kgen_{kind}.cuh" for kind in ("maps", "rows", "scans_run") if any(isinstance(v, kinds[kind]) for v in views)]
         parts += ["kgen_lists.cuh"] if self.over_lists else []
         parts += ["kgen_parts.cuh"] if any(isinstance(v, CudaMap) and v.turns for v in views) else []
+        parts += ["kgen_tiles.cuh"] if any(isinstance(v, CudaMap) and v.tiles for v in views) else []
         parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
         rowed = [v for v in views if isinstance(v, CudaRows)]
         parts += ["kgen_ranges.cuh"] if any(v.walk.startswith("Aside") for v in rowed) else []

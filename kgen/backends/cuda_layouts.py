@@ -14,6 +14,8 @@ from kgen.types import DTYPES, INT, Dims, literal_size
 Groups = tuple[tuple[int, ...], ...]
 #: Operands that a SPLAT mask can hold.
 SPLATS = 63
+#: Operands that may go through shared memory: a tile of each is 8 KB of 48.
+MOST_TURNED = 4
 #: CUDA C++'s names for dtypes.
 TYPES = {
     "f16": "f16", "bf16": "bf16", "f32": "float", "f64": "double", "i8": "i8", "u8": "u8", "i16": "i16", "i32": "i32", "i64": "i64",
@@ -41,6 +43,13 @@ def columns(dims: Dims, read: Sequence[Dims | None]) -> int:
 def still(dims: Dims, read: Sequence[Dims | None]) -> int:
     """A bit for each of these operands that lacks the last dim of a pass over `dims`: the same all along a row."""
     return sum(1 << k for k, own in enumerate(read[:SPLATS]) if own is not None and not set(dims[-1:]) <= set(own))
+
+
+def turned(dims: Dims, read: Sequence[Dims | None]) -> int:
+    """A bit for each operand of a map over `dims` whose neighbours are no neighbours there: it has the last dim, but not as its own last.
+    `read` is as `columns` takes it.  None where they are more than a block has room for."""
+    found = [k for k, own in enumerate(read[:SPLATS]) if own is not None and set(dims[-1:]) < set(own) and own[-1] != dims[-1]]
+    return sum(1 << k for k in found) if len(found) <= MOST_TURNED else 0
 
 
 def groups(
@@ -85,6 +94,18 @@ class Layout:
     def held(self) -> int:
         """A bit for each operand that a thread may read once for several rows (`columns`); none where it takes pieces of a row."""
         return 0 if self.taps else columns(self.dims, [o.dims if o.role == "input" else None for o in self.operands])
+
+    @property
+    def turned(self) -> int:
+        """A bit for each operand whose neighbours are no neighbours of the map (`turned`); none where it also reads indices, or parts."""
+        roles = {o.role for o in self.operands}
+        alone = not self.taps and not self.groups and "index" not in roles
+        return turned(self.dims, [o.dims if o.role == "input" else None for o in self.operands]) if alone else 0
+
+    def tiles(self, binding: dict[str, str], rank: int, vec: int, gathers: bool) -> str:
+        """The C++ name of the kernel that takes tiles, for a variant."""
+        chosen = [*(TYPES[binding[v]] for v in self.variables), rank, vec, "unsigned", str(gathers).lower()]
+        return f"{self.kernel.removesuffix('_kernel')}_tiles<{', '.join(map(str, chosen))}>"
 
     def scalar_dtypes(self, binding: dict[str, str]) -> tuple[str, ...]:
         """The dtype in which each scalar is passed, for dtype variables bound by name (`{"T": "bf16"}`)."""

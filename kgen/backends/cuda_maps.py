@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
-from kgen.backends.cuda_layouts import SPLATS, columns, groups, still
+from kgen.backends.cuda_layouts import SPLATS, columns, groups, still, turned
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import pieces, window_rows
 from kgen.backends.names import Names
@@ -17,6 +17,18 @@ from kgen.backends.text import wrapped
 from kgen.backends.units import Reach, Tap, Tensor, Unit
 from kgen.passes import Scalar
 from kgen.taps import Move
+
+
+class TileKernel(NamedTuple):
+    """The kernel of a map that takes tiles, of which operands go through shared memory: its head; what it calls its layout, the tile and an
+    element of it; a bit for each such operand; of each its type, its name, that of its part in shared memory, and its position; and the
+    call that makes a vector of the result."""
+
+    head: str
+    names: tuple[str, ...]
+    mask: int
+    turned: list[tuple[str, str, str, int]]
+    call: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +61,7 @@ class CudaMap(host.HostView):
     stores: list[tuple[str, str, str, str]]
     part_stores: list[tuple[list[str], str, list[str]]]  # vectors that may be stored as one: they, where that is, and each one's own store
     turns: bool  # whether there are parts that may lie in turns
+    tiles: TileKernel | None  # where operands may lie otherwise than the result
     body: list[str]
     kernel_head: str
     list_head: str
@@ -170,6 +183,8 @@ class MapPrinter:
         found = groups(parts, [(t.spec_name, t.dims, (t.name in loaded, t.name in written)) for t in self.base.operands])
         self.groups = [[self.base.operands[k] for k in own] for own in found]
         self.parted = [self.names.fresh(f"{own[0].name}_parts") for own in self.groups]
+        alone = not unit.taps and not unit.indices and not self.groups and not getattr(backend, "over_lists", False)
+        self.turned = turned(unit.dims, dims) if alone else 0
         self.turns = "false" if getattr(backend, "over_lists", False) else "TURNS"
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
@@ -388,6 +403,7 @@ class MapPrinter:
         chosen = "".join(f"{v}, " for v in unit.variables)
         windows = render.global_names.fresh(f"{unit.name}_{'windows' if unit.reaches else 'rows'}") if unit.reaches or self.row else ""
         passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
+        given = ["const Where& layout", *passed[1:]] if self.turned else passed
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}
@@ -404,17 +420,13 @@ class MapPrinter:
             single=unit.single,
             outputs=unit.outputs,
             operand_names=[f"index[{t.spec_name}]" if t in unit.indices else t.name for t in base.operands],
-            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", *passed], " {"),
+            vector_head=wrapped(f"__device__ inline void {vector}", ["Index i", *given], " {"),
             kernel_aliases={a: of for a, of in base.aliases.items() if a in types},
             rows=self.rows,
             by=self.by,
             first=self.at.get(self.row, ""),
             spans=bool(self.along),
-            locate="template locate<ROWS, true, LANES>"
-            if self.along and self.row
-            else "template locate<1, false, LANES>"
-            if self.along
-            else {"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by],
+            locate=self.locate(),
             loads=[(self.lanes[t.name], self.begin(t), base.position[t.name], not self.stays(t)) for t in alone],
             part_loads=self.part_loads(),
             drawn=self.drawn(),
@@ -426,6 +438,7 @@ class MapPrinter:
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),
+            tiles=self.tile_kernel(f"{vector}<{chosen}VEC, GIVEN{', 1' * self.rows}>", [*pointers, *scalars], passing),
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
             list_head=wrapped(f"{unit.name}_each", [f"const __grid_constant__ {listed} list", *scalars], " {"),
@@ -435,6 +448,30 @@ class MapPrinter:
             index_strides=self.index_strides,
             code=[*self.backend.printed(unit.lines), *values, *self.element_arguments(), *(call for _, call in self.drawn())],
         )
+
+    def locate(self) -> str:
+        """The layout's method that says where an element lies."""
+        if self.along:
+            return f"template locate<{'ROWS, true' if self.row else '1, false'}, LANES>"
+        return {"below": "locate", "beyond": "template locate<ROWS>", "under": "template locate<ROWS, true>"}[self.by]
+
+    def tile_kernel(self, vector: str, params: list[str], passing: list[str]) -> TileKernel | None:
+        """The kernel that takes tiles: `vector` is the function that makes a vector of them, `params` are what the kernel takes behind its
+        layout, `passing` what that function is given elsewhere.  None where operands lie as the result does."""
+        if not self.turned:
+            return None
+        operands = self.base.operands
+        names = tuple(self.names.fresh(name) for name in ("tiles", "tile", "e"))
+        turned = [
+            (host.spelled_out(self.render, t.type), t.name, self.names.fresh(f"{t.name}_tile"), k)
+            for k, t in enumerate(operands)
+            if self.turned >> k & 1
+        ]
+        there = {name: part for _, name, part, _ in turned}
+        given = [f"Index({names[2]})", names[1], *(there.get(name, name) for name in passing[2:])]
+        layout = f"const __grid_constant__ Tiles<RANK, {len(operands)}, Index> {names[0]}"
+        head = wrapped(f"{self.unit.name}_tiles", [layout, *params], " {")
+        return TileKernel(head, names, self.turned, turned, host.indented(wrapped(vector, given, ";", 110), 8))
 
     def launch(self, chosen: str) -> host.HostView:
         """The host function."""
@@ -470,6 +507,9 @@ class MapPrinter:
             of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
             held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
+        if self.turned:
+            head = f"return run_turned<{vec}, {most}, {lacking}, {self.held}, {self.turned}, 16 / {widest}>"
+            launch.insert(launch.index("kernel") + 1, "tiled")
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]
         uses = {t.type for t in self.memory}.union(*(n.uses for n in self.numbers))

@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, persistent, rounds, rows, scans, tuned
+from kgen.runtime import driver, persistent, rounds, rows, scans, tiles, tuned
 from kgen.runtime.asides import aside
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
@@ -105,7 +105,7 @@ def plan(
     windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known and along < 0 else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
-        shape, strides_of, windows = _rows_last(shape, strides_of, itemsizes, windows)
+        shape, strides_of, windows = rows.rows_last(shape, strides_of, itemsizes, windows)
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
     wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
     still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)
@@ -145,23 +145,6 @@ def in_turns(
     if max(sum((size - 1) * s for size, s in zip(made.sizes, row, strict=True)) for row in rows_of) > UINT_MAX:
         return None
     return replace(made, strides=rows_of, turns=True)
-
-
-def _rows_last(
-    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], itemsizes: Sequence[int], rows: int
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:  # fmt: skip
-    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, or half as many, of which a
-    thread then takes so many; as they were, and 1, where there is none."""
-    still = [all(own[d] == 0 for size, own in zip(itemsizes, strides, strict=True) if not size) for d in range(len(shape) - 1)]
-    found = ((d, many) for many in (rows, rows // 2) if many > 1 for d, own in enumerate(still) if own and shape[d] % many == 0)
-    d, rows = next(found, (-1, 1))
-    if rows == 1:
-        return shape, strides, 1
-
-    def moved(one: tuple[int, ...]) -> tuple[int, ...]:
-        return (*one[:d], *one[d + 1 : -1], one[d], one[-1])
-
-    return moved(shape), tuple(map(moved, strides)), rows
 
 
 def adjacent(groups: Groups, places: Sequence[int], sizes: Sequence[int]) -> bool:
@@ -356,9 +339,14 @@ class CudaLauncher:
         planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, *near)
         if planned is None:
             return None
+        types = dict(zip(unit.variables, binding, strict=True))
+        tiled = tiles.of(unit, planned, *given[2:4])
+        if tiled is not None:
+            function = self.function(unit.tiles(types, *tiled.variant), self.arch or arch_of(device_index))
+            return Launch((Started(function, tiled.grid),), tiled.layout(), rounded(scalars))
         if planned.grid > MAX_GRID:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
-        expression = unit.expression(dict(zip(unit.variables, binding, strict=True)), *planned.variant, turns=planned.turns)
+        expression = unit.expression(types, *planned.variant, turns=planned.turns)
         function = self.function(expression, (self.arch or arch_of(device_index)))
         return Launch((Started(function, planned.grid),), layout(planned), rounded(scalars))
 

@@ -146,6 +146,23 @@ def merged(
     return tuple(size for size, _ in dims), tuple(tuple(step[o] for _, step in dims) for o in range(len(strides)))
 
 
+def rows_last(
+    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], itemsizes: Sequence[int], rows: int
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:  # fmt: skip
+    """Merged dims with one next to the last along which no index runs and whose size is a multiple of `rows`, or half as many, of which a
+    thread then takes so many; as they were, and 1, where there is none."""
+    still = [all(own[d] == 0 for size, own in zip(itemsizes, strides, strict=True) if not size) for d in range(len(shape) - 1)]
+    found = ((d, many) for many in (rows, rows // 2) if many > 1 for d, own in enumerate(still) if own and shape[d] % many == 0)
+    d, rows = next(found, (-1, 1))
+    if rows == 1:
+        return shape, strides, 1
+
+    def moved(one: tuple[int, ...]) -> tuple[int, ...]:
+        return (*one[:d], *one[d + 1 : -1], one[d], one[-1])
+
+    return moved(shape), tuple(map(moved, strides)), rows
+
+
 def plan(
     row_sizes: tuple[int, ...],
     inner_sizes: tuple[int, ...],
@@ -423,5 +440,5 @@ def layout(planned: RowPlan, gathers: Sequence[tuple[int, int]], work: int) -> c
 
 __all__ = [
     "FEW_LONG_ROWS", "FEW_ROWS", "RowOperandPlace", "RowPlan", "Shared", "Team", "Walk", "along", "cached", "layout", "layout_type",
-    "merged", "plan",
+    "merged", "rows_last", "plan",
 ]  # fmt: skip

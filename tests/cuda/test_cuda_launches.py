@@ -23,7 +23,7 @@ from kgen.backends.launches import STORING
 from kgen.grad import backward
 from kgen.parts import over_parts
 from kgen.resources import resource
-from kgen.runtime import nvrtc, persistent, rounds, rows, tuned
+from kgen.runtime import nvrtc, persistent, rounds, rows, tiles, tuned
 from kgen.show import show
 from kgen.types import DTYPES, ELLIPSIS
 from tests.cuda.host import HOST_TYPES
@@ -104,6 +104,10 @@ template <int RANK, int K, typename Index> static void note_layout(const Layout<
         for (int d = 0; d < RANK; d++) note("stride", {i64(l.stride[k][d])});
     }
 }
+template <int RANK, int K, typename Index> static void note_layout(const Tiles<RANK, K, Index>& t) {
+    note_layout<RANK, K>(reinterpret_cast<const Layout<RANK, K, Index>&>(t));
+    note("tiles", {t.many[0], t.many[1], t.many[2], t.extent[0], t.extent[1], t.extent[2], t.inverse[0], t.inverse[1], t.each, t.shift, t.mask});
+}
 template <typename L, typename... P, typename... A>
 static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(L, P...), const L& layout, A... arguments) {
     const int cluster = c->numAttrs ? int(c->attrs->val.clusterDim.x) : 1;
@@ -143,11 +147,13 @@ SPECS = {
     "behind": "behind(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0]) + index[P]",
     "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> (d: T[B, C, N], u: T32[C])\nt = x * x[N = index[N] - 3 else 0]\nh = g * sigmoid(t) * tanh(t)\n"
     "d = h + h[N = index[N] + 1 else 0] + h[N = index[N] + 2 else 0]\nu = sum[B, N](h)",
+    "turned": "turned(x: T[..., N, M], s: T[M], z: f32[..., M, N]) -> y: T[..., M, N]\ny = x * s + z",
+    "squares": "squares(x: T[B, C, P, Q, H, W]) -> y: T[B, C, H, P, W, Q]\ny = x",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
 }  # fmt: skip
 
 
-MAPS = ["gelu_like", "scale", "grid", "under", "beside", "behind"]
+MAPS = ["gelu_like", "scale", "grid", "turned", "squares", "under", "beside", "behind"]
 
 
 def kernels() -> dict[str, check.Kernel]:
@@ -177,7 +183,7 @@ class File:
                 bodies.append(re.sub(r"^(__device__ [^;]*?\{)\n.*?\n\}$", r"\1 }", text, flags=re.M | re.S))
                 assert name in text
         path = folder / "all.cpp"
-        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_maps.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', '#include "kgen_near.cuh"', *bodies]))
+        path.write_text("\n".join([HOST_TYPES, HEAD, '#include "kgen_tiles.cuh"', '#include "kgen_walk.cuh"', '#include "kgen_rounds.cuh"', RECORD, '#include "kgen_rounds_plan.cuh"', '#include "kgen_persistent_plan.cuh"', '#include "kgen_near.cuh"', *bodies]))
         flags = ["-O0", "-std=c++17", "-w", "-shared", "-fPIC", "-fwrapv", "--param", "ggc-min-expand=300"]
         subprocess.run(["g++", *flags, "-o", str(folder / "all.so"), str(path)], check=True)
         self.library = ctypes.CDLL(str(folder / "all.so"))
@@ -346,6 +352,9 @@ class Call:
         self.outer, self.inner = drawn(rng, unit)
         if isinstance(unit, Layout) and (unit.held or unit.reaches) and rng.random() < 0.3:  # enough for several rows a thread
             self.outer = [rng.choice((3, 4, 64)), *(rng.choice((5, 8)) for _ in unit.dims[2:]), 2**18]
+        turns = isinstance(unit, Layout) and bool(unit.turned) and rng.random() < 0.8  # its operands lie as declared
+        if turns:
+            self.outer = [rng.choice((1, 2, 2, 3, 4, 7, 16, 24, 56) if len(self.outer) > 4 else (2, 3, 64, 100, 136, 600)) for _ in self.outer]
         sizes = self.outer + self.inner
         parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims, ())
         each = [*names(unit, parts[0], len(self.outer)), *names(unit, parts[1], len(self.inner))]
@@ -360,7 +369,8 @@ class Call:
                 continue
             dtype = o.dtype if o.dtype in DTYPES else binding[o.dtype] if o.dtype in binding else "f64" if "f64" in binding.values() else "f32"
             expands = 0.0 if isinstance(unit, Layout) and o.role in ("result", "state") else 0.2 if expanded else 0.03
-            address, strides = layout(rng, sizes, [d in o.dims for d in each], DTYPES[dtype].bytes, order, expands)
+            own_order = sorted(order, key=lambda d: -o.dims.index(each[d]) if each[d] in o.dims else 0) if turns else order
+            address, strides = layout(rng, sizes, [d in o.dims for d in each], DTYPES[dtype].bytes, own_order, expands)
             own = [0 if d == getattr(o, "dim", "") else s for d, s in zip(each, strides, strict=True)]  # of pieces of a row, not of its elements
             self.given.append((address % 16, own, DTYPES[dtype].bytes))
             self.pointers[o.name] = address, strides
@@ -414,6 +424,10 @@ def map_alike(call: Call, file: File) -> str:
     near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along
     planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
+    tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and planned.variant.vec == 1 else None
+    if tiled is not None:
+        return tiles_alike(line, tiled)
+    assert "Tiles<" not in line
     values, given = noted_numbers(line), 2**64 - 1
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)
     assert found
@@ -426,6 +440,18 @@ def map_alike(call: Call, file: File) -> str:
     if unit.reaches:
         return f"windows of {planned.variant.rows} rows{' below' * planned.under}, {planned.variant.vec} lanes"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
+
+
+def tiles_alike(line: str, plan: tiles.TilePlan) -> str:
+    """The same of one that takes tiles."""
+    values, found = noted_numbers(line), re.search(r"RANK = (\d+); int VEC = (\d+); Index = [\w ]+; bool GATHERS = (\w+)", line)
+    assert found and (int(found[2]), found[3] == "true") == plan.variant[1:]
+    want, rank = plan.layout(), len(values["size"])
+    assert values["launch"] == [plan.grid, nvrtc.THREADS, 1, 0] and values["n"] == [want.n]
+    assert values["size"] == padded(plan.sizes, rank, 1)
+    assert values["stride"] == [s for own in plan.strides for s in padded(own, rank, 0)]
+    assert values["tiles"] == [*want.many, *want.extent, *want.inverse, want.each, want.shift, want.mask]
+    return f"tiles, vectors {plan.variant.vec > 1}, {plan.variant.gathers}, {plan.each < plan.variant.vec}"
 
 
 def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -442,6 +468,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes")), seen
+    assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 
 
