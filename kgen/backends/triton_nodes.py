@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from kgen.backends.python_text import wrapped
 from kgen.backends.text import Text
 from kgen.backends.triton_maps import CONSTEXPR
+from kgen.backends.triton_order import MEET
 from kgen.backends.units import Accumulator, Statement
 
 
@@ -71,6 +73,20 @@ class Invocation:
 
 
 Node = Statement | Block | Invocation
+
+
+def meet_again(body: Sequence[Node], memory: Set[str] = frozenset()) -> list[int]:
+    """Where, from the last on, a body's threads meet although nothing is loaded since they met before.  `memory`: the names of what is
+    loaded from; without them, each line that makes a value counts as a load."""
+    found: list[int] = []
+    met = False
+    for k, n in enumerate(body):
+        if n == MEET:
+            found += [k] if met else []
+            met = True
+        elif not isinstance(n, Statement) or n.names and not (memory and memory.isdisjoint(n.uses)):
+            met = False
+    return found[::-1]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Call, Text, joined, named, source
 from kgen.backends.triton_held import Held
 from kgen.backends.triton_maps import CONSTEXPR, TritonUnit, definitions, passing
-from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading, Slot
+from kgen.backends.triton_nodes import Block, Invocation, Node, Operand, Reading, Slot, meet_again
 from kgen.backends.triton_order import MEET, overtaking_rows
 from kgen.backends.triton_partials import Join, Partial
 from kgen.backends.units import Accumulator, Code, RowUnit, Statement, Tensor
@@ -330,6 +330,8 @@ class RowPrinter:
             behind = [k for k, n in enumerate(made) if not isinstance(n, Statement) or n.names and (used & {*n.names} or memory & n.uses)]
             at = behind[-1] + 1 if behind else 0
             made[at:at] = stores
+        for k in meet_again(made, memory):
+            del made[k]
 
     def ends(self, codes: Iterable[Code], body: Iterable[Node] = ()) -> list[Node]:
         """A body with the rows' results stored, as some code has them."""

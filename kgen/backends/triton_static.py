@@ -18,7 +18,7 @@ from kgen.backends.static import Known, StaticRender, deep, refused, rounds, sta
 from kgen.backends.text import Text, functions, named, source
 from kgen.backends.triton import Triton, mixes
 from kgen.backends.triton_maps import passing
-from kgen.backends.triton_nodes import Block, Node
+from kgen.backends.triton_nodes import Block, Node, meet_again
 from kgen.backends.triton_order import MEET, overtaking
 from kgen.backends.triton_partials import Join
 from kgen.backends.triton_rows import RowPrinter
@@ -308,6 +308,8 @@ class StaticRows(RowPrinter):
         inner: list[Node] = [*self.columns(f"start + tl.arange(0, {self.block})"), *self.elements(c), *c.lines]
         inner += [self.accumulate(a, [f"{s.name}{own[-1]}" for s in self.slots(a)], self.masked(a)) for a in c.accumulators]
         inner += [s for o in c.outputs for s in self.store(o)]
+        for k in meet_again(inner):
+            del inner[k]
         at = ["start"] if levels == 1 else ["outer", "middle", "start"]
         for k in reversed(range(levels)):
             size = self.block * FEW ** (levels - 1 - k)

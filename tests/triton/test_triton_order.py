@@ -8,7 +8,10 @@ import re
 import pytest
 
 from kgen import syntax
-from kgen.backends import backend
+from kgen.backends import backend, triton_order
+from kgen.backends.text import source
+from kgen.backends.triton_nodes import Block, meet_again
+from kgen.backends.units import Statement
 from kgen.check import check
 from kgen.runtime import static
 
@@ -58,3 +61,32 @@ def test_known_sizes_too() -> None:
         kernel, sizes = check(syntax.parse(text, "x")), {"N": 384} if "N" in text else {}
         source = static.source(kernel, "triton", sizes, {"T": ["bf16"]})
         assert (MEET in source) == meets, source
+
+
+TWICE = {
+    # threads have met, and loaded nothing since
+    "x(x: T[..., N], s: T[...], r: T[...]) -> (s': T[...], r': T[...], y: T[..., N])\n\ns' = sum[N](x)\nr' = max[N](x)\ny = x * s * r\n": {},
+    "x(x: T[..., N], w: T[..., N]) -> (x': T[..., N], w': T[..., N])\n\nx' = w * sum[N](x)\nw' = x * max[N](w)\n": {"N": 200_000},
+}
+
+
+@pytest.mark.parametrize(("text", "sizes"), TWICE.items())
+def test_threads_meet_once_where_nothing_is_loaded_between(text: str, sizes: dict[str, int]) -> None:
+    kernel = check(syntax.parse(text, "x"))
+    for text in (backend("triton").render(kernel), static.source(kernel, "triton", sizes or {"N": 384}, {"T": ["bf16"]})):
+        met = [f for f in re.split(r"\n\n\n", text) if MEET in f]
+        assert met
+        for function in met:
+            for between in function.split(MEET)[1:-1]:
+                assert re.search(r"tl\.load|\bfor\b|\bif\b", between), function
+
+
+def test_what_is_loaded_between_counts() -> None:
+    meet = triton_order.MEET
+    load = Statement(("x",), "", source("tl.load({0} + 1)", "p"))
+    value = Statement(("y",), "", source("{0} * 2", "x"))
+    store = Statement(value=source("tl.store({0}, {1})", "q", "y"))
+    assert meet_again([load, meet, store, value, meet, store, meet], {"p", "q"}) == [6, 4]
+    assert meet_again([meet, store, load, meet, store], {"p", "q"}) == []
+    assert meet_again([meet, value, meet, store, meet]) == [4]  # any value may be loaded where no memory is named
+    assert meet_again([meet, Block(source("if x"), (load,)), meet], {"p"}) == []

@@ -209,8 +209,6 @@ def steps__row(
     tl.debug_barrier()
     tl.store(s_row, s_next, present)
     tl.store(n_row, n, present)
-    # another thread may store what a thread loads
-    tl.debug_barrier()
     tl.store(seen_row, seen_next, present)
     index_N = walk(column, (), index_N_steps, 1, KINDS[1] == "along", VECTORS[1]).to(tl.int64)
     # p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
@@ -327,8 +325,6 @@ def steps__loop(
     tl.debug_barrier()
     tl.store(s_row, s_next, present)
     tl.store(n_row, n, present)
-    # another thread may store what a thread loads
-    tl.debug_barrier()
     tl.store(seen_row, seen_next, present)
 
 
@@ -412,8 +408,6 @@ def steps__split(
         tl.debug_barrier()
         tl.store(s_row, s_next, present)
         tl.store(n_row, n, present)
-        # another thread may store what a thread loads
-        tl.debug_barrier()
         tl.store(seen_row, seen_next, present)
 
 
