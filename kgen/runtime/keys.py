@@ -21,16 +21,20 @@ DEVICE = "cuda"
 RANK = 8
 #: Bits of a word that say where a key stands: no block sorts more.
 POSITION = 14
-#: Threads of a block and the keys of each, for as many keys as they have together or fewer.
-BLOCKS = ((128, 1), (256, 1), (256, 4), (512, 8), (1024, 8), (1024, 16))
+#: Threads of a block and the keys of each, for as many keys as they have together or fewer: of keys that all rows share, which one block
+#: has; of rows that have keys of their own, where many blocks share a multiprocessor.  As did best on an H200.
+BLOCKS = ((256, 1), (1024, 1), (1024, 4), (1024, 8), (1024, 16))
+ROW_BLOCKS = ((128, 1), (128, 4), (256, 4), (256, 16))
 #: Of rows that have keys of their own: up to so many keys a row, as many blocks being on their way.
 ROW_MOST = 4096
-#: Up to so many keys below which a block says of each where it begins.
-EDGES_MOST = 1 << 16
+#: Beyond so many keys a launch of its own says of each where it begins; and its threads of a block.
+EDGES_MOST, EDGES = 2048, 256
 #: Bytes of shared memory that a kernel has for itself.
 OWN = 1024
 #: What counts: threads of a block, blocks of a launch (twice as many where two have room), and keys that a thread has at a time.
 COUNTING, COUNTING_BLOCKS, AHEAD = 1024, 132, 8
+#: Blocks count in shared memory where all of them together have so many keys for each that there may be.
+COUNTED = 128
 #: The kinds of reductions, by their numbers in `kgen_keys.cuh`.
 KINDS = {"sum": "SUM", "max": "MAX", "min": "MIN"}
 
@@ -77,13 +81,21 @@ def sorting(keys: Any, written: dict[str, Any], axis: int | None, count: int, ar
         return None
     told.writes = sum(1 << k for k, part in enumerate(PARTS) if part in written)
     if axis is None:
-        if rows.shape[0] <= 1 << POSITION and count <= EDGES_MOST and (step := block("sort_keys", (), told, 1, 0, arch)):
-            return Sorting((step,), told)
-        return None if "order" in written else counting(told, arch)
+        return shared_order(told, arch) if "order" in written else counting(told, arch)
     if any(t.shape != rows.shape for t in written.values()) or not 0 < rows.shape[-1] <= ROW_MOST:
         return None
     step = block("sort_keys", (), told, rows.numel() // rows.shape[-1], 0, arch)
     return Sorting((step,), told) if step else None
+
+
+def shared_order(told: Keys, arch: str) -> Sorting | None:
+    """How a block sorts the keys that all rows share; None where there are too many."""
+    step = block("sort_keys", (), told, 1, 0, arch) if told.n <= 1 << POSITION else None
+    if step is None:
+        return None
+    if told.m <= EDGES_MOST or not told.writes >> PARTS.index("begin"):
+        return Sorting((step,), told)
+    return Sorting((step, Step(f"place_keys<{EDGES}>", told.m // EDGES + 1, EDGES)), told, 4 * max(1, told.n))
 
 
 def reducing(unit: SortLayout, call: Any, tensors: dict[str, Any], arch: str) -> Sorting | None:
@@ -120,23 +132,26 @@ def block(kernel: str, types: Sequence[str], told: Keys, grid: int, more: int, a
     if not 0 < grid <= MAX_GRID:
         return None
     word = 4 if told.bits + POSITION <= 32 else 8
-    threads, each = next((t, e) for t, e in BLOCKS if told.n <= t * e)
+    threads, each = next((t, e) for t, e in (ROW_BLOCKS if told.rank else BLOCKS) if told.n <= t * e)
     shared = threads * each * word + threads // 32 * 512 + 1056 + more  # the struct SortedKeys
     name = f"{kernel}<{', '.join((f'u{8 * word}', str(threads), str(each), *types))}>"
     return Step(name, grid, threads, shared) if shared + OWN <= limits(arch).shared else None
 
 
-def counting(told: Keys, arch: str) -> Sorting:
-    """How keys are counted that all rows share, which says where each begins and ends."""
+def counting(told: Keys, arch: str) -> Sorting | None:
+    """How often each of the keys occurs that all rows share, as a range of that length, where no order is asked for and nothing but their
+    lengths is read (`kgen/segments.py`)."""
+    if told.writes != sum(1 << PARTS.index(part) for part in ("begin", "end")):
+        return None
     most = limits(arch).shared - OWN
-    shared = 4 * told.m if 4 * told.m <= most else 0
+    shared = 4 * told.m if 4 * told.m <= most and COUNTED * told.m <= told.all else 0
     blocks = COUNTING_BLOCKS * (1 if 2 * shared > most else 2)
+    grid = max(1, min(blocks, -(-told.all // (COUNTING * (AHEAD if shared else 1)))))
     steps = (
-        Step(f"clear_counts<{COUNTING}>", max(1, -(-told.m // COUNTING)), COUNTING),
-        Step(f"count_keys<{COUNTING}, {'true' if shared else 'false'}>", max(1, min(blocks, -(-told.all // (COUNTING * AHEAD)))), COUNTING, shared),
-        Step(f"place_counts<{COUNTING}>", 1, COUNTING),
+        Step(f"clear_counts<{EDGES}>", max(1, -(-told.m // EDGES)), EDGES),
+        Step(f"count_keys<{COUNTING}, {'true' if shared else 'false'}>", grid, COUNTING, shared),
     )
-    return Sorting(steps, told, 4 * max(1, told.m))
+    return Sorting(steps, told)
 
 
 @cache

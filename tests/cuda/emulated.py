@@ -59,6 +59,11 @@ static unsigned atomicAdd(unsigned* p, unsigned by) {
     *p += by;
     return old;
 }
+static unsigned long long atomicAdd(unsigned long long* p, unsigned long long by) {
+    const unsigned long long old = *p;
+    *p += by;
+    return old;
+}
 alignas(128) static unsigned char row_memory[1 << 18];
 extern "C" void* rows_memory() { return row_memory; }
 

@@ -1,9 +1,10 @@
-// Orders of keys, by blocks that hold all of a row's in shared memory, and counts of them.
+// Orders of keys and reductions by them, by blocks that hold all of a row's in shared memory; and counts of keys.
 #pragma once
 #include "kgen_numbers.cuh"
 
 // Keys and where they lie: of each row n of them, a step apart, which count below m, a number of so many bits.  `writes` has a bit for each
-// thing that is asked for, `work` is for counts.  The steps of values x and of results y are those over the same rows, and along one.
+// thing that is asked for, `work` is for keys in
+// their order.  The steps of values x and of results y are those over the same rows, and along one.
 enum { ORDER, ORDERED, BEGIN, END };
 struct Keys {
     unsigned* work;
@@ -128,6 +129,10 @@ sort_keys(const __grid_constant__ Keys keys, const i64* key, i64* order, i64* or
         if (keys.asks(ORDERED)) ordered[first + i] = sorted.key(i);
     }
     if (!keys.asks(BEGIN) && !keys.asks(END)) return;
+    if (keys.work) {  // of many keys another launch says where they begin
+        for (int i = threadIdx.x; i < keys.n; i += THREADS) keys.work[i] = unsigned(sorted.key(i));
+        return;
+    }
     for (i64 k = threadIdx.x; k <= keys.m; k += THREADS) {
         const int at = sorted.below(k, keys.n);
         if (keys.asks(BEGIN) && k < keys.m) begin[k] = at;
@@ -135,20 +140,40 @@ sort_keys(const __grid_constant__ Keys keys, const i64* key, i64* order, i64* or
     }
 }
 
-// How often each key occurs, in `work`, which was cleared: counted by each block in shared memory where there is room, else at once.
+// Where each key below m begins and ends in an order that another launch left in `work`.
 template <int THREADS> __global__ void __launch_bounds__(THREADS)
-clear_counts(const __grid_constant__ Keys keys, const i64*, i64*, i64*, i64*, i64*) {
+place_keys(const __grid_constant__ Keys keys, const i64*, i64*, i64*, i64* begin, i64* end) {
     const i64 k = i64(blockIdx.x) * THREADS + threadIdx.x;
-    if (k < keys.m) keys.work[k] = 0;
+    if (k > keys.m) return;
+    int low = 0;
+    for (int high = keys.n; low < high;) {
+        const int middle = (low + high) / 2;
+        if (keys.work[middle] < k) low = middle + 1;
+        else high = middle;
+    }
+    if (keys.asks(BEGIN) && k < keys.m) begin[k] = low;
+    if (keys.asks(END) && k > 0) end[k - 1] = low;
+}
+
+// How often each key below m occurs, as a range from 0 on: a launch that clears, and one whose blocks count, in shared memory first where
+// they have room.
+template <int THREADS> __global__ void __launch_bounds__(THREADS)
+clear_counts(const __grid_constant__ Keys keys, const i64*, i64*, i64*, i64* begin, i64* end) {
+    const i64 k = i64(blockIdx.x) * THREADS + threadIdx.x;
+    if (k < keys.m) begin[k] = end[k] = 0;
 }
 template <int THREADS, bool SHARED> __global__ void __launch_bounds__(THREADS)
-count_keys(const __grid_constant__ Keys keys, const i64* key, i64*, i64*, i64*, i64*) {
+count_keys(const __grid_constant__ Keys keys, const i64* key, i64*, i64*, i64*, i64* end) {
     extern __shared__ __align__(128) unsigned char row_memory[];
-    unsigned* const own = SHARED ? reinterpret_cast<unsigned*>(row_memory) : keys.work;
-    if (SHARED) {
-        for (i64 k = threadIdx.x; k < keys.m; k += THREADS) own[k] = 0;
-        __syncthreads();
-    }
+    unsigned* const own = reinterpret_cast<unsigned*>(row_memory);
+    u64* const counts = reinterpret_cast<u64*>(end);
+    const auto count = [&](i64 found) {
+        if (!keys.has(found)) return;
+        if constexpr (SHARED) atomicAdd(own + found, 1u);
+        else atomicAdd(counts + found, u64(1));
+    };
+    for (i64 k = threadIdx.x; SHARED && k < keys.m; k += THREADS) own[k] = 0;
+    __syncthreads();
     constexpr int AHEAD = 8;
     const i64 apart = i64(gridDim.x) * THREADS;
     i64 i = i64(blockIdx.x) * THREADS + threadIdx.x;
@@ -157,57 +182,12 @@ count_keys(const __grid_constant__ Keys keys, const i64* key, i64*, i64*, i64*, 
         #pragma unroll
         for (int l = 0; l < AHEAD; l++) found[l] = key[(i + l * apart) * keys.step];
         #pragma unroll
-        for (int l = 0; l < AHEAD; l++) {
-            if (keys.has(found[l])) atomicAdd(own + found[l], 1u);
-        }
+        for (int l = 0; l < AHEAD; l++) count(found[l]);
     }
-    for (; i < keys.all; i += apart) {
-        const i64 found = key[i * keys.step];
-        if (keys.has(found)) atomicAdd(own + found, 1u);
-    }
-    if (!SHARED) return;
+    for (; i < keys.all; i += apart) count(key[i * keys.step]);
     __syncthreads();
-    for (i64 k = threadIdx.x; k < keys.m; k += THREADS) {
-        if (own[k]) atomicAdd(keys.work + k, own[k]);
-    }
-}
-// Where each key begins and ends in their order, by how often each occurs: one block, FOUR keys a thread at a time.
-template <int THREADS> __global__ void __launch_bounds__(THREADS)
-place_counts(const __grid_constant__ Keys keys, const i64*, i64*, i64*, i64* begin, i64* end) {
-    constexpr int FOUR = 4, WARPS = THREADS / 32;
-    __shared__ i64 of_warps[WARPS];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    i64 before = 0;
-    for (i64 first = 0; first < keys.m; first += THREADS * FOUR) {
-        const i64 k = first + threadIdx.x * FOUR;
-        unsigned own[FOUR];
-        i64 all = 0;
-        #pragma unroll
-        for (int l = 0; l < FOUR; l++) {
-            own[l] = k + l < keys.m ? keys.work[k + l] : 0;
-            all += own[l];
-        }
-        i64 until = all;
-        #pragma unroll
-        for (int by = 1; by < 32; by *= 2) {
-            const unsigned low = __shfl_up_sync(~0u, unsigned(until), by), high = __shfl_up_sync(~0u, unsigned(u64(until) >> 32), by);
-            if (lane >= by) until += i64(u64(high) << 32 | low);
-        }
-        if (lane == 31) of_warps[warp] = until;
-        __syncthreads();
-        i64 total = 0, at = before + until - all;
-        for (int w = 0; w < WARPS; w++) {
-            at += w < warp ? of_warps[w] : 0;
-            total += of_warps[w];
-        }
-        #pragma unroll
-        for (int l = 0; l < FOUR; l++) {
-            if (keys.asks(BEGIN) && k + l < keys.m) begin[k + l] = at;
-            at += own[l];
-            if (keys.asks(END) && k + l < keys.m) end[k + l] = at;
-        }
-        before += total;
-        __syncthreads();
+    for (i64 k = threadIdx.x; SHARED && k < keys.m; k += THREADS) {
+        if (own[k]) atomicAdd(counts + k, u64(own[k]));
     }
 }
 
@@ -231,16 +211,25 @@ reduce_keys(const __grid_constant__ Keys keys, const i64* key, i64*, i64*, i64*,
     const X* const from = x + keys.place(blockIdx.x, keys.x_steps);
     Y* const to = y + keys.place(blockIdx.x, keys.y_steps);
     const auto term = [&](i64 j) { return F(from[sorted.position(int(j)) * keys.x_step]); };
-    for (i64 k = threadIdx.x; k < keys.m; k += THREADS) {
+    const auto reduced = [&](i64 k) {
         int lo = begins[k], hi = lo;
         if (lo != NONE) {
             do hi++;
             while (hi < keys.n && sorted.key(hi) == k);
         }
-        F found;
-        if constexpr (KIND == SUM) found = ranged_sum<F>(lo, hi, term);
-        else if constexpr (KIND == MAX) found = ranged_max<F>(lo, hi, term);
-        else found = ranged_min<F>(lo, hi, term);
-        to[k * keys.y_step] = Y(found);
+        if constexpr (KIND == SUM) return ranged_sum<F>(lo, hi, term);
+        else if constexpr (KIND == MAX) return ranged_max<F>(lo, hi, term);
+        else return ranged_min<F>(lo, hi, term);
+    };
+    struct alignas(sizeof(Y) * 4) Four { Y at[4]; };
+    if (keys.y_step == 1 && keys.m % 4 == 0 && u64(to) % sizeof(Four) == 0) {
+        for (i64 k = 4 * threadIdx.x; k < keys.m; k += 4 * THREADS) {
+            Four found;
+            #pragma unroll
+            for (int l = 0; l < 4; l++) found.at[l] = Y(reduced(k + l));
+            *reinterpret_cast<Four*>(to + k) = found;
+        }
+    } else {
+        for (i64 k = threadIdx.x; k < keys.m; k += THREADS) to[k * keys.y_step] = Y(reduced(k));
     }
 }
