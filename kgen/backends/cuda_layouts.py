@@ -201,7 +201,8 @@ PARTS = ("order", "keys", "begin", "end")
 class SortLayout:
     """A pass that sorts, by the names of tensors: the positions along the last but one of its dims by their `keys`, which count along the
     last; `written` are the order, and where in it each key begins and ends.  Where each row has keys of its own, they lie along the `axis`
-    of their tensor (from its end), and `written` are the order and the keys in it; `sums` is what these are read for, if that is one reduction."""
+    of their tensor (from its end), and `written` are the order and the keys in it;
+    `sums` is what these are read for, if that is one reduction."""
 
     dims: Dims
     keys: str
@@ -223,6 +224,11 @@ class SortLayout:
     def scalar_dtypes(binding: dict[str, str]) -> tuple[str, ...]:
         """Of the numbers that it takes: none."""
         return ()
+
+
+def pointed(unit: Layout | RowLayout | SortLayout) -> list[str]:
+    """The names of the tensors that a unit's kernels take, in their order."""
+    return unit.tensors if isinstance(unit, SortLayout) else [o.name for o in unit.operands if o.role != "index"]
 
 
 def stored(s: Scalar) -> bool:

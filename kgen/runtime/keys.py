@@ -44,7 +44,8 @@ class Keys(ctypes.Structure):
 
     _fields_ = [
         ("work", ctypes.c_void_p), ("all", ctypes.c_longlong), ("m", ctypes.c_longlong), ("step", ctypes.c_longlong),
-        ("x_step", ctypes.c_longlong), ("y_step", ctypes.c_longlong), ("size", ctypes.c_longlong * RANK), ("steps", ctypes.c_longlong * RANK),
+        ("x_step", ctypes.c_longlong), ("y_step", ctypes.c_longlong),
+        ("size", ctypes.c_longlong * RANK), ("steps", ctypes.c_longlong * RANK),
         ("x_steps", ctypes.c_longlong * RANK), ("y_steps", ctypes.c_longlong * RANK),
         ("n", ctypes.c_int), ("bits", ctypes.c_int), ("rank", ctypes.c_int), ("writes", ctypes.c_int),
     ]  # fmt: skip

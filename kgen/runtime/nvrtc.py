@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
-from kgen.backends.cuda_layouts import Groups
+from kgen.backends.cuda_layouts import Groups, pointed
 from kgen.backends.launches import MAP_MANY, MOST_READINGS, WINDOW_LANES, map_rows, pieces, window_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -29,7 +29,7 @@ from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
 from kgen.runtime.sorts import sort
 from kgen.runtime.verified import verify_map
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, Number
 
 OPTIONS: tuple[str, ...] = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 UINT_MAX = 2**32 - 1
@@ -478,7 +478,7 @@ class Launcher:
         assert isinstance(target, Cuda)
         self.kernel, self.units = kernel, target.layout(kernel)
         self.workspaces = target.workspaces(kernel)
-        self.pointers = [unit.tensors if isinstance(unit, SortLayout) else [o.name for o in unit.operands if o.role != "index"] for unit in self.units]
+        self.pointers = [pointed(unit) for unit in self.units]
         self.grouped = [unit.groups if isinstance(unit, Layout | RowLayout) else () for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
         self.derived: dict[Any, Any] = {}
@@ -488,7 +488,8 @@ class Launcher:
             return found[1] if found else None
 
         self.run = CudaLauncher(target.render(kernel), self.units, lookup, lambda key, data: disk.write(key, ".cubin", data))
-        self.orders = CudaLauncher(keys.source(), (), lookup, self.run.save) if any(isinstance(u, SortLayout) for u in self.units) else self.run
+        self.sorts = [unit for unit in self.units if isinstance(unit, SortLayout)]
+        self.orders = CudaLauncher(keys.source(), (), lookup, self.run.save) if self.sorts else self.run
 
     def __call__(self, call: Any) -> None:
         """`call` is a `kgen.runtime.arguments.Call` whose tensors lie on one CUDA device."""
@@ -574,12 +575,11 @@ class Launcher:
     def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
         unit = self.units[k]
-        if self.orders is not self.run:
+        if self.sorts:
             arch = self.orders.arch or arch_of(index)
             if isinstance(unit, SortLayout):
-                found = keys.launches(unit, call, tensors, arch)
-                return self.sorted(found, arch) if found else None
-            if any(isinstance(u, SortLayout) and u.sums and u.sums.unit == k and keys.reducing(u, call, tensors, arch) for u in self.units):
+                return (found := keys.launches(unit, call, tensors, arch)) and self.sorted(found, arch)
+            if any(u.sums and u.sums.unit == k and keys.reducing(u, call, tensors, arch) for u in self.sorts):
                 return None
         assert not isinstance(unit, SortLayout)
         sizes, shapes, operands, gathers = self.taken(k, call, tensors)

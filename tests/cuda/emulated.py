@@ -419,8 +419,8 @@ class EmulatedOrders:
     """Stands for the launcher of the kernels that sort: each is built when it is first needed, once in a process."""
 
     arch = "sm_80"
-    libraries: dict[str, tempfile.TemporaryDirectory] = {}  # noqa: RUF012
-    functions: dict[str, Any] = {}  # noqa: RUF012
+    libraries: dict[str, tempfile.TemporaryDirectory] = {}
+    functions: dict[str, Any] = {}
 
     def function(self, expression: str, arch: str) -> Any:
         if expression not in self.functions:

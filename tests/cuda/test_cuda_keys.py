@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-import kgen
-from kgen.backends.cuda_layouts import PARTS, SortLayout
-from kgen.runtime import keys, nvrtc, sorts
+from kgen.backends.cuda_layouts import PARTS
+from kgen.runtime import keys, sorts
 from tests.cuda.emulated import Emulated, EmulatedOrders
 from tests.segments.row_keys import CASES, close, drawn
 

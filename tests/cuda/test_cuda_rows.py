@@ -20,8 +20,8 @@ from kgen.backends.cuda import RowLayout
 from kgen.backends.shared import declared
 from kgen.grad import backward, differentiable
 from kgen.runtime import rows
-from kgen.runtime.limits import limits
 from kgen.runtime.arguments import index_strides
+from kgen.runtime.limits import limits
 from tests.cuda.test_cuda_source import SPECS, TO_PTX, fewer_variants, kernel, needs_nvcc, nvcc, source
 
 MIXED = """mixed(x: T[K, G], k: bool[G], t: i64[K], w: U[W]) -> (y: bool[K], z: i64[K], h: T[K], i: i64[], p: f32[K])
