@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from kgen.ir import Let
 from kgen.passes import Pass, Reduce, Sort
-from kgen.types import Dims, DType
+from kgen.types import Dims
 
 
 @dataclass(frozen=True)
@@ -32,29 +33,35 @@ class RowSums:
         return computed, value, result
 
 
-def row_sums(passes: Sequence[Pass], number: int, declared: Mapping[str, str]) -> RowSums | None:
-    """What the order is read for that pass `number` makes of each row's keys; None where that is more than one reduction.  `declared` has
-    the dtypes of tensors, by their names."""
+def reduction(passes: Sequence[Pass], number: int) -> tuple[int, Let, Let] | None:
+    """The pass that alone reads the order that pass `number` makes of each row's keys, by its number, with what it reduces and the
+    reduction that it stores, where that is all that it does; else None."""
     sorts = passes[number]
     written = {s.result for s in sorts.stores}
     readers = [k for k, p in enumerate(passes) if written & {t.name for t in p.loads}]
-    if not isinstance(sorts, Sort) or not sorts.rows or len(readers) != 1:
+    p = passes[readers[0]] if len(readers) == 1 else None
+    if not isinstance(sorts, Sort) or not sorts.rows or not isinstance(p, Reduce) or len(p.stores) != 1:
         return None
-    p = passes[readers[0]]
-    defs = {let.name: let for let in p.lets}
     keyed = [let for let in p.lets if let.expr.name == "keyed"]
-    scalars = {s.let.name for s in p.scalars}
-    bare = all(let.expr.name in ("load", "index", "keyed") or let.name in scalars for let in p.lets)
-    if not isinstance(p, Reduce) or len(keyed) != 1 or not bare or len(p.stores) != 1:
+    known = {s.let.name for s in p.scalars}
+    if len(keyed) != 1 or any(let.expr.name not in ("load", "index", "keyed") and let.name not in known for let in p.lets):
         return None
     (let,), (store,) = keyed, p.stores
-    value = defs[let.expr.operands[0].name]
-    if store.ref != let.name or store.state is not None or value.dtype is not let.dtype or value.generic != let.generic:
+    value = next(v for v in p.lets if v.name == let.expr.operands[0].name)
+    same = value.dtype is let.dtype and value.generic == let.generic and not let.generic.startswith("=")
+    rows = set(let.dims) == {*sorts.rows, sorts.dims[-1]} and set(value.dims) <= {*sorts.rows, sorts.dims[-2]}
+    return (readers[0], value, let) if same and rows and store.ref == let.name and store.state is None else None
+
+
+def row_sums(passes: Sequence[Pass], number: int, declared: Mapping[str, str]) -> RowSums | None:
+    """What the order is read for that pass `number` makes of each row's keys; None where that is more than one reduction.  `declared` has
+    the dtypes of tensors, by their names."""
+    if (found := reduction(passes, number)) is None:
         return None
-    if set(let.dims) != {*sorts.rows, sorts.dims[-1]} or not isinstance(let.dtype, DType) or let.generic.startswith("="):
-        return None
+    unit, value, let = found
+    (store,) = passes[unit].stores
     name = value.expr.attrs[0]
     return RowSums(
-        readers[0], let.expr.attrs[0], (name, declared[name], value.dims), (store.result, declared[store.result], store.dims),
-        let.generic or let.dtype.name, bool(let.generic),
+        unit, let.expr.attrs[0], (name, declared[name], value.dims), (store.result, declared[store.result], store.dims),
+        let.generic or let.tensor_dtype.name, bool(let.generic),
     )  # fmt: skip

@@ -27,6 +27,8 @@ BLOCKS = ((256, 1), (1024, 1), (1024, 4), (1024, 8), (1024, 16))
 ROW_BLOCKS = ((128, 1), (128, 4), (256, 4), (256, 16))
 #: Of rows that have keys of their own: up to so many keys a row, as many blocks being on their way.
 ROW_MOST = 4096
+#: Up to so many results of a row its block reduces, however few its keys are: a table of these has room on any device.
+TABLE = 1 << 14
 #: Beyond so many keys a launch of its own says of each where it begins; and its threads of a block.
 EDGES_MOST, EDGES = 2048, 256
 #: Bytes of shared memory that a kernel has for itself.

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import kgen
 from kgen.backends.cuda_layouts import PARTS
-from kgen.runtime import keys, sorts
+from kgen.runtime import arguments, keys, roads, sorts
 from tests.cuda.emulated import Emulated, EmulatedOrders
 from tests.segments.row_keys import CASES, close, drawn
 
@@ -79,5 +80,30 @@ def test_kernels_agree_with_f64_and_have_the_bits_of_torchs_sort(name: str, tmp_
     monkeypatch.setattr(keys, "DEVICE", "none")
     (folder := tmp_path / "torch").mkdir()
     other = Emulated(CASES[name].text, folder, *(arguments for arguments, _ in calls))
-    for got, (arguments, _) in zip(found, calls, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(got.values(), other(*arguments).values(), strict=True))
+    for got, (args, _) in zip(found, calls, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(got.values(), other(*args).values(), strict=True))
+
+
+@pytest.mark.parametrize(("text", "alone"), [
+    ("y = sum[K](x if index[N] == i else 0)", True),
+    ("y = max[K](x if index[N] == i else -inf)", True),
+    ("y = sum[K](x * x if index[N] == i else 0)", True),  # of products that a pass before it made
+    ("y = 2 * sum[K](x if index[N] == i else 0)", False),
+    ("y = sum[K](x if index[N] == i else 0) + like", False),
+])  # fmt: skip
+def test_blocks_reduce_what_alone_is_read_in_an_order(text: str, alone: bool) -> None:
+    """Then few keys are not compared one by one; of a table that has no room they are."""
+    kernel = kgen.loads(f"of(x: f32[M, K], i: i64[M, K], like: i8[N]) -> y: f32[M, N]\n\n{text}\n").kernel
+    for n, sorted_ in ((9, alone), (keys.TABLE + 1, False)):
+        call = arguments.bind(kernel, (torch.ones(2, 3), torch.zeros(2, 3, dtype=torch.int64), torch.zeros(n, dtype=torch.int8)), {}, None)
+        assert (roads.taken(kernel, call, "cuda") is kernel) == sorted_
+        assert roads.taken(kernel, call, "cpp") is not kernel
+
+
+def test_results_lie_where_they_are_wanted(tmp_path: Path) -> None:
+    """In columns, of values in columns that rows share, in 16 bits."""
+    text = "of(x: T[K], i: i64[M, K], like: i8[N]) -> y: T[N, M]\n\ny = sum[K](x if index[N] == i else 0)\n"
+    x, i, like = torch.randint(-9, 9, (2, 50)).bfloat16()[:, ::2][0], torch.randint(-1, 9, (4, 25)), torch.zeros(8, dtype=torch.int8)
+    made = Emulated(text, tmp_path, (x, i, like))
+    want = torch.zeros(4, 9).scatter_add_(1, torch.where(i < 0, 8, i), x.float().expand(4, -1))[:, :8].t()
+    assert not made.expressions and torch.equal(made(x, i, like)["y"].float(), want)
